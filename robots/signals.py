@@ -1,0 +1,94 @@
+"""Named signals: what crosses every boundary of the stack, with shape, unit and frame declared.
+
+numpy only. A *schema* is a mapping from signal name to :class:`SignalSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+
+class SignalError(ValueError):
+    """A signal is missing, unknown, or has another shape, type or value than its spec declares."""
+
+
+@dataclass(frozen=True)
+class SignalSpec:
+    """One named signal.
+
+    Args:
+        name: identifier, frame as suffix where it has one (``base_pos_w``: world, ``_b``: body).
+        shape: shape of one sample of one robot; ``()`` is a scalar.
+        unit: SI unit as text; ``"1"`` is dimensionless, ``"wxyz"`` a unit quaternion, scalar first.
+        frame: ``"w"`` world (ENU, z up), ``"b"`` body (FLU), ``""`` none.
+        dtype: numpy type name.
+        rate_hz: nominal rate of the source; 0 means "every control step".
+    """
+
+    name: str
+    shape: tuple[int, ...] = ()
+    unit: str = "1"
+    frame: str = ""
+    dtype: str = "float32"
+    rate_hz: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise SignalError(f"signal name {self.name!r} is not an identifier (letters, digits, underscore)")
+
+    @property
+    def size(self) -> int:
+        """Number of components of one sample."""
+        return int(np.prod(self.shape, dtype=int))
+
+
+@dataclass(frozen=True)
+class CommandSpec(SignalSpec):
+    """A signal that the robot's actuators take, with its limits per component (same unit)."""
+
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.low) != self.size or len(self.high) != self.size:
+            raise SignalError(
+                f"command {self.name!r}: {self.size} components need as many limits, "
+                f"got {len(self.low)} low and {len(self.high)} high"
+            )
+        if any(lo >= hi for lo, hi in zip(self.low, self.high)):
+            raise SignalError(f"command {self.name!r}: every low limit must be below its high limit")
+
+
+Schema = Mapping[str, SignalSpec]
+
+
+def schema(*specs: SignalSpec) -> dict[str, SignalSpec]:
+    """A schema from specs; a name declared twice is an error."""
+    out: dict[str, SignalSpec] = {}
+    for spec in specs:
+        if spec.name in out:
+            raise SignalError(f"signal {spec.name!r} is declared twice")
+        out[spec.name] = spec
+    return out
+
+
+def check_signal(spec: SignalSpec, value: np.ndarray) -> np.ndarray:
+    """``value`` as the declared dtype, or a :class:`SignalError` that names the signal and the rule."""
+    array = np.asarray(value, dtype=spec.dtype)
+    if array.shape != spec.shape:
+        raise SignalError(f"signal {spec.name!r} has shape {array.shape}, its spec says {spec.shape}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise SignalError(f"signal {spec.name!r} has a non-finite value: {array}")
+    return array
+
+
+def check_signals(schema: Schema, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every signal of ``schema`` from ``values`` (others are ignored), each checked."""
+    missing = [name for name in schema if name not in values]
+    if missing:
+        raise SignalError(f"missing signals {missing}; got {sorted(values)}")
+    return {name: check_signal(spec, values[name]) for name, spec in schema.items()}

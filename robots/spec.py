@@ -1,0 +1,78 @@
+"""What a machine is: its signals, commands, limits, home, parameters and files. numpy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from robots.registry import UnknownName, names, resolve
+from robots.signals import CommandSpec, SignalSpec
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A physical parameter: nominal value, range over the published sources, unit and where they come from.
+
+    ``low`` and ``high`` bound each component; they are the range that randomization draws from.
+    """
+
+    nominal: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    unit: str
+    source: str
+
+    def __post_init__(self) -> None:
+        if not len(self.nominal) == len(self.low) == len(self.high):
+            raise ValueError(f"parameter from {self.source!r}: nominal, low and high differ in length")
+        if any(not lo <= x <= hi for lo, x, hi in zip(self.low, self.nominal, self.high)):
+            raise ValueError(f"parameter from {self.source!r}: nominal {self.nominal} lies outside its range")
+
+
+@dataclass(frozen=True)
+class RobotSpec:
+    """One robot.
+
+    Args:
+        name: folder name below ``robots/``.
+        kind: ``"quadrotor"``, ``"arm"`` or ``"hand"``.
+        signals: what its sensors and state estimator give.
+        commands: what its actuators take.
+        limits: other limits by name (SI), each ``(low, high)``.
+        home: state by signal name in which it rests or hovers.
+        parameters: physical parameters with their sources.
+        model: the MJCF file.
+        ros: the ROS 2 interface file (topics, types, rates).
+        license: license of the robot's own files here.
+    """
+
+    name: str
+    kind: str
+    signals: Mapping[str, SignalSpec]
+    commands: Mapping[str, CommandSpec]
+    limits: Mapping[str, tuple[float, float]]
+    home: Mapping[str, tuple[float, ...]]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    model: Path | None = None
+    ros: Path | None = None
+    license: str = "Apache-2.0"
+
+    def command(self, name: str) -> CommandSpec:
+        """The command called ``name``; an unknown name lists the known ones."""
+        if name not in self.commands:
+            raise UnknownName(f"robot {self.name!r} has no command {name!r}; known: {', '.join(self.commands)}")
+        return self.commands[name]
+
+
+def robot_names() -> list[str]:
+    """Names of the robots: the sub-packages of ``robots``."""
+    return [name for name in names("robots") if (Path(__file__).parent / name / "spec.py").exists()]
+
+
+def load_robot(name: str) -> RobotSpec:
+    """The spec of robot ``name``; an unknown name lists the known ones."""
+    if name not in robot_names():
+        raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}")
+    spec: RobotSpec = resolve(f"robots.{name}", "spec").SPEC
+    return spec
