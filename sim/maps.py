@@ -1,0 +1,118 @@
+"""Observation and action maps: the one place where signals become network inputs and outputs become commands.
+
+The same modules run in the vectorized environment and are traced into the artifact. Memory (mission clock,
+progress, action history) is an explicit dictionary ``name -> [N, ...]`` that goes in and comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from robots.spec import RobotSpec
+
+Memory = dict[str, Tensor]
+
+
+class ObserveMap(Protocol):
+    """What an observation map offers.
+
+    ``signals`` names the signals it reads; ``memory`` gives the shape of each memory tensor (zeros at start).
+    """
+
+    signals: tuple[str, ...]
+    memory: Mapping[str, tuple[int, ...]]
+    obs_dim: int
+
+    def __call__(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """Observation [N, O] of the measured ``signals`` and the memory for the next control step."""
+
+    def record(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with the chosen ``action`` [N, A] entered."""
+
+
+def initial_memory(observe: ObserveMap, n: int, device: torch.device | str = "cpu") -> Memory:
+    """The memory of ``n`` worlds at the start of an episode: zeros."""
+    return {name: torch.zeros(n, *shape, device=device) for name, shape in observe.memory.items()}
+
+
+def rotation(quat_wxyz: Tensor) -> Tensor:
+    """Rotation matrix [..., 3, 3] body to world of a unit quaternion [..., 4] (scalar first)."""
+    w, x, y, z = quat_wxyz.unbind(-1)
+    rows = (
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    )
+    return torch.stack(rows, -1).reshape(*quat_wxyz.shape[:-1], 3, 3)
+
+
+class AffineAction(nn.Module):
+    """Action in [-1, 1] to command: ``clip(center + scale * action, low, high)``, all [U] in the command's units."""
+
+    def __init__(
+        self, robot: RobotSpec, command: str, center: Sequence[float], scale: Sequence[float]
+    ) -> None:
+        super().__init__()
+        spec = robot.command(command)
+        if len(center) != spec.size or len(scale) != spec.size:
+            raise ValueError(f"command {command!r} has {spec.size} components, got center {center} and scale {scale}")
+        self.command = command
+        for name, value in (("center", center), ("scale", scale), ("low", spec.low), ("high", spec.high)):
+            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+        self.center: Tensor
+        self.scale: Tensor
+        self.low: Tensor
+        self.high: Tensor
+
+    def forward(self, action: Tensor) -> Tensor:
+        """Command [N, U] of ``action`` [N, U]."""
+        command = self.center + self.scale * action.clamp(-1.0, 1.0)
+        return torch.minimum(torch.maximum(command, self.low), self.high)
+
+    def inverse(self, command: Tensor) -> Tensor:
+        """Action [N, U] whose command is ``command`` [N, U] (within the limits)."""
+        return (command - self.center) / self.scale
+
+
+class PolicyGraph(nn.Module):
+    """Everything between raw signals and raw commands: observe, normalize, actor, act. This is what is exported.
+
+    ``actor`` maps a normalized observation [N, O] to the deterministic action [N, A]; a recurrent actor maps
+    ``(obs, hidden)`` to ``(action, hidden')`` and names its hidden size as ``hidden_dim``.
+    """
+
+    def __init__(self, observe: nn.Module, normalizer: nn.Module, actor: nn.Module, act: AffineAction) -> None:
+        super().__init__()
+        self.observe, self.normalizer, self.actor, self.act = observe, normalizer, actor, act
+        self.hidden_dim = int(getattr(actor, "hidden_dim", 0))
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals it reads."""
+        return tuple(self.observe.signals)
+
+    @property
+    def memory(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each memory tensor (without N)."""
+        shapes = dict(self.observe.memory)
+        return {**shapes, "hidden": (self.hidden_dim,)} if self.hidden_dim else shapes
+
+    def initial_memory(self, n: int, device: torch.device | str = "cpu") -> Memory:
+        """Memory of ``n`` worlds at mission start."""
+        return {name: torch.zeros(n, *shape, device=device) for name, shape in self.memory.items()}
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[dict[str, Tensor], Memory]:
+        """Commands ``{name: [N, U]}`` and the next memory."""
+        obs, after = self.observe(signals, {k: v for k, v in memory.items() if k != "hidden"})
+        obs = self.normalizer(obs)
+        if self.hidden_dim:
+            action, after["hidden"] = self.actor(obs, memory["hidden"])
+        else:
+            action = self.actor(obs)
+        action = action.clamp(-1.0, 1.0)
+        after = {**after, **self.observe.record(after, action)}
+        return {self.act.command: self.act(action)}, after

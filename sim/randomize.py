@@ -1,0 +1,76 @@
+"""Domain randomization: named distributions over a robot's physical parameters and disturbances, per episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robots.spec import RobotSpec
+from sim.random import normal, stream, uniform
+
+DISTURBANCES = {"wind_w": 3, "force_w": 3, "torque_b": 3, "command_delay": 1}  # components; default 0
+KINDS = ("sources", "uniform", "normal")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One parameter's distribution.
+
+    ``sources``: uniform over the published range, shrunk towards the nominal value by ``scale`` in [0, 1].
+    ``uniform``: between ``low`` and ``high`` (each component). ``normal``: mean 0, standard deviation ``std``.
+    """
+
+    kind: str
+    scale: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    std: float = 0.0
+
+
+def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict[str, Distribution]:
+    """Distributions by parameter name from configuration; every name and kind is checked."""
+    legal = (*robot.parameters, *DISTURBANCES)
+    out = {}
+    for name, spec in dict(raw or {}).items():
+        if name not in legal:
+            raise ValueError(f"randomize: robot {robot.name!r} has no parameter {name!r}; legal: {', '.join(legal)}")
+        spec = dict(spec)
+        if spec.get("kind") not in KINDS:
+            raise ValueError(f"randomize.{name}.kind is {spec.get('kind')!r}; legal: {', '.join(KINDS)}")
+        unknown = set(spec) - {"kind", "scale", "low", "high", "std"}
+        if unknown:
+            raise ValueError(f"randomize.{name}: unknown keys {sorted(unknown)}; legal: kind, scale, low, high, std")
+        dist = Distribution(**spec)
+        if dist.kind == "sources" and name not in robot.parameters:
+            raise ValueError(f"randomize.{name}: 'sources' needs a parameter with published values, not a disturbance")
+        if not 0 <= dist.scale <= 1 or dist.low > dist.high or dist.std < 0:
+            raise ValueError(f"randomize.{name}: needs 0 <= scale <= 1, low <= high and std >= 0, got {dist}")
+        out[name] = dist
+    return out
+
+
+def draw_parameters(
+    robot: RobotSpec, distributions: Mapping[str, Distribution], seed: int, ids: Tensor, episode: Tensor
+) -> dict[str, Tensor]:
+    """Parameters [K, ...] of the worlds ``ids`` [K] in their ``episode`` [K]; keyed, so independent of N and order."""
+    out = {}
+    for name, dist in distributions.items():
+        count = len(robot.parameters[name].nominal) if name in robot.parameters else DISTURBANCES[name]
+        key = stream(f"randomize.{name}")
+        if dist.kind == "normal":
+            value = dist.std * normal(seed, ids, episode, key, count)
+        else:
+            u = uniform(seed, ids, episode, key, count)
+            if dist.kind == "uniform":
+                value = dist.low + (dist.high - dist.low) * u
+            else:
+                p = robot.parameters[name]
+                nominal, low, high = (torch.tensor(x, device=u.device) for x in (p.nominal, p.low, p.high))
+                low, high = nominal + dist.scale * (low - nominal), nominal + dist.scale * (high - nominal)
+                value = low + (high - low) * u
+        out[name] = value[:, 0] if count == 1 else value
+    return out

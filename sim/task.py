@@ -1,0 +1,101 @@
+"""A task: what must happen, how it is seen and how it is made learnable. A frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from robots.registry import resolve
+from robots.signals import Schema, SignalSpec, schema
+from robots.spec import RobotSpec
+from sim.maps import AffineAction
+from sim.stl.syntax import Formula
+
+MISSION_TIME = SignalSpec("mission_time", (), "s")
+"""Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
+
+Draw = Callable[[str, int], Tensor]
+"""``draw(stream, count)``: uniform numbers in [0, 1), [K, count], keyed by the episode of each of K worlds."""
+
+
+class Objective(Protocol):
+    """Reward and termination from true signals, with memory of its own (progress). All tensors [N, ...]."""
+
+    memory: Mapping[str, tuple[int, ...]]
+    privileged_dim: int
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the first sample of an episode (time 0)."""
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N] and the next memory for the sample after ``action``."""
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """What the critic sees beyond the observation: [N, privileged_dim]."""
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Whether an episode that ends here did what the task asks: bool [N]."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task for one robot.
+
+    Args:
+        command: name of the command that the policy gives.
+        control_dt: control period, s. ``substeps`` physics steps make one control step.
+        episode_s: episode length, s: at least the formula's horizon.
+        formula: over the schema (robot signals and ``mission_time``) and ``constants``.
+        initial: ``initial(draw) -> state`` of K worlds by signal name.
+        observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
+        scene: shapes to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
+    """
+
+    name: str
+    robot: RobotSpec
+    command: str
+    control_dt: float
+    substeps: int
+    episode_s: float
+    formula: Formula
+    formula_text: str
+    constants: Mapping[str, Any]
+    observe: nn.Module
+    act: AffineAction
+    objective: Objective
+    initial: Callable[[Draw], dict[str, Tensor]]
+    scene: Sequence[Mapping[str, Any]] = ()
+    stop: str = "level"
+
+    @property
+    def steps(self) -> int:
+        """Control steps of an episode."""
+        return round(self.episode_s / self.control_dt)
+
+    @property
+    def schema(self) -> Schema:
+        """Signals that the formula may name."""
+        return task_schema(self.robot)
+
+
+def task_schema(robot: RobotSpec) -> dict[str, SignalSpec]:
+    """The robot's signals and the mission time."""
+    return schema(*robot.signals.values(), MISSION_TIME)
+
+
+def load_task(name: str, **overrides: Any) -> Task:
+    """Task ``name`` from ``sim/tasks``, its numbers replaced by ``overrides`` (see the task's ``make``)."""
+    module = resolve("sim.tasks", name)
+    try:
+        task: Task = module.make(**overrides)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        legal = ", ".join(module.make.__kwdefaults__ or ())
+        raise ValueError(f"task {name!r}: {error}; its settings are: {legal}") from error
+    return task

@@ -1,0 +1,210 @@
+"""Waypoints: a mission as a formula. Reach A in time, then B in time, keep out of the no-fly cylinders and inside
+the geofence, and at the end hold C.
+
+Positions in metres in the world frame (z up), times in seconds. The reward is the formula's decomposition made
+dense: progress towards the current timed subgoal, a bonus for each hit, the margin of what must be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import radians
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robots.crazyflie.spec import GRAVITY
+from robots.spec import load_robot
+from sim.maps import AffineAction, rotation
+from sim.mission import Mission, Progress
+from sim.stl.decompose import decompose
+from sim.stl.parse import parse
+from sim.task import Draw, Task, task_schema
+
+FORMULA = """\
+F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
+& G[7,9] (norm(base_pos_w - c) < hold)
+& G[0,9] (hypot(base_pos_w.x - pillar_1.x, base_pos_w.y - pillar_1.y) > pillar_radius)
+& G[0,9] (hypot(base_pos_w.x - pillar_2.x, base_pos_w.y - pillar_2.y) > pillar_radius)
+& G[0,9] (abs(base_pos_w.x) < fence & abs(base_pos_w.y) < fence & height > floor & height < ceiling)"""
+
+CONSTANTS: dict[str, Any] = {
+    "a": (1.2, 0.8, 1.3), "b": (-1.0, 1.0, 0.8), "c": (0.0, -1.0, 1.0),
+    "reach": 0.2, "hold": 0.25,
+    "pillar_1": (0.6, 0.45, 0.0), "pillar_2": (0.1, 0.95, 0.0), "pillar_radius": 0.25,
+    "fence": 1.8, "floor": 0.2, "ceiling": 2.0,
+}
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Weights. Distances in m, rates in rad/s; the step terms are per second of flight."""
+
+    progress: float = 4.0  # per metre closer to the current stage's point
+    hit: float = 5.0  # once per subgoal reached inside its window
+    hold: float = 4.0  # per second inside the region while it must be held
+    near: float = 1.0  # per second, times exp(-distance / 0.2 m) to the point of a hold stage
+    late: float = 1.0  # per second that the current stage's deadline has passed
+    keep: float = 4.0  # per second, times the shortfall of the smallest kept margin below keep_margin
+    keep_margin: float = 0.12  # m
+    violated: float = 15.0  # once, when something to be kept is violated: the episode ends
+    effort: float = 0.1  # per second, times the squared action
+    smooth: float = 2.0  # per second, times the squared change of the action
+    spin: float = 0.02  # per second, times the squared body rate
+
+
+def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tensor:
+    """The point [S + H, 3] of each stage: the constant that its predicate ``norm(base_pos_w - <constant>)`` names."""
+    from sim.stl.syntax import constants_in
+
+    out = []
+    for predicate in mission.stages:
+        found = [tuple(c) for c in constants_in(predicate) if len(c) == 3]
+        if len(found) != 1:
+            raise ValueError(f"a stage needs one point as in norm(base_pos_w - a) < r; found {found} in {predicate} of {text}")
+        out.append(found[0])
+    return torch.tensor(out, dtype=torch.float32)
+
+
+class Observe(nn.Module):
+    """State, vectors to the current and the next stage's point, time left, margins to keep, the last action."""
+
+    signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
+
+    def __init__(self, mission: Mission, points: Tensor, action_dim: int) -> None:
+        super().__init__()
+        self.mission = mission
+        self.register_buffer("points", points)
+        self.points: Tensor
+        self.memory = {**mission.memory, "last_action": (action_dim,)}
+        self.obs_dim = 18 + 6 + len(points) + 3 + len(mission.invariants) + action_dim
+
+    def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Observation [N, O] and the next memory."""
+        progress, after = self.mission({**signals, "mission_time": memory["tick"] * self.mission.dt}, memory)
+        position = signals["base_pos_w"]
+        here = progress.stage @ self.points - position
+        following = torch.cat([torch.zeros_like(progress.stage[:, :1]), progress.stage[:, :-1]], -1)
+        following = torch.cat([following[:, :-1], following[:, -1:] + progress.stage[:, -1:]], -1)
+        obs = torch.cat([
+            position, rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"], signals["base_ang_vel_b"],
+            here, following @ self.points - position, progress.stage,
+            torch.stack([progress.left.clamp(-1, 4), progress.hold.float(), progress.time], -1),
+            progress.keep.clamp(-0.5, 0.5), memory["last_action"],
+        ], -1)
+        return obs, {**after, "last_action": memory["last_action"]}
+
+    def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
+        """The memory with ``action`` as the last one."""
+        return {**memory, "last_action": action}
+
+
+class Objective:
+    """Reward, termination and training statistics from the true signals."""
+
+    def __init__(self, mission: Mission, points: Tensor, weights: Reward, action_dim: int) -> None:
+        self.mission, self.points, self.weights = mission, points, weights
+        self.memory = {**mission.memory, "last_action": (action_dim,), "distance": (len(points),), "broken": ()}
+        self.privileged_dim = 3 + 9 + 6 + 4 + 3 + 3 + len(mission.subgoals) + len(points)
+
+    def distances(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """Distance [N, stages] to each stage's point, m."""
+        return (signals["base_pos_w"][:, None] - self.points).norm(dim=-1)
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        progress, after = self.mission(signals, memory)
+        broken = (progress.keep.min(-1).values <= 0).float()
+        return {**memory, **after, "distance": self.distances(signals), "broken": broken}
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N], next memory."""
+        w, dt = self.weights, self.mission.dt
+        progress, after = self.mission(signals, memory)
+        distance = self.distances(signals)
+        # the stage that was open before this step: no jump in the reward when the stage changes
+        was_open = self.mission.next_stage(progress.time - dt, memory["hit"])
+        closer = ((memory["distance"] - distance) * was_open).sum(-1)
+        hits = progress.hit.float().sum(-1) - (memory["hit"] > 0).float().sum(-1)
+        holding = progress.stage[:, len(self.mission.subgoals):].sum(-1)
+        here = (distance * progress.stage).sum(-1)
+        inside = (progress.margin * progress.stage).sum(-1) > 0
+        smallest = progress.keep.min(-1).values
+        safety = self.safety(progress)
+        late = (progress.left < 0).float() * (1 - holding)
+        change = (action - memory["last_action"]).square().sum(-1)
+        reward = w.progress * closer + w.hit * hits + dt * (
+            w.hold * (progress.hold & inside).float() + w.near * holding * torch.exp(-here / 0.2) - w.late * late
+            - w.keep * (w.keep_margin - safety).clamp(min=0) / w.keep_margin
+            - w.effort * action.square().sum(-1) - w.smooth * change
+            - w.spin * signals["base_ang_vel_b"].square().sum(-1))
+        terminated = safety <= 0
+        reward = reward - w.violated * terminated.float()
+        broken = torch.maximum(memory["broken"], (smallest <= 0).float())
+        return reward, terminated, {**after, "last_action": action, "distance": distance, "broken": broken}
+
+    def safety(self, progress: Progress) -> Tensor:
+        """Smallest margin [N] of the invariants that hold from the start: those whose violation ends the episode."""
+        always = [i for i, inv in enumerate(self.mission.invariants) if inv.lo == 0]
+        return progress.keep[:, always].min(-1).values
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """True state and disturbances for the critic."""
+        return torch.cat([
+            signals["base_pos_w"], rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"],
+            signals["base_ang_vel_b"], signals["rotor_speed"], 10 * signals["force_w"], 1e3 * signals["torque_b"],
+            memory["hit"], memory["distance"],
+        ], -1)
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Every subgoal hit and nothing broken: implies that the formula is satisfied at the horizon."""
+        return (memory["hit"] > 0).all(-1) & (memory["broken"] == 0)
+
+
+def initial(draw: Draw) -> dict[str, Tensor]:
+    """Near the origin at 1 m: position +-0.2 m, tilt up to 10 degrees, speed +-0.2 m/s, body rates +-0.2 rad/s."""
+    u = 2 * draw("initial", 12) - 1
+    axis = u[:, 3:6] / u[:, 3:6].norm(dim=-1, keepdim=True).clamp(min=1e-6)
+    half = 0.5 * radians(10.0) * u[:, 6:7].abs()
+    quat = torch.cat([half.cos(), half.sin() * axis], -1)
+    position = 0.2 * u[:, :3] + torch.tensor([0.0, 0.0, 1.0], device=u.device)
+    return {"base_pos_w": position, "base_quat_w": quat, "base_vel_w": 0.2 * u[:, 7:10],
+            "base_ang_vel_b": 0.2 * torch.cat([u[:, 10:12], u[:, :1]], -1)}
+
+
+def scene(c: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """What to draw, in metres in the world frame."""
+    goals = [{"type": "sphere", "name": n.upper(), "center": c[n], "radius": c["reach"] if n != "c" else c["hold"],
+              "role": "goal"} for n in ("a", "b", "c")]
+    pillars = [{"type": "cylinder", "name": n, "center": c[n], "radius": c["pillar_radius"], "height": c["ceiling"],
+                "role": "avoid"} for n in ("pillar_1", "pillar_2")]
+    fence = {"type": "box", "name": "fence", "role": "fence",
+             "low": (-c["fence"], -c["fence"], c["floor"]), "high": (c["fence"], c["fence"], c["ceiling"])}
+    return (*goals, *pillars, fence)
+
+
+def make(
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.02, substeps: int = 4,
+    slack: float = 0.03, reward: Mapping[str, float] | None = None,
+) -> Task:
+    """The task. ``slack`` [m]: how deep inside a region the policy believes itself to be before it moves on."""
+    constants = {**CONSTANTS, **dict(constants or {})}
+    unknown_weights = set(reward or {}) - {f.name for f in fields(Reward)}
+    if unknown_weights:
+        raise ValueError(f"reward: unknown weights {sorted(unknown_weights)}; legal: {[f.name for f in fields(Reward)]}")
+    robot = load_robot("crazyflie")
+    parsed = parse(formula, task_schema(robot), constants)
+    parts = decompose(parsed, control_dt)
+    mission = Mission(parts, control_dt)
+    points = stage_points(mission, constants, formula)
+    mass = robot.parameters["mass"].nominal[0]
+    act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
+    return Task(
+        name="waypoints", robot=robot, command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=9.0,
+        formula=parsed, formula_text=formula, constants=constants,
+        observe=Observe(Mission(parts, control_dt, slack), points, 4), act=act,
+        objective=Objective(mission, points, Reward(**dict(reward or {})), 4), initial=initial, scene=scene(constants))
