@@ -1,0 +1,91 @@
+# Every target sets itself up: a bare Debian or Ubuntu with Python 3.11 or newer is enough.
+#
+#   make demo      train a mission, judge it, export it, fly it through the ROS 2 nodes
+#   make test      the tests (make slow: the proofs that take minutes)
+#   make lint      ruff, mypy, import-linter, codespell
+#   make bench     measure against the targets; outputs/bench/*.json
+#   make install   only the set-up: everything into .venv
+#   make clean     remove .venv and caches (not outputs/)
+#
+# PYTHON=/path/to/python3.12 picks the interpreter. After the first set-up nothing needs a network.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install demo test slow lint bench clean
+
+BIN := .venv/bin
+BRIDGE := ros2_ws/src/temporeal_bridge
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PROJECT := Makefile constraints.txt pyproject.toml setup.cfg $(wildcard $(BRIDGE)/setup.cfg $(BRIDGE)/setup.py)
+# more workers than cores only wait for each other
+WORKERS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? n : 4 )))
+# one thread of linear algebra per test process: two processes that each start a thread per core take twice as long
+TEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# The environment: a Python that is new enough and can make one.
+.venv/.python:
+	@python="$(PYTHON)"; \
+	for candidate in $$python python3.11 python3.12 python3.13 python3; do \
+	  if command -v "$$candidate" >/dev/null && \
+	     "$$candidate" -c 'import sys; sys.exit(not sys.version_info >= (3, 11))' 2>/dev/null; then \
+	    python="$$candidate"; break; \
+	  elif [ -n "$(PYTHON)" ]; then \
+	    echo "make: PYTHON=$(PYTHON) is not a Python 3.11 or newer" >&2; exit 1; \
+	  fi; python=; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "make: no Python 3.11 or newer found. Debian 12, Ubuntu 24.04: apt install python3 python3-venv;" \
+	       "or give one: make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  version=$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  echo "make: $$python cannot make virtual environments. Debian, Ubuntu: apt install python$$version-venv" >&2; \
+	  exit 1; \
+	fi; \
+	echo "make: environment .venv with $$("$$python" --version) ($$(command -v "$$python"))"; \
+	"$$python" -m venv --clear .venv; \
+	touch $@
+
+# What the demo needs. compat: else a folder named `sim` where you stand would hide the package.
+.venv/.run: .venv/.python $(PROJECT)
+	@echo "make: installing (once; some minutes and a network the first time)"
+	@$(PIP) install --quiet -c constraints.txt "setuptools>=77"
+	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
+	  -e '.[train,robot]'
+	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
+	  --no-deps -e $(BRIDGE)
+	@touch $@
+
+# What the tests and linters need besides.
+.venv/.dev: .venv/.run
+	@$(PIP) install --quiet -c constraints.txt --no-build-isolation --config-settings editable_mode=compat \
+	  -e '.[train,robot,dev]'
+	@touch $@
+
+install: .venv/.dev
+
+demo: .venv/.run
+	@$(BIN)/temporeal demo $(ARGS)
+
+test: .venv/.dev
+	$(TEST) -m "not slow" $(ARGS)
+
+slow: .venv/.dev
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/codespell
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+bench: .venv/.run
+	@$(BIN)/temporeal bench --all $(ARGS)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,15 @@
+"""What every test process needs: few threads, no screen, reproducible examples."""
+
+from __future__ import annotations
+
+import os
+
+# before torch and numpy start their threads: test processes run side by side
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from hypothesis import settings  # noqa: E402  (after the environment is set)
+
+# on CI the same examples every time, and no deadline: a shared machine may stall
+settings.register_profile("temporeal", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("temporeal")
