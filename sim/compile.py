@@ -16,7 +16,7 @@ from typing import Any
 
 
 def instantiate(
-    module: ModuleType, jit: Callable[..., Any], real: Callable[[float], Any], **replaced: Any
+    module: ModuleType, jit: Callable[..., Any], real: Callable[[float], Any], /, **replaced: Any
 ) -> SimpleNamespace:
     """The functions of ``module`` named in its ``SCALAR_FUNCTIONS`` (callees first), compiled with ``jit``.
 

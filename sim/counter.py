@@ -1,0 +1,198 @@
+"""Counter-based random numbers as scalar functions: Threefry-4x32 with 13 rounds, and what is drawn from its words.
+
+Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Additions, rotations and
+exclusive-ors of 32-bit words only, so that it fills vector lanes on a CPU and compiles for CUDA. See
+:mod:`sim.compile` for how these functions are bound to a target: ``word`` truncates to 32 bits, ``bits_of`` and
+``float_of`` reinterpret.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+PARITY = 0x1BD11BDA
+MASK = 0xFFFFFFFF
+SHIFT_24 = 8  # a 32-bit word's upper 24 bits are what a float32 in [0, 1) can hold
+ULP_24 = 2.0**-24
+HALF_ULP_24 = 2.0**-25
+ULP_16 = 2.0**-16
+HALF_ULP_16 = 2.0**-17
+
+ZERO = 0.0
+ONE = 1.0
+TWO = 2.0
+HALF = 0.5
+FOUR = 4.0
+MINUS_TWO = -2.0
+
+# log(m) for m in [sqrt(1/2), sqrt(2)), polynomial in m - 1; S. Moshier, Cephes, logf
+LOG_HIGH = 0.693359375
+LOG_LOW = -2.12194440e-4
+LOG_0, LOG_1, LOG_2 = 7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1
+LOG_3, LOG_4, LOG_5 = -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1
+LOG_6, LOG_7, LOG_8 = 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1
+
+# sin(pi/2 x) = x (S0 + S1 x^2 + ...), cos(pi/2 x) = 1 + C1 x^2 + ..., |x| <= 1/2: Taylor, error below 4e-9
+SIN_0 = math.pi / 2
+SIN_1 = -((math.pi / 2) ** 3) / 6
+SIN_2 = (math.pi / 2) ** 5 / 120
+SIN_3 = -((math.pi / 2) ** 7) / 5040
+SIN_4 = (math.pi / 2) ** 9 / 362880
+COS_1 = -((math.pi / 2) ** 2) / 2
+COS_2 = (math.pi / 2) ** 4 / 24
+COS_3 = -((math.pi / 2) ** 6) / 720
+COS_4 = (math.pi / 2) ** 8 / 40320
+
+SCALAR_FUNCTIONS = ("rotate", "inject", "four_rounds_a", "four_rounds_b", "threefry", "unit", "open_unit", "log", "turn",
+                    "normal_pair", "coarse_normal_pair")  # fmt: skip
+
+
+def word(x):
+    """``x`` modulo 2^32 (replaced by the target's 32-bit unsigned type)."""
+    return x & MASK
+
+
+def bits_of(x):
+    """The 32 bits of a float32 as an integer."""
+    return struct.unpack("<i", struct.pack("<f", x))[0]
+
+
+def float_of(i):
+    """The float32 whose bits are ``i``."""
+    return struct.unpack("<f", struct.pack("<i", i))[0]
+
+
+def real(x):
+    """An integer as a float (replaced by the target's float type)."""
+    return float(x)
+
+
+def rotate(x, n):
+    """``x`` rotated left by ``n`` bits."""
+    return word((x << n) | (x >> (32 - n)))
+
+
+def four_rounds_a(x0, x1, x2, x3):
+    """Rounds 0 to 3 of each eight; rotations from the paper's table 2."""
+    x0 = word(x0 + x1)
+    x1 = rotate(x1, 10) ^ x0
+    x2 = word(x2 + x3)
+    x3 = rotate(x3, 26) ^ x2
+    x0 = word(x0 + x3)
+    x3 = rotate(x3, 11) ^ x0
+    x2 = word(x2 + x1)
+    x1 = rotate(x1, 21) ^ x2
+    x0 = word(x0 + x1)
+    x1 = rotate(x1, 13) ^ x0
+    x2 = word(x2 + x3)
+    x3 = rotate(x3, 27) ^ x2
+    x0 = word(x0 + x3)
+    x3 = rotate(x3, 23) ^ x0
+    x2 = word(x2 + x1)
+    x1 = rotate(x1, 5) ^ x2
+    return x0, x1, x2, x3
+
+
+def four_rounds_b(x0, x1, x2, x3):
+    """Rounds 4 to 7 of each eight."""
+    x0 = word(x0 + x1)
+    x1 = rotate(x1, 6) ^ x0
+    x2 = word(x2 + x3)
+    x3 = rotate(x3, 20) ^ x2
+    x0 = word(x0 + x3)
+    x3 = rotate(x3, 17) ^ x0
+    x2 = word(x2 + x1)
+    x1 = rotate(x1, 11) ^ x2
+    x0 = word(x0 + x1)
+    x1 = rotate(x1, 25) ^ x0
+    x2 = word(x2 + x3)
+    x3 = rotate(x3, 10) ^ x2
+    x0 = word(x0 + x3)
+    x3 = rotate(x3, 18) ^ x0
+    x2 = word(x2 + x1)
+    x1 = rotate(x1, 20) ^ x2
+    return x0, x1, x2, x3
+
+
+def inject(x0, x1, x2, x3, a, b, c, d, i):
+    """Key words ``a`` to ``d`` and the injection's number added."""
+    return word(x0 + a), word(x1 + b), word(x2 + c), word(x3 + d + i)
+
+
+def threefry(k0, k1, k2, k3, c0, c1, c2, c3):
+    """Four random 32-bit words of key ``k`` and counter ``c``: Threefry-4x32 with 13 rounds."""
+    k4 = word(PARITY ^ k0 ^ k1 ^ k2 ^ k3)
+    x0, x1, x2, x3 = inject(c0, c1, c2, c3, k0, k1, k2, k3, 0)
+    x0, x1, x2, x3 = four_rounds_a(x0, x1, x2, x3)
+    x0, x1, x2, x3 = inject(x0, x1, x2, x3, k1, k2, k3, k4, 1)
+    x0, x1, x2, x3 = four_rounds_b(x0, x1, x2, x3)
+    x0, x1, x2, x3 = inject(x0, x1, x2, x3, k2, k3, k4, k0, 2)
+    x0, x1, x2, x3 = four_rounds_a(x0, x1, x2, x3)
+    x0, x1, x2, x3 = inject(x0, x1, x2, x3, k3, k4, k0, k1, 3)
+    x0 = word(x0 + x1)
+    x1 = rotate(x1, 6) ^ x0
+    x2 = word(x2 + x3)
+    x3 = rotate(x3, 20) ^ x2
+    return x0, x1, x2, x3
+
+
+def unit(w):
+    """Uniform float in [0, 1) from a word: its upper 24 bits."""
+    return real(w >> SHIFT_24) * ULP_24
+
+
+def open_unit(w):
+    """Uniform float in (0, 1) from a word, for a logarithm."""
+    return real(w >> SHIFT_24) * ULP_24 + HALF_ULP_24
+
+
+def log(x):
+    """Natural logarithm of a normal positive float32 (relative error about 1e-7)."""
+    i = bits_of(x) - 0x3F3504F3  # sqrt(1/2): brings the mantissa to [sqrt(1/2), sqrt(2))
+    e = real(i >> 23)
+    f = float_of((i & 0x7FFFFF) + 0x3F3504F3) - ONE
+    g = f * f
+    p = LOG_0 * f + LOG_1
+    p = p * f + LOG_2
+    p = p * f + LOG_3
+    p = p * f + LOG_4
+    p = p * f + LOG_5
+    p = p * f + LOG_6
+    p = p * f + LOG_7
+    p = p * f + LOG_8
+    return e * LOG_HIGH + (f + (f * g * p + e * LOG_LOW - HALF * g))
+
+
+def turn(w, fraction):
+    """Cosine and sine of an angle uniform on the circle: a quadrant from the top two bits of ``w``.
+
+    ``fraction`` in (-1/2, 1/2) is the place within the quadrant, in quadrants.
+    """
+    z = fraction * fraction
+    s = (((SIN_4 * z + SIN_3) * z + SIN_2) * z + SIN_1) * z + SIN_0
+    s = s * fraction
+    c = (((COS_4 * z + COS_3) * z + COS_2) * z + COS_1) * z + ONE
+    odd = (w >> 30) & 1
+    a = s if odd != 0 else c
+    b = c if odd != 0 else s
+    sign_a = ONE - TWO * real(((w >> 31) ^ (w >> 30)) & 1)
+    sign_b = ONE - TWO * real((w >> 31) & 1)
+    return sign_a * a, sign_b * b
+
+
+def normal_pair(w0, w1):
+    """Two independent standard normal numbers from two words: Box and Muller 1958."""
+    r = math.sqrt(MINUS_TWO * log(open_unit(w0)))
+    c, s = turn(w1, (real((w1 >> 6) & 0xFFFFFF) * ULP_24 + HALF_ULP_24) - HALF)
+    return r * c, r * s
+
+
+def coarse_normal_pair(w):
+    """Two independent standard normal numbers from one word, for sensor noise: 16-bit radius, 16-bit angle.
+
+    The radius takes 65,536 values up to 4.85.
+    """
+    r = math.sqrt(MINUS_TWO * log(real(w & 0xFFFF) * ULP_16 + HALF_ULP_16))
+    c, s = turn(w, (real((w >> 16) & 0x3FFF) * FOUR * ULP_16 + TWO * ULP_16) - HALF)
+    return r * c, r * s
