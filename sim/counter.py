@@ -44,8 +44,19 @@ COS_2 = (math.pi / 2) ** 4 / 24
 COS_3 = -((math.pi / 2) ** 6) / 720
 COS_4 = (math.pi / 2) ** 8 / 40320
 
-SCALAR_FUNCTIONS = ("rotate", "inject", "four_rounds_a", "four_rounds_b", "threefry", "unit", "open_unit", "log", "turn",
-                    "normal_pair", "coarse_normal_pair")  # fmt: skip
+SCALAR_FUNCTIONS = (
+    "rotate",
+    "inject",
+    "four_rounds_a",
+    "four_rounds_b",
+    "threefry",
+    "unit",
+    "open_unit",
+    "log",
+    "turn",
+    "normal_pair",
+    "coarse_normal_pair",
+)
 
 
 def word(x):

@@ -1,0 +1,334 @@
+"""Many quadrotors at once: the backend over :mod:`sim.backends.quadrotor_physics`, on CPU threads or a CUDA GPU.
+
+    backend = make(load_robot("crazyflie"), 1024, "ctbr_cmd", dt=0.002)
+    backend.step(ctrl, substeps=10)          # ctrl [1024, 4]: a control step of 20 ms
+    backend.signals()["base_pos_w"]          # [1024, 3]
+
+``signals()`` fills tensors that the backend owns: they are valid until the next ``signals()`` call. ``force_w`` and
+``torque_b`` are live views of the parameters. Copy what must last.
+
+A command is taken as given, except that rotor speed setpoints are limited to [0, 1] and the mixer limits thrusts.
+In ``ctbr_cmd`` mode the rate loop and mixer of the robot's own controller run at every physics step; they use the
+robot's *nominal* parameters, because the controller on the robot does not know the true ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robots.registry import UnknownName
+from robots.spec import RobotSpec
+from sim.backends import quadrotor_kernels as kernels
+from sim.backends import quadrotor_physics as physics
+from sim.backends.quadrotor_kernels import BEFORE, COMMAND, FIELDS, LANES
+
+COMMANDS = ("motor_cmd", "ctbr_cmd")
+SIGNAL_SIZES = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3, "base_ang_vel_b": 3, "rotor_speed": 4}
+STATE_FIELDS = {
+    "base_pos_w": physics.PX, "base_quat_w": physics.QW, "base_vel_w": physics.VX,
+    "base_ang_vel_b": physics.WX, "rotor_speed": physics.N0,
+}  # fmt: skip
+PARAM_FIELDS = {
+    "mass": (physics.INV_MASS, 1), "inertia": (physics.JX, 3), "thrust_curve": (physics.C0, 3),
+    "torque_per_thrust": (physics.REACTION, 1), "tau_up": (physics.RATE_UP, 1), "tau_down": (physics.RATE_DOWN, 1),
+    "arm": (physics.ARM_X, 2), "drag": (physics.DRAG_X, 3), "motor_gain": (physics.GAIN0, 4),
+    "rate_gain": (physics.RATE_GAIN_X, 3), "wind_w": (physics.WIND_X, 3), "force_w": (physics.FORCE_X, 3),
+    "torque_b": (physics.TORQUE_X, 3), "command_delay": (physics.DELAY, 1),
+}  # fmt: skip
+"""Parameter name -> (first field, components) in the packed parameter set."""
+DISTURBANCES = ("wind_w", "force_w", "torque_b", "command_delay")
+POSITIVE = ("mass", "inertia", "torque_per_thrust", "tau_up", "tau_down", "arm")
+RECIPROCAL = {"mass": physics.INV_MASS, "tau_up": physics.RATE_UP, "tau_down": physics.RATE_DOWN}
+MIN_BLOCKS_PER_THREAD = 32  # below 512 worlds a thread costs more than it brings (handing over takes about 20 us)
+
+
+def make(
+    robot: RobotSpec, num_worlds: int, command: str, *, dt: float, device: str = "cpu", seed: int = 0, threads: int = 0
+) -> Quadrotor:
+    """The backend for ``num_worlds`` worlds of the quadrotor ``robot``.
+
+    Args:
+        command: ``"motor_cmd"`` (normalized rotor speed setpoints) or ``"ctbr_cmd"`` (thrust [N], body rates [rad/s]).
+        dt: physics step, s.
+        device: ``"cpu"`` or ``"cuda"``.
+        seed: kept for the caller; the physics draws no random numbers.
+        threads: CPU threads; 0 takes every core this process may use.
+    """
+    if robot.kind != "quadrotor":
+        raise ValueError(f"backend quadrotor simulates quadrotors; robot {robot.name!r} is of kind {robot.kind!r}")
+    if command not in COMMANDS:
+        raise UnknownName(f"backend quadrotor has no command {command!r}; known: {', '.join(COMMANDS)}")
+    if num_worlds < 1:
+        raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
+    if not 0.0 < dt <= 0.1:
+        raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
+    if threads < 0:
+        raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
+    if torch.device(device).type == "cuda":
+        from sim.backends.quadrotor_cuda import CudaRunner
+
+        return Quadrotor(robot, num_worlds, command, dt, torch.device(device), seed, CudaRunner(command))
+    if device != "cpu":
+        raise ValueError(f"backend quadrotor runs on 'cpu' or 'cuda', not on {device!r}")
+    return Quadrotor(robot, num_worlds, command, dt, torch.device("cpu"), seed, CpuRunner(command, threads))
+
+
+def nominal_params(robot: RobotSpec) -> dict[str, tuple[float, ...]]:
+    """The parameters of ``robot`` by name, disturbances zero."""
+    given = {name: robot.parameters[name].nominal for name in PARAM_FIELDS if name not in DISTURBANCES}
+    return given | {name: (0.0,) * PARAM_FIELDS[name][1] for name in DISTURBANCES}
+
+
+def controller_params(robot: RobotSpec) -> np.ndarray:
+    """What the rate loop and mixer on the robot believe: the ``NOM_...`` values, float32 [NOMINAL_SIZE]."""
+    p = {name: robot.parameters[name].nominal for name in ("inertia", "thrust_curve", "torque_per_thrust", "arm")}
+    if p["thrust_curve"][2] <= 0:
+        raise ValueError(f"thrust_curve {p['thrust_curve']} of {robot.name!r}: its quadratic coefficient must be > 0")
+    return np.array(
+        [*p["inertia"], *p["thrust_curve"], *p["torque_per_thrust"], *p["arm"]], dtype=np.float32
+    )  # fmt: skip
+
+
+def pack_params(params: Mapping[str, Tensor]) -> Tensor:
+    """Parameters by name, [K, ...] each, in the form the derivative uses: [K, PARAM_SIZE]."""
+    count = len(params["mass"])
+    out = params["mass"].new_zeros(count, physics.PARAM_SIZE)
+    for name, (field, size) in PARAM_FIELDS.items():
+        out[:, field : field + size] = params[name].reshape(count, size)
+    for field in RECIPROCAL.values():
+        out[:, field] = out[:, field].reciprocal()
+    out[:, physics.INV_JX : physics.INV_JZ + 1] = params["inertia"].reciprocal()
+    return out
+
+
+def hover_speed(params: Mapping[str, Tensor]) -> Tensor:
+    """Rotor speed [K, 4] at which four equal rotors carry the weight: each thrust is m g / 4 by its own curve."""
+    c0, c1, c2 = params["thrust_curve"].unsqueeze(-1).unbind(-2)
+    thrust = (0.25 * physics.GRAVITY * params["mass"]).unsqueeze(-1) / params["motor_gain"]
+    root = (c1 * c1 + 4 * c2 * (thrust - c0)).clamp_min(0).sqrt()
+    return ((root - c1) / (2 * c2)).clamp(0, 1)
+
+
+class Quadrotor:
+    """N quadrotors (:class:`sim.types.Backend`); build it with :func:`make`.
+
+    State lives in one flat array of blocks (:mod:`sim.backends.quadrotor_kernels`), padded to whole blocks.
+    """
+
+    def __init__(
+        self, robot: RobotSpec, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, runner: Any
+    ) -> None:
+        self.robot, self.command, self.num_worlds = robot, command, num_worlds
+        self.dt, self.device, self.seed = dt, device, seed
+        self.runner = runner
+        blocks = -(-num_worlds // LANES)
+        self._blocks = blocks
+        self._state = torch.zeros(blocks, FIELDS, LANES, device=device)
+        self._params = torch.zeros(blocks, physics.PARAM_SIZE, LANES, device=device)
+        self._nominal = torch.from_numpy(controller_params(robot)).to(device)
+        self._values = {
+            name: torch.tensor(value, device=device).expand(num_worlds, -1).clone().reshape(num_worlds, *_shape(name))
+            for name, value in nominal_params(robot).items()
+        }
+        self._out = {
+            name: torch.zeros(num_worlds, size, device=device) for name, size in SIGNAL_SIZES.items()
+        } | {"height": torch.zeros(num_worlds, device=device)}
+        self._scatter_params(torch.arange(num_worlds, device=device), padding=True)
+        self.reset(torch.arange(num_worlds, device=device), {})
+        self._state[-1, :, _lanes(num_worlds) :] = self._state[-1, :, :1]
+
+    def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Set the worlds ``ids`` [K] to ``state`` [K, ...]: any of the signals, home for those left out.
+
+        Rotors turn at ``rotor_speed`` [K, 4] if given, else at hover speed. The previous command becomes what keeps
+        the rotors as they are (``motor_cmd``: their speeds, ``ctbr_cmd``: the weight as thrust and zero rates).
+        ``height`` is part of the position and is not read.
+        """
+        ids = self._check_ids(ids)
+        unknown = set(state) - set(SIGNAL_SIZES) - {"height"}
+        if unknown:
+            raise UnknownName(f"reset: unknown signals {sorted(unknown)}; known: {', '.join(SIGNAL_SIZES)}")
+        block, lane = ids // LANES, ids % LANES
+        params = {name: value[ids] for name, value in self._values.items()}
+        for name, size in SIGNAL_SIZES.items():
+            field = STATE_FIELDS[name]
+            value = self._reset_value(name, size, state, params, len(ids))
+            if not torch.isfinite(value).all():
+                raise ValueError(f"reset: {name} has a non-finite value")
+            if name == "base_quat_w":
+                value = _unit_quaternion(value)
+            if name == "rotor_speed":
+                value = value.clamp(0, 1)
+                before = value if self.command == "motor_cmd" else _hold_rates(params)
+                self._state[block, BEFORE : BEFORE + 4, lane] = before
+                self._state[block, COMMAND : COMMAND + 4, lane] = before
+            self._state[block, field : field + size, lane] = value
+
+    def _reset_value(
+        self, name: str, size: int, state: Mapping[str, Tensor], params: Mapping[str, Tensor], count: int
+    ) -> Tensor:
+        if name in state:
+            value = state[name].to(self.device, torch.float32)
+            if value.shape != (count, size):
+                raise ValueError(f"reset: {name} has shape {tuple(value.shape)}, expected {(count, size)}")
+            return value
+        if name == "rotor_speed":
+            return hover_speed(params)
+        return torch.tensor(self.robot.home[name], device=self.device).expand(count, size)
+
+    def step(self, ctrl: Tensor, substeps: int) -> None:
+        """Advance all worlds by ``substeps`` physics steps under the command ``ctrl`` float32 [N, 4]."""
+        if ctrl.shape != (self.num_worlds, 4):
+            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 4)}")
+        if substeps < 1:
+            raise ValueError(f"substeps is {substeps}; it must be at least 1")
+        ctrl = ctrl.detach().to(self.device, torch.float32).contiguous()
+        self.runner.step(self, ctrl, substeps)
+
+    def signals(self) -> dict[str, Tensor]:
+        """The robot's signals, ``rotor_speed``, ``force_w`` and ``torque_b``, [N, ...] each.
+
+        Tensors of the backend, overwritten by the next call.
+        """
+        self.runner.read(self)
+        return self._out | {"force_w": self._values["force_w"], "torque_b": self._values["torque_b"]}
+
+    def params(self) -> dict[str, Tensor]:
+        """The parameters of all worlds by name, [N, ...] each: views, change them with :meth:`set_params` only."""
+        return dict(self._values)
+
+    def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
+        """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of :data:`PARAM_FIELDS`."""
+        ids = self._check_ids(ids)
+        checked = {name: self._check_param(name, value, len(ids)) for name, value in params.items()}
+        for name, value in checked.items():
+            self._values[name][ids] = value
+        self._scatter_params(ids)
+
+    def _check_param(self, name: str, value: Tensor, count: int) -> Tensor:
+        if name not in PARAM_FIELDS:
+            raise UnknownName(f"set_params: unknown parameter {name!r}; known: {', '.join(PARAM_FIELDS)}")
+        value = torch.as_tensor(value).to(self.device, torch.float32)
+        if value.shape != (count, *_shape(name)):
+            raise ValueError(f"set_params: {name} has shape {tuple(value.shape)}, expected {(count, *_shape(name))}")
+        if not torch.isfinite(value).all():
+            raise ValueError(f"set_params: {name} has a non-finite value")
+        if name in POSITIVE and not (value > 0).all():
+            raise ValueError(f"set_params: {name} must be > 0, got {float(value.min())}")
+        if name == "command_delay" and not (value >= 0).all():
+            raise ValueError(f"set_params: command_delay must be >= 0 s, got {float(value.min())}")
+        return value
+
+    def _scatter_params(self, ids: Tensor, padding: bool = False) -> None:
+        packed = pack_params({name: value[ids] for name, value in self._values.items()})
+        self._params[ids // LANES, :, ids % LANES] = packed
+        if padding:
+            self._params[-1, :, _lanes(self.num_worlds) :] = self._params[-1, :, :1]
+        self.runner.params_changed(self)
+
+    def _check_ids(self, ids: Tensor) -> Tensor:
+        ids = torch.as_tensor(ids).to(self.device, torch.int64)
+        if ids.dim() != 1:
+            raise ValueError(f"ids has shape {tuple(ids.shape)}; it must be [K]")
+        if len(ids) and not (0 <= int(ids.min()) and int(ids.max()) < self.num_worlds):
+            raise IndexError(f"ids must lie in [0, {self.num_worlds}), got {int(ids.min())}..{int(ids.max())}")
+        return ids
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of everything that a bit-exact continuation needs."""
+        return {"state": self._state.clone()} | {f"param.{name}": v.clone() for name, v in self._values.items()}
+
+    def set_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`state` returned; the number of worlds must be the same."""
+        expected = {"state", *(f"param.{name}" for name in PARAM_FIELDS)}
+        if set(state) != expected:
+            raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(expected)}")
+        if state["state"].shape != self._state.shape or len(state["param.mass"]) != self.num_worlds:
+            raise ValueError(
+                f"set_state: a state of {len(state['param.mass'])} worlds does not fit {self.num_worlds} worlds"
+            )
+        self._state.copy_(state["state"])
+        for name, value in self._values.items():
+            value.copy_(state[f"param.{name}"])
+        self._scatter_params(torch.arange(self.num_worlds, device=self.device))
+
+
+def _shape(name: str) -> tuple[int, ...]:
+    size = PARAM_FIELDS[name][1]
+    return () if size == 1 else (size,)
+
+
+def _lanes(num_worlds: int) -> int:
+    """Lanes in use of the last block."""
+    return (num_worlds - 1) % LANES + 1
+
+
+def _unit_quaternion(value: Tensor) -> Tensor:
+    norm = value.norm(dim=-1, keepdim=True)
+    if len(value) and not (norm > 1e-3).all():
+        raise ValueError(f"reset: base_quat_w must have a norm near 1, got {float(norm.min())}")
+    return value / norm
+
+
+def _hold_rates(params: Mapping[str, Tensor]) -> Tensor:
+    """The ``ctbr_cmd`` that carries the weight and turns nowhere, [K, 4]."""
+    return torch.nn.functional.pad((physics.GRAVITY * params["mass"]).unsqueeze(-1), (0, 3))
+
+
+class CpuRunner:
+    """Runs the CPU kernels over chunks of blocks on threads."""
+
+    def __init__(self, command: str, threads: int) -> None:
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.pool = ThreadPoolExecutor(self.threads, "quadrotor") if self.threads > 1 else None
+        self.general = kernels.step_motor if command == "motor_cmd" else kernels.step_ctbr
+        self.shared: np.ndarray | None = None
+        self.motor = command == "motor_cmd"
+
+    def params_changed(self, sim: Quadrotor) -> None:
+        """Take the faster kernel while all worlds have one parameter set without drag and delay."""
+        self.shared = None
+        if self.motor and not (sim._values["drag"].any() or sim._values["command_delay"].any()):
+            first = sim._params[:1, :, :1]
+            if bool((sim._params == first).all()):
+                self.shared = first.flatten().contiguous().numpy()
+
+    def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
+        """Advance the worlds of ``sim``."""
+        state, commands, dt = sim._state.view(-1).numpy(), ctrl.numpy(), np.float32(sim.dt)
+        params = sim._params.view(-1).numpy() if self.shared is None else self.shared
+        kernel = self.general if self.shared is None else kernels.step_motor_shared
+        nominal = sim._nominal.numpy()
+
+        def chunk(first: int, last: int) -> None:
+            kernels.take_command(state, commands, sim.num_worlds, first, last)
+            kernel(state, params, nominal, dt, substeps, first, last)
+            kernels.keep_command(state, first, last)
+
+        self.over_blocks(chunk, sim._blocks)
+
+    def read(self, sim: Quadrotor) -> None:
+        """Copy the state into the signal tensors of ``sim``."""
+        out = [sim._out[name].numpy() for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")]
+        out += [sim._out["height"].numpy(), sim._out["rotor_speed"].numpy()]
+        state = sim._state.view(-1).numpy()
+        self.over_blocks(lambda first, last: kernels.read_state(state, sim.num_worlds, *out, first, last), sim._blocks)
+
+    def over_blocks(self, work: Callable[[int, int], None], blocks: int) -> None:
+        """Call ``work(first, last)`` over all blocks, on as many threads as there is work for."""
+        parts = max(1, min(self.threads, blocks // MIN_BLOCKS_PER_THREAD))
+        if self.pool is None or parts == 1:
+            work(0, blocks)
+            return
+        bounds = [blocks * i // parts for i in range(parts + 1)]
+        jobs = [self.pool.submit(work, a, b) for a, b in zip(bounds[1:-1], bounds[2:])]
+        work(bounds[0], bounds[1])
+        for job in jobs:
+            job.result()
