@@ -302,15 +302,14 @@ class CpuRunner:
 
     def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
         """Advance the worlds of ``sim``."""
-        state, commands, dt = sim._state.view(-1).numpy(), ctrl.numpy(), np.float32(sim.dt)
+        state, commands, dt = sim._state.view(-1).numpy(), ctrl.view(-1).numpy(), np.float32(sim.dt)
         params = sim._params.view(-1).numpy() if self.shared is None else self.shared
         kernel = self.general if self.shared is None else kernels.step_motor_shared
         nominal = sim._nominal.numpy()
 
         def chunk(first: int, last: int) -> None:
-            kernels.take_command(state, commands, sim.num_worlds, first, last)
+            kernels.take_command(state, commands, first, last)
             kernel(state, params, nominal, dt, substeps, first, last)
-            kernels.keep_command(state, first, last)
 
         self.over_blocks(chunk, sim._blocks)
 

@@ -17,24 +17,7 @@ from numba import njit
 
 from sim import compile as compiling
 from sim.backends import quadrotor_physics as physics
-from sim.backends.quadrotor_physics import (
-    DELAY,
-    PARAM_SIZE,
-    PX,
-    PY,
-    PZ,
-    QW,
-    QX,
-    QY,
-    QZ,
-    STATE_SIZE,
-    VX,
-    VY,
-    VZ,
-    WX,
-    WY,
-    WZ,
-)
+from sim.backends.quadrotor_physics import DELAY, N0, PARAM_SIZE, PX, PZ, QW, STATE_SIZE, VX, WX
 
 LANES = 16  # float32 in a 512-bit register
 BEFORE = STATE_SIZE  # the previous command [4]
@@ -97,21 +80,23 @@ def _kernels(digest: str) -> tuple[Any, ...]:
     """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
 
     @njit(cache=True, **OPTIONS)
-    def take_command(state, ctrl, worlds, first, last):
-        """Write the rows of ``ctrl`` [N, 4] into the blocks' present command."""
+    def take_command(state, ctrl, first, last):
+        """The blocks' present command becomes the previous one, the rows of ``ctrl`` (flat [N * 4]) the present one."""
         _ = digest
         for b in range(first, last):
-            for j in range(4):
+            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
+            rows = ctrl[b * 64 : (b + 1) * 64]
+            for k in range(64):
+                tile[BEFORE * 16 + k] = tile[COMMAND * 16 + k]
+            if len(rows) == 64:
                 for k in range(16):
-                    state[(b * FIELDS + COMMAND + j) * 16 + k] = ctrl[min(b * 16 + k, worlds - 1), j]
-
-    @njit(cache=True, **OPTIONS)
-    def keep_command(state, first, last):
-        """The present command becomes the previous one."""
-        _ = digest
-        for b in range(first, last):
-            for i in range((b * FIELDS + COMMAND) * 16, (b * FIELDS + FIELDS) * 16):
-                state[i - 64] = state[i]
+                    tile[COMMAND * 16 + k] = rows[4 * k]
+                    tile[COMMAND * 16 + 16 + k] = rows[4 * k + 1]
+                    tile[COMMAND * 16 + 32 + k] = rows[4 * k + 2]
+                    tile[COMMAND * 16 + 48 + k] = rows[4 * k + 3]
+            else:
+                for i in range(len(rows)):
+                    tile[(COMMAND + i % 4) * 16 + i // 4] = rows[i]
 
     @njit(cache=True, **OPTIONS)
     def step_motor_shared(state, params, nominal, dt, substeps, first, last):
@@ -119,36 +104,35 @@ def _kernels(digest: str) -> tuple[Any, ...]:
         _ = digest
         p = load_params(params, 0, 1)
         for b in range(first, last):
-            base = b * FIELDS * 16
+            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
             for _ in range(substeps):
                 for k in range(16):
-                    i = base + k
                     s = _motor_step(
-                        load_state(state, i), state[i + COMMAND * 16], state[i + COMMAND * 16 + 16],
-                        state[i + COMMAND * 16 + 32], state[i + COMMAND * 16 + 48], p, dt, False,
+                        load_state(tile, k), tile[k + COMMAND * 16], tile[k + COMMAND * 16 + 16],
+                        tile[k + COMMAND * 16 + 32], tile[k + COMMAND * 16 + 48], p, dt, False,
                     )  # fmt: skip
-                    store_state(state, i, _on_ground(s))
+                    store_state(tile, k, _on_ground(s))
 
     @njit(cache=True, **OPTIONS)
     def step_motor(state, params, nominal, dt, substeps, first, last):
         """Rotor speed setpoints, parameters per world."""
         _ = digest
         for b in range(first, last):
-            base = b * FIELDS * 16
+            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
+            own = params[b * PARAM_SIZE * 16 : (b + 1) * PARAM_SIZE * 16]
             for step in range(substeps):
                 time = np.float32(step) * dt
                 for k in range(16):
-                    i = base + k
-                    p = load_params(params, b * PARAM_SIZE * 16 + k, 16)
+                    p = load_params(own, k, 16)
                     s = _motor_step(
-                        load_state(state, i),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16], state[i + COMMAND * 16]),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16 + 16], state[i + COMMAND * 16 + 16]),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16 + 32], state[i + COMMAND * 16 + 32]),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16 + 48], state[i + COMMAND * 16 + 48]),
+                        load_state(tile, k),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16], tile[k + COMMAND * 16]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 16], tile[k + COMMAND * 16 + 16]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 32], tile[k + COMMAND * 16 + 32]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 48], tile[k + COMMAND * 16 + 48]),
                         p, dt, True,
                     )  # fmt: skip
-                    store_state(state, i, _on_ground(s))
+                    store_state(tile, k, _on_ground(s))
 
     @njit(cache=True, **OPTIONS)
     def step_ctbr(state, params, nominal, dt, substeps, first, last):
@@ -158,51 +142,43 @@ def _kernels(digest: str) -> tuple[Any, ...]:
             nominal[0], nominal[1], nominal[2], nominal[3], nominal[4], nominal[5], nominal[6], nominal[7], nominal[8],
         )  # fmt: skip
         for b in range(first, last):
-            base = b * FIELDS * 16
+            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
+            own = params[b * PARAM_SIZE * 16 : (b + 1) * PARAM_SIZE * 16]
             for step in range(substeps):
                 time = np.float32(step) * dt
                 for k in range(16):
-                    i = base + k
-                    p = load_params(params, b * PARAM_SIZE * 16 + k, 16)
-                    s = load_state(state, i)
+                    p = load_params(own, k, 16)
+                    s = load_state(tile, k)
                     u0, u1, u2, u3 = _rate_loop(
                         s,
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16], state[i + COMMAND * 16]),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16 + 16], state[i + COMMAND * 16 + 16]),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16 + 32], state[i + COMMAND * 16 + 32]),
-                        _blend(time, dt, p[DELAY], state[i + BEFORE * 16 + 48], state[i + COMMAND * 16 + 48]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16], tile[k + COMMAND * 16]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 16], tile[k + COMMAND * 16 + 16]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 32], tile[k + COMMAND * 16 + 32]),
+                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 48], tile[k + COMMAND * 16 + 48]),
                         p, believed,
                     )  # fmt: skip
-                    store_state(state, i, _on_ground(_motor_step(s, u0, u1, u2, u3, p, dt, True)))
+                    store_state(tile, k, _on_ground(_motor_step(s, u0, u1, u2, u3, p, dt, True)))
 
     @njit(cache=True, **OPTIONS)
     def read_state(state, worlds, position, quaternion, velocity, rates, height, speed, first, last):
         """Copy the state of the blocks into arrays with one row per world."""
         _ = digest
         for b in range(first, last):
+            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
             for k in range(min(16, worlds - b * 16)):
                 w = b * 16 + k
-                i = b * FIELDS * 16 + k
-                position[w, 0] = state[i + PX * 16]
-                position[w, 1] = state[i + PY * 16]
-                position[w, 2] = state[i + PZ * 16]
-                quaternion[w, 0] = state[i + QW * 16]
-                quaternion[w, 1] = state[i + QX * 16]
-                quaternion[w, 2] = state[i + QY * 16]
-                quaternion[w, 3] = state[i + QZ * 16]
-                velocity[w, 0] = state[i + VX * 16]
-                velocity[w, 1] = state[i + VY * 16]
-                velocity[w, 2] = state[i + VZ * 16]
-                rates[w, 0] = state[i + WX * 16]
-                rates[w, 1] = state[i + WY * 16]
-                rates[w, 2] = state[i + WZ * 16]
-                height[w] = state[i + PZ * 16]
+                height[w] = tile[PZ * 16 + k]
+                for j in range(3):
+                    position[w, j] = tile[(PX + j) * 16 + k]
+                    velocity[w, j] = tile[(VX + j) * 16 + k]
+                    rates[w, j] = tile[(WX + j) * 16 + k]
                 for j in range(4):
-                    speed[w, j] = state[i + (physics.N0 + j) * 16]
+                    quaternion[w, j] = tile[(QW + j) * 16 + k]
+                    speed[w, j] = tile[(N0 + j) * 16 + k]
 
-    return take_command, keep_command, step_motor_shared, step_motor, step_ctbr, read_state
+    return take_command, step_motor_shared, step_motor, step_ctbr, read_state
 
 
-take_command, keep_command, step_motor_shared, step_motor, step_ctbr, read_state = _kernels(
+take_command, step_motor_shared, step_motor, step_ctbr, read_state = _kernels(
     compiling.fingerprint(physics)
 )
