@@ -1,0 +1,125 @@
+"""``temporeal bench``: measure, compare with the target and with peers, keep the figures."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, plain, print_json, say
+
+if TYPE_CHECKING:
+    from policies.cli.benches import Row
+
+SUMMARY = "measure speed and quality against targets and peers"
+HELP = """\
+Runs benchmarks and writes outputs/bench/NAME.json with the figures and the machine they were taken on.
+Ratios are taken within one run, so that a busy machine moves both sides. Exit status 1: a target was missed.
+
+Example:
+  temporeal bench --list
+  temporeal bench quadrotor
+  temporeal bench --all --quick
+"""
+
+
+def bench_names() -> list[str]:
+    """Benchmarks as one writes them, with dashes."""
+    from robots.registry import names
+
+    return [name.replace("_", "-") for name in names("policies.cli.benches")]
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("bench", HELP)
+    p.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")
+    p.add_argument("--list", action="store_true", help="list the benchmarks")
+    p.add_argument("--all", action="store_true", help="run every benchmark")
+    p.add_argument("--quick", action="store_true", help="a short run that shows the form, not the figures to quote")
+    p.add_argument("--out", type=Path, default=Path("outputs/bench"), help="folder of the results (%(default)s)")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the named benchmarks."""
+    options = parser().parse_args(argv)
+    known = bench_names()
+    if options.list:
+        return show_list(known, options.json)
+    chosen = known if options.all else options.names
+    unknown = [name for name in chosen if name not in known]
+    if unknown or not chosen:
+        told = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
+        raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
+    results = {name: measure(name, options.quick, options.out, quiet=options.json) for name in chosen}
+    if options.json:
+        print_json(results)
+    missed = [f"{name}: {row['name']}" for name, r in results.items() for row in r["rows"] if row["ok"] is False]
+    if missed and not options.json:
+        say(f"\nmissed: {'; '.join(missed)}")
+    return FAILED if missed else OK
+
+
+def show_list(known: Sequence[str], as_json: bool) -> int:
+    """Names and what they measure."""
+    from robots.registry import resolve
+
+    told = {name: resolve("policies.cli.benches", name.replace("-", "_")).HELP.strip() for name in known}
+    if as_json:
+        print_json(told)
+    for name, text in () if as_json else told.items():
+        say(f"{name}\n  " + text.replace("\n", "\n  "))
+    return OK
+
+
+def measure(name: str, quick: bool, out: Path, quiet: bool) -> dict[str, Any]:
+    """Run one benchmark, show it and write its file."""
+    from robots.registry import resolve
+
+    if not quiet:
+        say(f"{name}{' (quick)' if quick else ''} ...")
+    started = time.perf_counter()
+    rows: list[Row] = resolve("policies.cli.benches", name.replace("-", "_")).run(quick)
+    result = {
+        "bench": name, "quick": quick, "seconds": round(time.perf_counter() - started, 3),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine(), "rows": [plain(asdict(row)) for row in rows],
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    if not quiet:
+        say(table(rows))
+        say(f"  {out / name}.json")
+    return result
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows as aligned text."""
+    head = ("figure", "value", "unit", "target", "peer", "")
+    mark = {True: "ok", False: "MISSED", None: ""}
+    cells = [head, *((r.name, number(r.value), r.unit, number(r.target), number(r.peer), mark[r.ok]) for r in rows)]
+    width = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return "\n".join("  " + "  ".join(f"{c:{w}}" for c, w in zip(row, width)).rstrip() for row in cells)
+
+
+def number(value: float | str | None) -> str:
+    """A figure with four significant digits; text as it is."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on."""
+    from policies.cli.doctor import cpu_model
+
+    return {"cpu": cpu_model(), "cores": os.cpu_count(), "python": platform.python_version(),
+            "load": round(os.getloadavg()[0], 2)}

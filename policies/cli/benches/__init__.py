@@ -1,0 +1,24 @@
+"""Benchmarks: one module each, run with ``temporeal bench NAME`` (dashes for underscores).
+
+A benchmark is a module with ``HELP`` (what is measured, how, against what) and ``run(quick) -> list[Row]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure.
+
+    ``target`` is what it should reach and ``peer`` what others reach, as number or text; ``ok`` says whether the
+    target is met, None where there is none.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    target: float | str | None = None
+    peer: float | str | None = None
+    ok: bool | None = None

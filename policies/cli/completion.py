@@ -1,0 +1,107 @@
+"""``temporeal completion``: words that the shell offers after a tab."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from policies.cli.console import OK, BadInput, Parser, say
+
+SUMMARY = "print a completion script for bash, zsh or fish"
+HELP = """\
+Prints a script that lets your shell complete verbs, options, settings (group=choice) and benchmark names.
+
+Example:
+  eval "$(temporeal completion bash)"                      in ~/.bashrc
+  eval "$(temporeal completion zsh)"                       in ~/.zshrc, after compinit
+  temporeal completion fish > ~/.config/fish/completions/temporeal.fish
+"""
+
+# Each script hands the words typed so far to `temporeal completion --words ...` and offers what that prints.
+BASH = """\
+_temporeal() {
+    local line words=("${COMP_WORDS[@]:1:COMP_CWORD-1}") current="${COMP_WORDS[COMP_CWORD]}"
+    # bash splits task=hov into three words: glue them
+    local typed="${COMP_LINE:0:COMP_POINT}"; typed="${typed##* }"
+    if [[ "$typed" == *=* ]]; then
+        words=(${COMP_LINE:0:COMP_POINT}); words=("${words[@]:1:${#words[@]}-2}")
+    else
+        typed="$current"
+    fi
+    COMPREPLY=()
+    while IFS= read -r line; do
+        [[ "$line" == "$typed"* ]] || continue
+        [[ "$typed" == *=* ]] && line="${line#*=}"
+        COMPREPLY+=("$line")
+    done < <(temporeal completion --words "${words[@]}" 2>/dev/null)
+    [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == *= ]] && compopt -o nospace
+    return 0
+}
+complete -o default -F _temporeal temporeal
+"""
+ZSH = """\
+_temporeal() {
+    local -a offered
+    offered=("${(@f)$(temporeal completion --words "${(@)words[2,CURRENT-1]}" 2>/dev/null)}")
+    compadd -S '' -a -- offered
+    _files
+}
+compdef _temporeal temporeal
+"""
+FISH = """\
+complete -c temporeal -a '(temporeal completion --words (commandline -opc)[2..-1] 2>/dev/null)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("completion", HELP)
+    p.add_argument("shell", nargs="?", metavar="bash|zsh|fish", help="your shell")
+    p.add_argument("--words", nargs=argparse.REMAINDER, help="print what may follow these words (the scripts ask this)")
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print a script, or the completions of some words."""
+    options = parser().parse_args(argv)
+    if options.words is not None:
+        for word in complete(options.words):
+            say(word)
+        return OK
+    if options.shell not in SCRIPTS:
+        raise BadInput(f"completion for {options.shell!r}? known: {', '.join(SCRIPTS)}")
+    say(SCRIPTS[options.shell].rstrip())
+    return OK
+
+
+def complete(words: Sequence[str]) -> list[str]:
+    """What may follow ``words`` (after ``temporeal``): verbs first, then the verb's options and its own words."""
+    from policies.cli.main import load_verb, verb_names
+
+    if not words:
+        return [*verb_names(), "--help", "--version"]
+    try:
+        verb = load_verb(words[0])
+    except BadInput:
+        return []
+    return [*own_words(words[0]), *options_of(verb.parser())] if hasattr(verb, "parser") else own_words(words[0])
+
+
+def own_words(verb: str) -> list[str]:
+    """Settings, benchmark names or shells: what ``verb`` takes besides options."""
+    from policies.cli.settings import groups
+
+    if verb == "train":
+        return [f"{group}={option}" for group, options in groups().items() for option in options] + [
+            f"{key}=" for key in ("seed", "out", "num_worlds", "device", "threads", "resume")]
+    if verb == "bench":
+        from policies.cli.bench import bench_names
+
+        return bench_names()
+    return list(SCRIPTS) if verb == "completion" else []
+
+
+def options_of(parser: argparse.ArgumentParser) -> list[str]:
+    """The long options of a parser."""
+    return [text for action in parser._actions for text in action.option_strings if text.startswith("--")]

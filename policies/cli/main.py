@@ -1,0 +1,104 @@
+"""The command ``temporeal``: finds the verb's module in this folder and runs it.
+
+A verb is a module ``policies/cli/<verb>.py`` with ``SUMMARY`` (one line), ``HELP`` (text with an example) and
+``run(argv) -> exit status``. Modules import what is slow (torch, hydra, matplotlib) inside their functions, so
+that help and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from policies.cli.console import BAD_INPUT, OK, BadInput, complain, say
+
+ORDER = ("demo", "doctor", "train", "eval", "export", "deploy", "monitor", "bench", "completion")
+USAGE = """\
+temporeal: from a temporal-logic task to a robot that does it.
+
+usage: temporeal VERB [key=value ...] [options]
+
+verbs:
+{verbs}
+
+`temporeal VERB --help` explains a verb, with an example. Settings are words such as task=hover algo.lr=1e-3
+(Hydra); `temporeal train --config` prints them all. Exit status: 0 good, 1 the result fails its gate, 2 bad input.
+
+first steps:
+  temporeal doctor        is this machine ready?
+  temporeal demo          the whole chain in minutes: train, judge, export, fly through ROS 2
+"""
+
+
+def verb_names() -> list[str]:
+    """Verbs in the order of a first day, then any others by name. Reads the files, imports nothing."""
+    folder = Path(__file__).parent
+    found = {path.stem for path in folder.glob("*.py") if "\nSUMMARY = " in path.read_text()}
+    return [v for v in ORDER if v in found] + sorted(found - set(ORDER))
+
+
+def load_verb(name: str) -> ModuleType:
+    """The module of verb ``name``; an unknown one lists the known."""
+    known = verb_names()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        raise BadInput(
+            f"no verb {name!r}" + (f"; did you mean {close[0]!r}?" if close else "") + f" Verbs: {', '.join(known)}")
+    return importlib.import_module(f"policies.cli.{name}")
+
+
+def usage() -> str:
+    """The text of ``temporeal --help``."""
+    names = verb_names()
+    width = max(map(len, names))
+    return USAGE.format(verbs="\n".join(f"  {name:{width}}  {load_verb(name).SUMMARY}" for name in names))
+
+
+def version() -> str:
+    """Version of the installed distribution."""
+    from importlib.metadata import version as installed
+
+    return installed("temporeal")
+
+
+def dispatch(argv: Sequence[str]) -> int:
+    """Run the verb that ``argv`` names."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        if len(argv) > 1:
+            return dispatch([argv[1], "--help"])
+        say(usage())
+        return OK if argv else BAD_INPUT
+    if argv[0] in ("-V", "--version"):
+        say(f"temporeal {version()}")
+        return OK
+    status: int = load_verb(argv[0]).run(list(argv[1:]))
+    return status
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point: bad input is one line and status 2, an interrupt is 130, a closed pipe is silent."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = dispatch(arguments)
+        sys.stdout.flush()
+        return status
+    except BadInput as error:
+        complain(f"temporeal: {error}")
+        return BAD_INPUT
+    except SystemExit as stop:  # argparse after --help
+        return stop.code if isinstance(stop.code, int) else BAD_INPUT
+    except KeyboardInterrupt:
+        complain("temporeal: interrupted")
+        return 130
+    except BrokenPipeError:  # `temporeal --help | head -1`: python would complain again when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Settings: Hydra's compose API over the package ``configs``, with errors that name the legal choices."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import BadInput
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+Settings = dict[str, Any]
+"""The composed configuration as plain data. Every group's part has its choice under ``name``."""
+
+
+def groups() -> dict[str, list[str]]:
+    """Configuration groups and their options, read from the folder (no hydra: completion must be quick)."""
+    root = Path(str(files("configs")))
+    return {
+        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
+        for folder in sorted(root.iterdir())
+        if folder.is_dir() and not folder.name.startswith("_")
+    }
+
+
+def compose(overrides: Sequence[str] = ()) -> Settings:
+    """The configuration with ``overrides`` such as ``task=hover`` or ``algo.lr=1e-3``.
+
+    Raises :class:`BadInput` for an unknown group, option or key, for a value of another type than the one it
+    replaces, and for what is not of the form key=value.
+    """
+    parsed = [parse_override(text) for text in overrides]
+    for override in parsed:
+        check_form(override)
+    known = groups()
+    for override in parsed:
+        if override.key_or_group in known:
+            check_option(override.key_or_group, override.value(), known)
+    chosen = [o.input_line for o in parsed if o.key_or_group in known]
+    base = _compose([text for text in chosen if text is not None])
+    for override in parsed:
+        if override.key_or_group not in known:
+            check_value(override.key_or_group, override.value(), base)
+    return _compose(overrides)
+
+
+def parse_override(text: str) -> Override:
+    """One override in Hydra's grammar."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
+
+    try:
+        return OverridesParser.create().parse_override(text)
+    except OverrideParseException as error:
+        raise BadInput(f"{text!r} is not a setting: write key=value, as in task=hover or algo.lr=1e-3") from error
+
+
+def check_form(override: Override) -> None:
+    """One value for one existing key: nothing added, deleted or swept."""
+    text = override.input_line
+    if override.is_add() or override.is_force_add() or override.is_delete():
+        raise BadInput(f"{text!r}: settings are changed, not added or deleted; write key=value")
+    if override.is_sweep_override():
+        raise BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]")
+
+
+def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> None:
+    """``option`` is a file of ``group``."""
+    if str(option) not in known[group]:
+        raise BadInput(f"{group}={option}: {group} is one of {', '.join(known[group])}{hint(str(option), known[group])}")
+
+
+def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
+    """``key`` (dotted) exists in ``base`` and holds the same kind of value."""
+    node: Any = base
+    path: list[str] = []
+    for part in key.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            place = f"{'.'.join(path)} has" if path else "there is"
+            legal = list(node) if isinstance(node, Mapping) else []
+            told = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
+            raise BadInput(f"{key}={value}: {place} no setting {part!r}; {told}")
+        node = node[part]
+        path.append(part)
+    if not same_kind(node, value):
+        raise BadInput(f"{key}={value}: expected {kind(node)} as in {key}={shown(node)}, got {kind(value)}")
+
+
+def same_kind(old: object, new: object) -> bool:
+    """Whether ``new`` may replace ``old``: null takes and is taken by all, an int passes for a float."""
+    if old is None or new is None:
+        return True
+    if isinstance(old, bool) or isinstance(new, bool):
+        return isinstance(old, bool) and isinstance(new, bool)
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        return isinstance(old, float) or isinstance(new, int)
+    return kind(old) == kind(new)
+
+
+def kind(value: object) -> str:
+    """A value's kind in the user's words."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return "a group of settings" if isinstance(value, Mapping) else "a word"
+
+
+def shown(value: object) -> str:
+    """A value as one would write it on the command line."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{shown(v)}" for k, v in value.items()) + "}"
+    return str(value).lower() if isinstance(value, bool) else str(value).replace(" ", "")
+
+
+def hint(word: str, legal: Sequence[Any]) -> str:
+    """``; did you mean ...?`` where something is close."""
+    close = difflib.get_close_matches(word, [str(x) for x in legal], 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _compose(overrides: Sequence[str]) -> Settings:
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    GlobalHydra.instance().clear()  # an application that uses us may hold its own
+    try:
+        with initialize_config_module("configs", version_base="1.3"):
+            config = hydra_compose("config", list(overrides), return_hydra_config=True)
+            choices = dict(config.hydra.runtime.choices)
+            OmegaConf.set_struct(config, False)
+            del config["hydra"]
+            settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise BadInput(f"configuration: {error}") from error
+    assert isinstance(settings, dict)
+    return with_names({str(key): value for key, value in settings.items()}, choices)
+
+
+def with_names(settings: Settings, choices: Mapping[str, str]) -> Settings:
+    """``settings`` with each group's choice under ``<group>.name``."""
+    named = {
+        key: {"name": choices[key], **value} if key in choices and isinstance(value, dict) else value
+        for key, value in settings.items()
+    }
+    if choices.get("experiment") is not None:
+        named["experiment"] = choices["experiment"]
+    return named
+
+
+def of_group(settings: Mapping[str, Any], group: str) -> Settings:
+    """A group's own settings, without its name: what its module takes as keywords."""
+    return {key: value for key, value in (settings.get(group) or {}).items() if key != "name"}
+
+
+def write(settings: Mapping[str, Any], path: Path) -> None:
+    """Save the full configuration as YAML."""
+    import yaml
+
+    path.write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+
+
+def read(path: Path) -> Settings:
+    """A configuration that :func:`write` saved."""
+    import yaml
+
+    try:
+        loaded = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput(f"cannot read the settings in {path}: {error}") from error
+    if not isinstance(loaded, dict):
+        raise BadInput(f"{path} holds no settings")
+    return loaded
+
+
+def as_yaml(settings: Mapping[str, Any]) -> str:
+    """The configuration as YAML text."""
+    import yaml
+
+    text: str = yaml.safe_dump(dict(settings), sort_keys=False)
+    return text
+
+
+if __name__ == "__main__":
+    print(as_yaml(compose(sys.argv[1:])))
