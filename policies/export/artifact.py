@@ -1,0 +1,276 @@
+"""Write an artifact: trace observe -> network -> command into ONNX, add manifest and golden trace, prove, publish.
+
+The exporter is torch's TorchScript one (``dynamo=False``): deprecated since torch 2.9 but present in the pinned
+version, and the only one that needs no package beyond ``onnx`` (the successor needs ``onnxscript``). What it writes
+is checked from outside (names, shapes, golden trace, batch sizes), so the exporter can be exchanged in `trace`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import replace
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor, nn
+
+from policies.export.manifest import (
+    GOLDEN,
+    MANIFEST,
+    METADATA_KEY,
+    POLICY,
+    ArtifactError,
+    Manifest,
+    MemorySpec,
+    check,
+    contract,
+    digest,
+    encode,
+    plain,
+)
+from policies.export.runtime import Artifact
+from robots.signals import CommandSpec, Schema, SignalSpec
+from robots.spec import RobotSpec
+
+OPSET = 17  # read by onnxruntime 1.12 (2022) and newer
+SELF_TEST_TOLERANCE = 1e-5  # in the command's unit: some ten float32 roundings of a command of order 1
+PACKAGES = ("torch", "numpy", "onnx", "onnxruntime", "numba", "mujoco")
+
+
+class Exportable(Protocol):
+    """What can be exported: a module from raw signals and memory [N, ...] to raw commands and the next memory."""
+
+    def __call__(
+        self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]
+    ) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Commands by name [N, *shape] and the memory for the next control step."""
+
+    def initial_memory(self, n: int) -> Mapping[str, Tensor]:
+        """Memory of ``n`` robots at mission start, [n, *shape] each."""
+
+
+class Flat(nn.Module):
+    """The policy with positional tensors instead of dictionaries, which is what an ONNX graph has."""
+
+    def __init__(self, policy: Any, signals: Sequence[str], commands: Sequence[str], memory: Sequence[str]) -> None:
+        super().__init__()
+        self.policy = policy
+        self.signals, self.commands, self.memory = tuple(signals), tuple(commands), tuple(memory)
+
+    def forward(self, *flat: Tensor) -> tuple[Tensor, ...]:
+        """Signals then memory in, commands then next memory out."""
+        count = len(self.signals)
+        commands, after = self.policy(dict(zip(self.signals, flat[:count])), dict(zip(self.memory, flat[count:])))
+        return (*(commands[name] for name in self.commands), *(after[name] for name in self.memory))
+
+
+def export(
+    policy: Exportable, path: str | Path, *, robot: RobotSpec, signals: Sequence[str], command: str, rate_hz: float,
+    formula_text: str, constants: Mapping[str, Any], horizon_s: float, training: Mapping[str, Any], seed: int,
+    golden: Mapping[str, np.ndarray], stop: str, name: str = "policy", git_revision: str | None = None,
+    task_signals: Schema | None = None,
+) -> Artifact:
+    """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
+
+    ``golden`` holds a recorded mission from its first step: ``signals.<name>`` and ``commands.<name>`` [T, *shape] of
+    the environment it was trained in. The folder appears complete under its name or not at all: it is written
+    beside it, loaded, self-tested against ``golden``, and only then renamed. An older artifact there is replaced;
+    anything else there is left alone and is an error.
+    """
+    path = Path(path)
+    refuse_foreign(path)
+    known = {**robot.signals, **(task_signals or {})}
+    manifest = Manifest(
+        name=name, robot=robot.name, signals=chosen(known, signals, robot.name), commands=(robot.command(command),),
+        rate_hz=float(rate_hz), memory=memory_specs(policy), formula=formula_text,
+        constants=plain(constants, "constants"), horizon_s=float(horizon_s), stop=stop,
+        training=plain(training, "training"), versions=versions(), seed=int(seed),
+        git_revision=git_revision or revision(), created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        files={GOLDEN: "", POLICY: ""})
+    check(manifest)
+    data = {POLICY: trace(policy, manifest), GOLDEN: pack(golden, manifest)}
+    manifest = replace(manifest, files={file: digest(content) for file, content in data.items()})
+    data[MANIFEST] = encode(manifest)
+    with staged(path) as folder:
+        for file, content in data.items():
+            write(folder / file, content)
+        written = Artifact.load(folder, robot, task_signals=task_signals)
+        written.self_test(SELF_TEST_TOLERANCE)
+        check_batch(written)
+    return Artifact.load(path, robot, task_signals=task_signals)
+
+
+def chosen(known: Schema, names: Sequence[str], robot: str) -> tuple[SignalSpec, ...]:
+    """The specs of the signals that the policy reads, float32 each."""
+    for name in names:
+        if name not in known:
+            raise ArtifactError(f"the policy reads signal {name!r}, robot {robot!r} has: {', '.join(known)}")
+        if known[name].dtype != "float32":
+            raise ArtifactError(f"signal {name!r} is {known[name].dtype}; an artifact takes float32 signals")
+    return tuple(known[name] for name in names)
+
+
+def memory_specs(policy: Exportable) -> tuple[MemorySpec, ...]:
+    """Name, shape and initial value of each memory tensor."""
+    start = policy.initial_memory(1)
+    return tuple(MemorySpec(name, tuple(value.shape[1:]), value[0].tolist()) for name, value in start.items())
+
+
+def example(specs: Sequence[SignalSpec | CommandSpec], n: int) -> list[Tensor]:
+    """Something of the right shape to trace with; quaternions are the identity."""
+    out = []
+    for spec in specs:
+        value = torch.full((n, *spec.shape), 0.1)
+        if spec.unit == "wxyz":
+            value = torch.tensor([1.0, 0.0, 0.0, 0.0]).repeat(n, 1)
+        out.append(value)
+    return out
+
+
+def trace(policy: Exportable, manifest: Manifest) -> bytes:
+    """The ONNX file of ``policy``, any batch size, the contract in its metadata."""
+    signals = [spec.name for spec in manifest.signals]
+    commands = [spec.name for spec in manifest.commands]
+    memory = [spec.name for spec in manifest.memory]
+    inputs = [*signals, *(f"memory.{name}" for name in memory)]
+    outputs = [*commands, *(f"next.{name}" for name in memory)]
+    arguments = (*example(manifest.signals, 2), *(torch.from_numpy(spec.start(2)) for spec in manifest.memory))
+    flat = Flat(deepcopy(policy), signals, commands, memory).cpu().eval()
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), torch.no_grad():
+        # deprecation: see the head of this file; tracer: it warns of Python branches on shapes, which are constant here
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            flat, arguments, buffer,  # type: ignore[arg-type]  # its hint is the successor's, this exporter takes a buffer
+            input_names=inputs, output_names=outputs, opset_version=OPSET, dynamo=False,
+            dynamic_axes={name: {0: "n"} for name in (*inputs, *outputs)})
+    model = onnx.load_from_string(buffer.getvalue())
+    keep_inputs(model, manifest, dict(zip(inputs, arguments)))
+    onnx.helper.set_model_props(model, {METADATA_KEY: contract(manifest)})
+    onnx.checker.check_model(model)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+def keep_inputs(model: Any, manifest: Manifest, arguments: Mapping[str, Tensor]) -> None:
+    """Put back, in order, the inputs that the tracer dropped because nothing reads them.
+
+    A memory tensor that is written but not read is harmless. A signal that is never read is a mistake.
+    """
+    kept = {node.name: node for node in model.graph.input}
+    unread = [spec.name for spec in manifest.signals if spec.name not in kept]
+    if unread:
+        raise ArtifactError(f"the policy never reads the signals {unread}: leave them out of `signals`")
+    for name, value in arguments.items():
+        kept.setdefault(name, onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", *value.shape[1:]]))
+    del model.graph.input[:]
+    model.graph.input.extend(kept[name] for name in arguments)
+
+
+def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
+    """The file ``golden.npz``: the arrays that the manifest needs, as float32."""
+    needed = [f"signals.{s.name}" for s in manifest.signals] + [f"commands.{c.name}" for c in manifest.commands]
+    missing = [name for name in needed if name not in golden]
+    if missing:
+        raise ArtifactError(f"the golden trace lacks {missing}; got {sorted(golden)}")
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {name: np.asarray(golden[name], dtype=np.float32) for name in needed}
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def check_batch(artifact: Artifact, tolerance: float = SELF_TEST_TOLERANCE) -> None:
+    """Three robots at once give what each gives alone: nothing of the batch size was frozen by the tracer."""
+    rows = [0, len(next(iter(artifact.golden.values()))) // 2, -1]
+    signals = {name: artifact.golden[f"signals.{name}"][rows] for name in artifact.schema}
+    together, _ = artifact.act_batch(signals, artifact.initial_memory(3))
+    for i in range(3):
+        alone, _ = artifact.act_batch({k: v[i : i + 1] for k, v in signals.items()}, artifact.initial_memory(1))
+        for name, value in alone.items():
+            error = float(np.abs(together[name][i] - value[0]).max()) if together[name].shape[0] == 3 else np.inf
+            if not error <= tolerance:
+                raise ArtifactError(f"command {name!r} depends on the batch size: difference {error:.3g}")
+
+
+def versions() -> dict[str, str]:
+    """Version of Python and of each installed package that matters."""
+    out = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            out[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return out
+
+
+def revision() -> str:
+    """Git revision of the project, ``-dirty`` with uncommitted changes, ``"unknown"`` outside a repository."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return "unknown"
+    try:
+        described = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return described.stdout.strip() or "unknown"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write and flush to disk."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def refuse_foreign(path: Path) -> None:
+    """A folder that is there and is no artifact is not ours to replace."""
+    if not path.exists() and not path.is_symlink():
+        return
+    ours = path.is_dir() and not path.is_symlink() and ((path / MANIFEST).is_file() or not any(path.iterdir()))
+    if not ours:
+        raise ArtifactError(f"{path} exists and is not an artifact: choose another name or remove it")
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder beside ``path`` that takes its name if the block succeeds and vanishes if it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        yield folder
+        folder.chmod(0o755)
+        publish(folder, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(folder: Path, path: Path) -> None:
+    """Rename ``folder`` to ``path``; an older artifact there is moved aside first and put back on failure."""
+    if not path.exists():
+        folder.rename(path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+    path.rename(old)
+    try:
+        folder.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

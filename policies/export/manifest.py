@@ -1,0 +1,238 @@
+"""What an artifact says about itself: names, shapes, units, frames, limits, rate, memory, formula, origin. numpy only.
+
+The manifest is ``manifest.json`` beside the network. Its digest (over the JSON without the key ``sha256``) finds an
+edited or damaged manifest; the *contract* (what a robot depends on) is written a second time into the ONNX file's
+metadata, so that a network and a manifest that do not belong together are told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from robots.signals import CommandSpec, Schema, SignalError, SignalSpec
+from robots.spec import RobotSpec
+
+SCHEMA_VERSION = 1
+POLICY, GOLDEN, MANIFEST = "policy.onnx", "golden.npz", "manifest.json"
+METADATA_KEY = "temporeal.contract"
+CONTRACT = ("schema_version", "robot", "signals", "commands", "rate_hz", "memory", "formula", "constants", "stop")
+
+
+class ArtifactError(ValueError):
+    """An artifact that is damaged, or that does not match the robot; the message names the first mismatch."""
+
+
+@dataclass(frozen=True)
+class MemorySpec:
+    """One memory tensor of one robot: what the policy carries from a control step to the next.
+
+    Args:
+        initial: value at mission start, nested as its shape.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    initial: Any
+
+    def start(self, n: int) -> np.ndarray:
+        """Float32 [n, *shape]: the initial value of ``n`` robots."""
+        value = np.asarray(self.initial, dtype=np.float32).reshape(self.shape)
+        return np.repeat(value[None], n, axis=0)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that is not the network itself.
+
+    Args:
+        robot: name of the robot it was trained for.
+        signals, commands: what goes in and comes out, in the graph's order.
+        rate_hz: control steps per second.
+        formula, constants: the task in the words of ``sim.stl``.
+        horizon_s: time after which the formula is decided, s.
+        stop: what the guard does when the policy falls silent or leaves its limits.
+        training: the training configuration.
+        versions: packages it was made with.
+        git_revision: of the project, ``"unknown"`` outside a repository.
+        created: UTC, ISO 8601.
+        files: SHA-256 of every other file.
+    """
+
+    name: str
+    robot: str
+    signals: tuple[SignalSpec, ...]
+    commands: tuple[CommandSpec, ...]
+    rate_hz: float
+    memory: tuple[MemorySpec, ...]
+    formula: str
+    constants: Mapping[str, Any]
+    horizon_s: float
+    stop: str
+    training: Mapping[str, Any]
+    versions: Mapping[str, str]
+    seed: int
+    git_revision: str
+    created: str
+    files: Mapping[str, str]
+    schema_version: int = SCHEMA_VERSION
+
+
+SIGNAL_FIELDS = tuple(f.name for f in fields(SignalSpec))
+COMMAND_FIELDS = tuple(f.name for f in fields(CommandSpec))
+MEMORY_FIELDS = tuple(f.name for f in fields(MemorySpec))
+MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest))
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of ``value``: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def plain(value: Any, where: str = "manifest") -> Any:
+    """``value`` as JSON has it (tuples and arrays to lists); anything else is an error that says where it is."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ArtifactError(f"{where}: keys are text, got {key!r}")
+        return {key: plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist(), where)
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, np.generic):
+        return plain(value.item(), where)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ArtifactError(f"{where}: JSON has no {value}; numbers are finite")
+        return value
+    raise ArtifactError(f"{where}: {value!r} of type {type(value).__name__} has no JSON form")
+
+
+def record(spec: object, names: tuple[str, ...]) -> dict[str, Any]:
+    """The named fields of a dataclass as plain JSON values."""
+    return {name: plain(getattr(spec, name), name) for name in names}
+
+
+def to_json(manifest: Manifest) -> dict[str, Any]:
+    """Plain JSON values, without the digest."""
+    out: dict[str, Any] = {}
+    for name in MANIFEST_FIELDS:
+        value = getattr(manifest, name)
+        if name == "signals":
+            out[name] = [record(spec, SIGNAL_FIELDS) for spec in value]
+        elif name == "commands":
+            out[name] = [record(spec, COMMAND_FIELDS) for spec in value]
+        elif name == "memory":
+            out[name] = [record(spec, MEMORY_FIELDS) for spec in value]
+        else:
+            out[name] = plain(value, name)
+    return out
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The file ``manifest.json``: readable JSON with the digest of its content."""
+    content = to_json(manifest)
+    content["sha256"] = digest(canonical(content).encode())
+    return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+
+
+def contract(manifest: Manifest) -> str:
+    """The part that a robot depends on, as canonical JSON: it is written into the ONNX metadata too."""
+    content = to_json(manifest)
+    return canonical({name: content[name] for name in CONTRACT})
+
+
+def decode(data: bytes) -> Manifest:
+    """The manifest of ``data``; :class:`ArtifactError` names what is damaged, unknown or missing."""
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise ArtifactError(f"{MANIFEST} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ArtifactError(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
+    version = content.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}")
+    missing = [name for name in (*MANIFEST_FIELDS, "sha256") if name not in content]
+    unknown = sorted(set(content) - {*MANIFEST_FIELDS, "sha256"})
+    if missing or unknown:
+        raise ArtifactError(f"{MANIFEST} lacks the keys {missing} and has the unknown keys {unknown}")
+    stated = content.pop("sha256")
+    found = digest(canonical(content).encode())
+    if stated != found:
+        raise ArtifactError(f"{MANIFEST} was changed after export: its SHA-256 is {found}, it states {stated}")
+    try:
+        return build(content)
+    except ArtifactError:
+        raise
+    except (SignalError, TypeError, KeyError, ValueError) as error:
+        raise ArtifactError(f"{MANIFEST} is malformed: {error}") from error
+
+
+def build(content: dict[str, Any]) -> Manifest:
+    """The dataclass of checked JSON content."""
+    signals = tuple(SignalSpec(**tupled(item)) for item in content["signals"])
+    commands = tuple(CommandSpec(**tupled(item)) for item in content["commands"])
+    memory = tuple(MemorySpec(item["name"], tuple(item["shape"]), item["initial"]) for item in content["memory"])
+    manifest = replace(Manifest(**content), signals=signals, commands=commands, memory=memory)
+    check(manifest)
+    return manifest
+
+
+def tupled(item: dict[str, Any]) -> dict[str, Any]:
+    """JSON lists of a spec as tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
+
+
+def check(manifest: Manifest) -> None:
+    """What must hold of any manifest, whatever the robot."""
+    if not (isinstance(manifest.rate_hz, (int, float)) and isfinite(manifest.rate_hz) and manifest.rate_hz > 0):
+        raise ArtifactError(f"rate_hz is a positive number, got {manifest.rate_hz!r}")
+    if set(manifest.files) != {POLICY, GOLDEN}:
+        raise ArtifactError(f"files are {POLICY} and {GOLDEN}, the manifest names {sorted(manifest.files)}")
+    if not manifest.signals or not manifest.commands:
+        raise ArtifactError("a policy reads at least one signal and gives at least one command")
+    for memory in manifest.memory:
+        size = int(np.prod(memory.shape, dtype=int))
+        if np.asarray(memory.initial, dtype=np.float32).size != size:
+            raise ArtifactError(f"memory {memory.name!r}: initial value does not have the shape {memory.shape}")
+
+
+def check_robot(manifest: Manifest, robot: RobotSpec, task_signals: Schema | None = None) -> None:
+    """Every signal and command against ``robot`` (and the task's own signals); the first difference is named."""
+    if manifest.robot != robot.name:
+        raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot.name!r}")
+    known = {**robot.signals, **(task_signals or {})}
+    for signal in manifest.signals:
+        if signal.name not in known:
+            raise ArtifactError(
+                f"the policy reads signal {signal.name!r}, robot {robot.name!r} has: {', '.join(known)}")
+        compare("signal", signal, known[signal.name], robot.name, SIGNAL_FIELDS)
+    for command in manifest.commands:
+        if command.name not in robot.commands:
+            raise ArtifactError(
+                f"the policy gives command {command.name!r}, robot {robot.name!r} takes: {', '.join(robot.commands)}")
+        compare("command", command, robot.commands[command.name], robot.name, COMMAND_FIELDS)
+
+
+def compare(kind: str, mine: SignalSpec, theirs: SignalSpec, robot: str, names: tuple[str, ...]) -> None:
+    """The named fields of two specs; the first that differs is an :class:`ArtifactError` with both values."""
+    for name in names:
+        ours, other = plain(getattr(mine, name)), plain(getattr(theirs, name))
+        if ours != other:
+            raise ArtifactError(
+                f"{kind} {mine.name!r}: {name} is {ours} in the artifact and {other} on robot {robot!r}")

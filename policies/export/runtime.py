@@ -1,0 +1,223 @@
+"""Run an artifact: raw signals in, raw commands out. numpy and onnxruntime only, no torch, Python 3.10 and newer.
+
+    artifact = Artifact.load("outputs/demo/artifact", load_robot("crazyflie"))
+    artifact.self_test()
+    commands = artifact.act(signals)          # every 1 / artifact.manifest.rate_hz seconds
+
+Loading refuses anything that does not match and names it (:class:`ArtifactError`). Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from policies.export.manifest import (
+    GOLDEN,
+    MANIFEST,
+    METADATA_KEY,
+    POLICY,
+    ArtifactError,
+    Manifest,
+    check_robot,
+    contract,
+    decode,
+    digest,
+)
+from robots.signals import Schema, SignalError, check_signals
+from robots.spec import RobotSpec
+
+__all__ = ["Artifact", "ArtifactError", "Manifest", "SelfTest"]
+
+Arrays = dict[str, np.ndarray]
+ONNX_FLOAT = "tensor(float)"
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """Result of replaying the golden trace: largest absolute command error (command's unit) over ``steps`` steps."""
+
+    max_error: float
+    steps: int
+
+
+class Artifact:
+    """A loaded policy of one robot, with its memory.
+
+    Args:
+        manifest: what the policy reads and gives.
+        golden: the recorded trace: ``signals.<name>`` and ``commands.<name>``, each [T, *shape].
+        session: the network.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, golden: Arrays, session: Any) -> None:
+        self.path, self.manifest, self.golden, self.session = path, manifest, golden, session
+        self.schema = {spec.name: spec for spec in manifest.signals}
+        self.memory: Arrays = {}
+        self.reset()
+
+    @staticmethod
+    def load(path: str | Path, robot: RobotSpec | None = None, *, task_signals: Schema | None = None) -> Artifact:
+        """The artifact in folder ``path``, checked against ``robot``.
+
+        Checked are the manifest's version and digest, the SHA-256 of every file, every signal and command against
+        the robot (name, shape, unit, frame, type, rate, limits), the network's inputs and outputs against the
+        manifest, and the shapes of the golden trace. ``task_signals`` are signals that the task adds to the robot's.
+        """
+        folder = Path(path)
+        manifest = decode(read(folder, MANIFEST))
+        data = {name: verified(folder, name, manifest.files[name]) for name in (POLICY, GOLDEN)}
+        if robot is not None:
+            check_robot(manifest, robot, task_signals)
+        session = open_session(data[POLICY])
+        check_graph(manifest, session)
+        return Artifact(folder, manifest, read_golden(data[GOLDEN], manifest), session)
+
+    def initial_memory(self, n: int) -> Arrays:
+        """Memory of ``n`` robots at mission start, [n, *shape] each."""
+        return {spec.name: spec.start(n) for spec in self.manifest.memory}
+
+    def reset(self) -> None:
+        """Forget everything: the next :meth:`act` is the first of a mission."""
+        self.memory = self.initial_memory(1)
+
+    def act(self, signals: Mapping[str, np.ndarray]) -> Arrays:
+        """Commands of one robot by name (shapes without N) for its ``signals``; memory moves on by one control step.
+
+        A missing, misshapen or non-finite signal raises :class:`SignalError` and leaves the memory as it was; so
+        does a non-finite command. Signals that the policy does not read are ignored.
+        """
+        checked = check_signals(self.schema, signals)
+        commands, memory = self.act_batch({name: value[None] for name, value in checked.items()}, self.memory)
+        for name, value in commands.items():
+            if not np.isfinite(value).all():
+                raise SignalError(f"command {name!r} is not finite: {value[0]}")
+        self.memory = memory
+        return {name: value[0] for name, value in commands.items()}
+
+    def act_batch(self, signals: Mapping[str, np.ndarray], memory: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
+        """Commands [N, *shape] and next memory of N robots. A pure function; values are not checked."""
+        feed = {name: np.asarray(signals[name], dtype=np.float32) for name in self.schema}
+        feed.update({f"memory.{name}": value for name, value in memory.items()})
+        values = self.session.run(None, feed)
+        commands = [spec.name for spec in self.manifest.commands]
+        after = [spec.name for spec in self.manifest.memory]
+        return dict(zip(commands, values)), dict(zip(after, values[len(commands):]))
+
+    def self_test(self, tolerance: float = 1e-5) -> SelfTest:
+        """Replay the golden trace from the initial memory and compare the commands with the recorded ones.
+
+        The artifact's own memory is left as it was. Raises :class:`ArtifactError` beyond ``tolerance``.
+        """
+        memory, errors = self.initial_memory(1), []
+        steps = len(self.golden[f"commands.{self.manifest.commands[0].name}"])
+        for t in range(steps):
+            signals = {name: self.golden[f"signals.{name}"][t][None] for name in self.schema}
+            commands, memory = self.act_batch(signals, memory)
+            errors.append(max(float(np.abs(value[0] - self.golden[f"commands.{name}"][t]).max())
+                              for name, value in commands.items()))
+        worst = int(np.argmax(np.nan_to_num(errors, nan=np.inf)))
+        if not errors[worst] <= tolerance:
+            raise ArtifactError(
+                f"self-test of {self.path}: at step {worst} of {steps} the command differs from the recorded one by "
+                f"{errors[worst]:.3g}, {tolerance:.3g} is allowed")
+        return SelfTest(errors[worst], steps)
+
+
+def read(folder: Path, name: str) -> bytes:
+    """Content of one file of the artifact."""
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
+
+
+def verified(folder: Path, name: str, stated: str) -> bytes:
+    """Content of one file, whose SHA-256 must be the ``stated`` one."""
+    data = read(folder, name)
+    found = digest(data)
+    if found != stated:
+        raise ArtifactError(
+            f"{folder / name} was changed after export: its SHA-256 is {found}, the manifest says {stated}")
+    return data
+
+
+def open_session(data: bytes) -> Any:
+    """An inference session on one thread: a control loop has no use for a thread pool that wakes late."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its exception types are private and differ between versions
+        version = onnxruntime.__version__
+        raise ArtifactError(f"{POLICY} is not a network that onnxruntime {version} can load: {error}") from error
+
+
+def check_graph(manifest: Manifest, session: Any) -> None:
+    """The network's inputs, outputs and metadata against the manifest."""
+    stated = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
+    if stated is None:
+        raise ArtifactError(f"{POLICY} has no metadata {METADATA_KEY!r}: it was not written by this exporter")
+    check_contract(json.loads(stated), json.loads(contract(manifest)))
+    inputs = {spec.name: spec.shape for spec in manifest.signals}
+    inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
+    outputs = {spec.name: spec.shape for spec in manifest.commands}
+    outputs.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
+    check_tensors("input", inputs, session.get_inputs())
+    check_tensors("output", outputs, session.get_outputs())
+
+
+def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """What the network was exported with against what the manifest says; the first difference is named."""
+    for name, value in manifest.items():
+        if network.get(name) != value:
+            raise ArtifactError(
+                f"{POLICY} and {MANIFEST} do not belong together: {name} is {network.get(name)} and {value}")
+
+
+def check_tensors(kind: str, stated: Mapping[str, tuple[int, ...]], found: Any) -> None:
+    """Names, order, types and shapes of graph inputs or outputs against the manifest."""
+    names = [node.name for node in found]
+    if names != list(stated):
+        raise ArtifactError(f"{POLICY} has the {kind}s {names}, the manifest says {list(stated)}")
+    for node in found:
+        if node.type != ONNX_FLOAT:
+            raise ArtifactError(f"{POLICY}: {kind} {node.name!r} is {node.type}, {ONNX_FLOAT} is needed")
+        if tuple(node.shape[1:]) != stated[node.name]:
+            raise ArtifactError(
+                f"{POLICY}: {kind} {node.name!r} has shape {node.shape} with the batch first, "
+                f"the manifest says {stated[node.name]} without it")
+
+
+def read_golden(data: bytes, manifest: Manifest) -> Arrays:
+    """The golden trace, each array [T, *shape] float32 with the same T."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            golden = {name: np.asarray(file[name]) for name in file.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{GOLDEN} cannot be read: {error}") from error
+    shapes = {f"signals.{spec.name}": spec.shape for spec in manifest.signals}
+    shapes.update({f"commands.{spec.name}": spec.shape for spec in manifest.commands})
+    if set(golden) != set(shapes):
+        raise ArtifactError(f"{GOLDEN} holds {sorted(golden)}, the manifest needs {sorted(shapes)}")
+    steps = {array.shape[0] if array.ndim else 0 for array in golden.values()}
+    if len(steps) != 1 or 0 in steps:
+        raise ArtifactError(f"{GOLDEN}: every array has the same number of steps, at least 1; found {sorted(steps)}")
+    for name, array in golden.items():
+        if array.dtype != np.float32 or array.shape[1:] != shapes[name]:
+            raise ArtifactError(
+                f"{GOLDEN}: {name} is {array.dtype} {array.shape}, needed is float32 (steps, *{shapes[name]})")
+        if not np.isfinite(array).all():
+            raise ArtifactError(f"{GOLDEN}: {name} has a non-finite value")
+    return golden
