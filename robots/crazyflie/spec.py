@@ -83,3 +83,19 @@ SPEC = RobotSpec(
     model=HERE / "model.xml",
     ros=HERE / "ros.yaml",
 )
+
+L2F_MAX_RPM = 21702.0
+L2F_PARAMETERS = {
+    # The complete nominal set of *Learning to Fly in Seconds* (public code arplaboratory/learning-to-fly, from [G]), for
+    # comparisons with it: over its own normalized rotor speed, no drag. rate_gain is ours, it has no rate loop.
+    "mass": (0.027,),
+    "inertia": (3.85e-6, 3.85e-6, 5.9675e-6),
+    "thrust_curve": (0.0, 0.0, 3.16e-10 * L2F_MAX_RPM**2),
+    "torque_per_thrust": (0.005964552,),
+    "tau_up": (0.15,),
+    "tau_down": (0.15,),
+    "arm": (0.028, 0.028),
+    "drag": (0.0, 0.0, 0.0),
+    "motor_gain": (1.0, 1.0, 1.0, 1.0),
+    "rate_gain": PARAMETERS["rate_gain"].nominal,
+}

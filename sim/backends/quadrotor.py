@@ -69,8 +69,6 @@ def make(
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
     if not 0.0 < dt <= 0.1:
         raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
-    if threads < 0:
-        raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
     if torch.device(device).type == "cuda":
         from sim.backends.quadrotor_cuda import CudaRunner
 
@@ -282,12 +280,33 @@ def _hold_rates(params: Mapping[str, Tensor]) -> Tensor:
     return torch.nn.functional.pad((physics.GRAVITY * params["mass"]).unsqueeze(-1), (0, 3))
 
 
+class Threads:
+    """Shares blocks of worlds among ``threads`` Python threads (0: every core this process may use)."""
+
+    def __init__(self, threads: int) -> None:
+        if threads < 0:
+            raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
+        self.count = threads or len(os.sched_getaffinity(0))
+        self.pool = ThreadPoolExecutor(self.count - 1, "quadrotor") if self.count > 1 else None
+
+    def over_blocks(self, work: Callable[[int, int], None], blocks: int) -> None:
+        """Call ``work(first, last)`` over all blocks, on as many threads as there is work for."""
+        parts = max(1, min(self.count, blocks // MIN_BLOCKS_PER_THREAD))
+        if self.pool is None or parts == 1:
+            work(0, blocks)
+            return
+        bounds = [blocks * i // parts for i in range(parts + 1)]
+        jobs = [self.pool.submit(work, a, b) for a, b in zip(bounds[1:-1], bounds[2:])]
+        work(bounds[0], bounds[1])
+        for job in jobs:
+            job.result()
+
+
 class CpuRunner:
     """Runs the CPU kernels over chunks of blocks on threads."""
 
     def __init__(self, command: str, threads: int) -> None:
-        self.threads = threads or len(os.sched_getaffinity(0))
-        self.pool = ThreadPoolExecutor(self.threads, "quadrotor") if self.threads > 1 else None
+        self.threads = Threads(threads)
         self.general = kernels.step_motor if command == "motor_cmd" else kernels.step_ctbr
         self.shared: np.ndarray | None = None
         self.motor = command == "motor_cmd"
@@ -311,23 +330,13 @@ class CpuRunner:
             kernels.take_command(state, commands, first, last)
             kernel(state, params, nominal, dt, substeps, first, last)
 
-        self.over_blocks(chunk, sim._blocks)
+        self.threads.over_blocks(chunk, sim._blocks)
 
     def read(self, sim: Quadrotor) -> None:
         """Copy the state into the signal tensors of ``sim``."""
         out = [sim._out[name].numpy() for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")]
         out += [sim._out["height"].numpy(), sim._out["rotor_speed"].numpy()]
         state = sim._state.view(-1).numpy()
-        self.over_blocks(lambda first, last: kernels.read_state(state, sim.num_worlds, *out, first, last), sim._blocks)
-
-    def over_blocks(self, work: Callable[[int, int], None], blocks: int) -> None:
-        """Call ``work(first, last)`` over all blocks, on as many threads as there is work for."""
-        parts = max(1, min(self.threads, blocks // MIN_BLOCKS_PER_THREAD))
-        if self.pool is None or parts == 1:
-            work(0, blocks)
-            return
-        bounds = [blocks * i // parts for i in range(parts + 1)]
-        jobs = [self.pool.submit(work, a, b) for a, b in zip(bounds[1:-1], bounds[2:])]
-        work(bounds[0], bounds[1])
-        for job in jobs:
-            job.result()
+        self.threads.over_blocks(
+            lambda first, last: kernels.read_state(state, sim.num_worlds, *out, first, last), sim._blocks
+        )

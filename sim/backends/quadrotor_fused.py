@@ -1,0 +1,186 @@
+"""The hover task of *Learning to Fly in Seconds* (L2F) with everything of a control step in one kernel.
+
+Dynamics, 18-number observation with sensor noise, reward, termination and reset of N worlds, as a
+:class:`sim.types.VecEnv`. The task's numbers are those of the paper's public code (Eschmann, Albani, Loianno, RA-L
+2024; arplaboratory/learning-to-fly): rotor speed setpoints at 100 Hz, one Runge-Kutta step each, a constant random
+force and torque per episode, starts up to 90 degrees tilted.
+
+Every random number is drawn by (seed, world, episode, step): see :mod:`sim.random`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
+from sim.backends import quadrotor_fused_kernels as kernels
+from sim.backends.quadrotor import DISTURBANCES, LANES, PARAM_FIELDS, Threads, hover_speed, pack_params
+from sim.random import key, stream
+from sim.types import Obs, Step
+
+DT = 0.01  # s, control and physics step
+MASS = L2F_PARAMETERS["mass"][0]
+
+
+@dataclass(frozen=True)
+class HoverTask:
+    """The numbers of the task; the defaults are L2F's, with the reward its training begins with.
+
+    reward = constant - scale (position |p|^2 + orientation (1 - qw^2) + velocity |v|^2 + rate |w|^2
+    + action |a - hover|^2) of the state before the step; 0 in a step that leaves the box.
+    """
+
+    reward_constant: float = 2.0
+    reward_scale: float = 0.5
+    position: float = 5.0  # per m^2
+    orientation: float = 5.0
+    velocity: float = 0.01  # per (m/s)^2
+    rate: float = 0.0  # per (rad/s)^2
+    action: float = 0.01
+    hover_action: float = 0.334  # L2F's baseline, close to the action that holds the weight
+    fence: float = 0.6  # m, |p_i| beyond it terminates
+    episode_steps: int = 500
+    action_center: float = 0.5  # rotor speed setpoint = center + scale * action
+    action_scale: float = 0.5
+    noise_position: float = 0.001  # m, standard deviation
+    noise_rotation: float = 0.001  # of each entry of the matrix
+    noise_velocity: float = 0.002  # m/s
+    noise_rate: float = 0.002  # rad/s
+    force_std: float = MASS * GRAVITY / 20  # N per axis
+    torque_std: float = MASS * GRAVITY / 10000  # N m per axis
+    guidance: float = 0.1  # probability of a start at rest, level, at the origin
+    start_position: float = 0.2  # m, uniform within +-
+    start_velocity: float = 1.0  # m/s
+    start_rate: float = 1.0  # rad/s
+    start_rotor: float = 0.5  # normalized speed
+
+    def packed(self) -> np.ndarray:
+        """The numbers in the order of the kernels, float32 [TASK_SIZE]."""
+        return np.array([getattr(self, f.name) for f in fields(self)], dtype=np.float32)
+
+
+TRAINING = HoverTask()
+TARGET = replace(TRAINING, position=40.0, velocity=1.0, action=1.0)
+"""With the reward that L2F's curriculum ends at and that its evaluation uses."""
+
+
+class FusedHover:
+    """N hovering quadrotors (:class:`sim.types.VecEnv`); actions [N, 4] in [-1, 1], clipped.
+
+    The actor sees position (3), rotation matrix (9, row-major), velocity (3) and body rates (3) with noise, then the
+    four rotor speeds if ``rotor``, then the last ``history`` actions, newest first. The critic sees the same 18
+    numbers without noise, rotor speeds (4), 10 x force (3), 1000 x torque (3); or, without ``privileged``, what the
+    actor sees.
+
+    Tensors of a :class:`sim.types.Step` are views of the environment's memory ([N, rows] with worlds contiguous).
+    Observations hold until the step after the next; all else until the next step.
+
+    Args:
+        num_worlds: N.
+        seed: of all draws.
+        task: numbers of the task.
+        params: one parameter set for all worlds by the backend's names; no drag.
+        threads: CPU threads, 0 for every core.
+    """
+
+    action_dim = 4
+
+    def __init__(
+        self, num_worlds: int, *, seed: int = 0, task: HoverTask = TRAINING, rotor: bool = False, history: int = 0,
+        privileged: bool = True, params: Mapping[str, tuple[float, ...]] = L2F_PARAMETERS, threads: int = 0,
+    ) -> None:  # fmt: skip
+        if num_worlds < 1:
+            raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
+        if history < 0:
+            raise ValueError(f"history is {history}; it must be 0 or more actions")
+        if any(params["drag"]):
+            raise ValueError(f"the fused step has no drag; params['drag'] is {params['drag']}, it must be zero")
+        self.num_worlds, self.seed, self.task = num_worlds, seed, task
+        self.device = torch.device("cpu")
+        self.rotor, self.history, self.privileged = rotor, history, privileged
+        self.obs_dim = kernels.ROWS + 4 * rotor + 4 * history
+        self.critic_dim = kernels.PRIVILEGED if privileged else self.obs_dim
+        blocks = -(-num_worlds // LANES)
+        self.threads = Threads(threads)
+        self._state = torch.zeros(blocks, kernels.FIELDS, LANES)
+        self._params = _shared_params(params)
+        columns = blocks * LANES
+        self._obs = torch.zeros(2, 2, self.obs_dim, columns)  # [turn, (present, final), row, world]
+        self._critic = torch.zeros(2, 2, kernels.PRIVILEGED if privileged else 0, columns)
+        self._turn = 0
+        self._reward = torch.zeros(columns)
+        self._flags = torch.zeros(2, columns, dtype=torch.bool)
+        self._episode = torch.zeros(2, columns)  # length [control steps], return
+        self._keys = (*key(seed, 0)[:2], np.uint32(stream("hover.noise")), np.uint32(stream("hover.initial")))
+
+    def reset(self) -> Obs:
+        """Start a new episode in every world."""
+        columns = self._reward.numel()
+        self._turn ^= 1
+        kernels.restart(
+            self._state.view(-1).numpy(), np.arange(columns), columns, *self._keys, self.task.packed(),
+            self._obs[self._turn, 0].numpy(), self._critic[self._turn, 0].numpy(), self.rotor, self.privileged,
+        )  # fmt: skip
+        return self._views(0)
+
+    def step(self, action: Tensor) -> Step:
+        """One control step (10 ms) with ``action`` [N, 4]; worlds whose episode ended start a new one."""
+        if action.shape != (self.num_worlds, 4):
+            raise ValueError(f"action has shape {tuple(action.shape)}, expected {(self.num_worlds, 4)}")
+        action = action.detach().to(torch.float32).contiguous()
+        old, self._turn = self._obs[self._turn, 0].numpy(), self._turn ^ 1
+        arrays = (
+            self._state.view(-1).numpy(), action.view(-1).numpy(), self._params, self.task.packed(), np.float32(DT),
+            *self._keys, self.num_worlds, self.rotor, self.privileged, old,
+            *(x.numpy() for x in (*self._obs[self._turn], *self._critic[self._turn])),
+            self._reward.numpy(), *(x.numpy() for x in (*self._flags, *self._episode)),
+        )  # fmt: skip
+        self.threads.over_blocks(lambda first, last: kernels.hover_step(*arrays, first, last), len(self._state))
+        n = self.num_worlds
+        return Step(
+            self._views(0), self._reward[:n], self._flags[0, :n], self._flags[1, :n], self._views(1),
+            {"episode_length": self._episode[0, :n], "episode_return": self._episode[1, :n]},
+        )  # fmt: skip
+
+    def _views(self, which: int) -> Obs:
+        actor = self._obs[self._turn, which, :, : self.num_worlds].t()
+        if not self.privileged:
+            return Obs(actor, actor)
+        return Obs(actor, self._critic[self._turn, which, :, : self.num_worlds].t())
+
+    def state_dict(self) -> dict[str, object]:
+        """All state, for a bit-exact resume."""
+        return {"seed": self.seed, "state": self._state.clone(), "obs": self._obs[self._turn].clone()}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Restore what :meth:`state_dict` returned, of an environment built with the same arguments."""
+        blocks, obs, seed = state["state"], state["obs"], state["seed"]
+        if not isinstance(blocks, Tensor) or blocks.shape != self._state.shape:
+            raise ValueError(f"the state does not fit {self.num_worlds} worlds")
+        if not isinstance(obs, Tensor) or obs.shape != self._obs[0].shape:
+            raise ValueError(f"the state does not fit an observation of {self.obs_dim} numbers")
+        if seed != self.seed:
+            raise ValueError(f"the state was made with seed {seed}, this environment has seed {self.seed}")
+        self._state.copy_(blocks)
+        self._obs[self._turn].copy_(obs)
+
+
+def _shared_params(params: Mapping[str, tuple[float, ...]]) -> np.ndarray:
+    values = {name: torch.tensor([params[name]]) for name in PARAM_FIELDS if name not in DISTURBANCES}
+    values |= {name: torch.zeros(1, PARAM_FIELDS[name][1]) for name in DISTURBANCES}
+    packed: np.ndarray = pack_params(values).flatten().numpy()
+    return packed
+
+
+def true_hover_action(task: HoverTask = TRAINING, params: Mapping[str, tuple[float, ...]] = L2F_PARAMETERS) -> float:
+    """The action at which four undisturbed rotors carry the weight."""
+    speed = hover_speed({
+        "mass": torch.tensor(params["mass"]), "thrust_curve": torch.tensor([params["thrust_curve"]]),
+        "motor_gain": torch.tensor([params["motor_gain"]]),
+    })  # fmt: skip
+    return (float(speed[0, 0]) - task.action_center) / task.action_scale
