@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]
 """The composed configuration as plain data. Every group's part has its choice under ``name``."""
 
+OPEN = ("task.settings", "randomize.parameters", "randomize.sensors")
+"""Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
+
 
 def groups() -> dict[str, list[str]]:
     """Configuration groups and their options, read from the folder (no hydra: completion must be quick)."""
@@ -35,28 +38,34 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     replaces, and for what is not of the form key=value.
     """
     parsed = [parse_override(text) for text in overrides]
-    for override in parsed:
-        check_form(override)
     known = groups()
     for override in parsed:
+        check_form(override)
         if override.key_or_group in known:
             check_option(override.key_or_group, override.value(), known)
-    chosen = [o.input_line for o in parsed if o.key_or_group in known]
-    base = _compose([text for text in chosen if text is not None])
+    base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
+    lines = []
     for override in parsed:
-        if override.key_or_group not in known:
+        added = is_open(override.key_or_group)
+        if override.key_or_group not in known and not added:
             check_value(override.key_or_group, override.value(), base)
-    return _compose(overrides)
+        lines.append(f"{'++' if added else ''}{override.input_line}")
+    return _compose(lines)
+
+
+def is_open(key: str) -> bool:
+    """Whether ``key`` lies below one of :data:`OPEN`."""
+    return any(key.startswith(f"{place}.") for place in OPEN)
 
 
 def parse_override(text: str) -> Override:
     """One override in Hydra's grammar."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import OverrideParseException
+    from hydra.errors import HydraException
 
     try:
         return OverridesParser.create().parse_override(text)
-    except OverrideParseException as error:
+    except HydraException as error:
         raise BadInput(f"{text!r} is not a setting: write key=value, as in task=hover or algo.lr=1e-3") from error
 
 
@@ -70,13 +79,18 @@ def check_form(override: Override) -> None:
 
 
 def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> None:
-    """``option`` is a file of ``group``."""
+    """``option`` is a file of ``group``; the experiment may be none."""
+    if group == "experiment" and option is None:
+        return
     if str(option) not in known[group]:
-        raise BadInput(f"{group}={option}: {group} is one of {', '.join(known[group])}{hint(str(option), known[group])}")
+        raise BadInput(f"{group}={option}: {group} is one of {', '.join(known[group]) or 'none yet'}{hint(str(option), known[group])}")
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
     """``key`` (dotted) exists in ``base`` and holds the same kind of value."""
+    group, _, rest = key.partition(".")
+    if rest == "name" and isinstance(base.get(group), Mapping):
+        raise BadInput(f"{key}={value}: choose with {group}={value}, so that its settings come along")
     node: Any = base
     path: list[str] = []
     for part in key.split("."):
@@ -136,7 +150,8 @@ def _compose(overrides: Sequence[str]) -> Settings:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    GlobalHydra.instance().clear()  # an application that uses us may hold its own
+    theirs = GlobalHydra.instance().hydra  # an application that uses us may hold its own
+    GlobalHydra.instance().clear()
     try:
         with initialize_config_module("configs", version_base="1.3"):
             config = hydra_compose("config", list(overrides), return_hydra_config=True)
@@ -146,6 +161,8 @@ def _compose(overrides: Sequence[str]) -> Settings:
             settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise BadInput(f"configuration: {error}") from error
+    finally:
+        GlobalHydra.instance().hydra = theirs
     assert isinstance(settings, dict)
     return with_names({str(key): value for key, value in settings.items()}, choices)
 

@@ -1,0 +1,141 @@
+"""A training run is a folder: the settings it was made with, its checkpoint, its events. What verbs do with one.
+
+Everything slow is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from policies.cli import settings as config
+from policies.cli.console import BadInput, complain
+from policies.cli.settings import Settings, of_group
+
+if TYPE_CHECKING:
+    from sim.env import Env
+    from sim.task import Task
+
+CONFIG = "config.yaml"
+SAME = ("robot", "task", "algo", "seed", "num_worlds")  # what a run keeps over a resume
+RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """What set-up code refuses (it names the legal choices) is the user's input, not a crash."""
+    from robots.registry import UnknownName
+
+    try:
+        yield
+    except BadInput:
+        raise
+    except (ValueError, UnknownName, FileNotFoundError) as error:
+        raise BadInput(str(error)) from error
+    except ModuleNotFoundError as error:
+        raise BadInput(f"the package {error.name} is not installed; `temporeal doctor` says how to get it") from error
+
+
+def run_folder(settings: Mapping[str, Any]) -> Path:
+    """Where the run goes."""
+    if settings["out"] is not None:
+        return Path(settings["out"])
+    return Path("outputs/train") / f"{settings['task']['name']}-{settings['algo']['name']}-{settings['seed']}"
+
+
+def make_task(settings: Mapping[str, Any]) -> Task:
+    """The task that the settings name."""
+    from sim.task import load_task
+
+    with bad_input():
+        return load_task(settings["task"]["name"], **(settings["task"].get("settings") or {}))
+
+
+def make_env(
+    settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
+    task: Task | None = None,
+) -> Env:
+    """The environment that the settings describe; keywords replace what an evaluation needs otherwise."""
+    from sim.env import make_env as build
+
+    task = task or make_task(settings)
+    with bad_input():
+        return build(
+            task, backend=backend or settings["backend"]["name"],
+            num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
+            seed=settings["seed"] if seed is None else seed, device=settings["device"], threads=settings["threads"],
+            randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
+
+
+def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
+    """The module of the learner and its configuration: the class that its ``train`` takes, with the settings filled in."""
+    from robots.registry import resolve
+
+    with bad_input():
+        module = resolve("policies.algos", settings["algo"]["name"])
+        made = typing.get_type_hints(module.train)["config"]
+        given = {key: tuple(v) if isinstance(v, list) else v for key, v in of_group(settings, "algo").items()}
+        legal = [field.name for field in fields(made)]
+        for key in given:
+            if key not in legal:
+                raise BadInput(f"algo.{key}: {settings['algo']['name']} has no such setting; legal: {', '.join(legal)}")
+        return module, made(**given)
+
+
+def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
+    """Make the run's folder and write its settings; what is already there is never lost silently."""
+    saved = folder / CONFIG
+    if settings["resume"]:
+        if not saved.exists():
+            raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
+        check_same(config.read(saved), settings)
+    elif folder.exists() and any(folder.iterdir()):
+        if not saved.exists():
+            raise BadInput(f"{folder} is there and is no run: choose another folder with out=<folder>")
+        if not overwrite:
+            raise BadInput(f"the run {folder} is there: resume=true goes on, --overwrite starts it anew, out=<folder> elsewhere")
+        shutil.rmtree(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        config.write(settings, saved)
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another folder with out=<folder>") from error
+
+
+def check_same(old: Settings, new: Settings) -> None:
+    """A resumed run is the same run: task, learner, worlds and seed may not change."""
+    for key in SAME:
+        if old.get(key) != new[key]:
+            names = [x["name"] if isinstance(x, dict) and x.get("name") else x for x in (old.get(key), new[key])]
+            told = f"{names[0]}, now {names[1]}" if names[0] != names[1] else "otherwise set"
+            raise BadInput(f"resume: {key} of the run is {told}; resume with the settings it was started with")
+
+
+def load_run(folder: Path) -> Settings:
+    """Settings of the run in ``folder``."""
+    if not (folder / CONFIG).is_file():
+        hint = f"; runs here: {', '.join(known)}" if (known := known_runs()) else "; `temporeal train` makes one"
+        raise BadInput(f"{folder} is not a run (it has no {CONFIG}){hint}")
+    return config.read(folder / CONFIG)
+
+
+def known_runs(root: Path = Path("outputs/train")) -> list[str]:
+    """The runs below ``outputs/train``."""
+    return sorted(str(path.parent) for path in root.glob(f"*/{CONFIG}"))
+
+
+def rank() -> int:
+    """Index of this process among those that torchrun started."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def warn(text: str) -> None:
+    """A line on stderr that begins with the word warning."""
+    complain(f"warning: {text}")

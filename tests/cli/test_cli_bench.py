@@ -1,0 +1,53 @@
+"""The bench verb: rows become a table, a file and an exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from policies.cli import bench
+from policies.cli.benches import Row
+from policies.cli.main import main
+from robots.registry import names, resolve
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> None:
+    monkeypatch.setattr(bench, "bench_names", lambda: ["fake"])
+    monkeypatch.setattr("robots.registry.resolve", lambda package, name: SimpleNamespace(HELP="h", run=lambda quick: rows))
+
+
+def test_result_is_written_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, [Row("speed", 219.4, "M/s", 200.0, 8.1, True), Row("note", 1.0)])
+    assert main(["bench", "fake", "--out", str(tmp_path)]) == 0
+    assert "219.4" in capsys.readouterr().out
+    saved = json.loads((tmp_path / "fake.json").read_text())
+    assert saved["rows"][0] == {"name": "speed", "value": 219.4, "unit": "M/s", "target": 200.0, "peer": 8.1, "ok": True}
+    assert saved["machine"]["cores"] >= 1
+
+
+def test_missed_target_is_status_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, [Row("speed", 100.0, "M/s", 200.0, None, False)])
+    assert main(["bench", "fake", "--out", str(tmp_path)]) == 1
+    assert "missed: fake: speed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["bench"], ["bench", "no-such"]])
+def test_no_or_unknown_name_lists_the_known(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "known:" in capsys.readouterr().err
+
+
+def test_every_benchmark_says_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--list", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert set(told) == {name.replace("_", "-") for name in names("policies.cli.benches")}
+    for name, text in told.items():
+        assert len(text) > 20
+        assert callable(resolve("policies.cli.benches", name.replace("-", "_")).run)

@@ -1,0 +1,114 @@
+"""Settings: every option composes; bad words are refused with the legal choices named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policies.cli.console import BadInput
+from policies.cli.settings import compose, groups, read, same_kind, write
+from robots.registry import names, resolve
+from robots.spec import robot_names
+
+OPTIONS = [(group, option) for group, options in groups().items() for option in options]
+
+
+def test_every_group_has_options() -> None:
+    assert set(groups()) == {"robot", "task", "backend", "algo", "randomize", "experiment", "deploy"}
+    assert all(groups().values())
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_every_option_composes(group: str, option: str) -> None:
+    settings = compose([f"{group}={option}"])
+    chosen = settings[group] if group == "experiment" else settings[group]["name"]
+    assert chosen == option
+
+
+def test_choices_exist_as_modules() -> None:
+    assert groups()["robot"] == robot_names()
+    assert set(groups()["task"]) == set(names("sim.tasks"))
+    assert set(groups()["algo"]) == set(names("policies.algos")) & set(groups()["algo"])
+    for backend in groups()["backend"]:
+        assert hasattr(resolve("sim.backends", backend), "make")
+
+
+def test_overrides_take_effect() -> None:
+    settings = compose(["task=hover", "seed=7", "device=cuda"])
+    assert settings["task"]["name"] == "hover"
+    assert (settings["seed"], settings["device"]) == (7, "cuda")
+    assert compose()["seed"] == 1
+
+
+def test_open_places_take_new_keys() -> None:
+    settings = compose(["task.settings.slack=0.05", "randomize.parameters.wind_w={kind:normal,std:1.5}"])
+    assert settings["task"]["settings"] == {"slack": 0.05}
+    assert settings["randomize"]["parameters"]["wind_w"] == {"kind": "normal", "std": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("task=hoover", ["task is one of hover", "did you mean 'hover'?"]),
+        ("backnd=mujoco", ["no setting 'backnd'", "legal:", "did you mean 'backend'?"]),
+        ("seed.value=1", ["seed has no setting 'value'", "single value"]),
+        ("deploy.tranport=dds", ["deploy has no setting 'tranport'", "did you mean 'transport'?"]),
+        ("seed=one", ["expected a whole number as in seed=1", "got a word"]),
+        ("seed=1.5", ["expected a whole number", "got a number"]),
+        ("resume=1", ["expected true or false as in resume=false"]),
+        ("task.name=hover", ["choose with task=hover"]),
+        ("seed=1,2", ["sweep", "key=[1,2]"]),
+        ("+colour=red", ["not added or deleted"]),
+        ("~seed", ["not added or deleted"]),
+        ("hover", ["'hover' is not a setting", "task=hover"]),
+        ("experiment=none", ["experiment is one of"]),
+    ],
+)
+def test_bad_words_are_refused(word: str, told: list[str]) -> None:
+    with pytest.raises(BadInput) as error:
+        compose([word])
+    for part in told:
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fits"),
+    [(1, 2, True), (1, 2.0, False), (1.0, 2, True), (True, 1, False), (1, True, False), (None, "x", True), ("x", None, True),
+     ([1], [2, 3], True), ([1], 2, False), ("cpu", "cuda", True), ("cpu", 3, False), ({}, {"a": 1}, True), ({}, 1, False)],
+)
+def test_same_kind(old: object, new: object, fits: bool) -> None:
+    assert same_kind(old, new) is fits
+
+
+def test_write_and_read_are_inverse(tmp_path: Path) -> None:
+    settings = compose(["task=hover"])
+    write(settings, tmp_path / "config.yaml")
+    assert read(tmp_path / "config.yaml") == settings
+
+
+def test_unreadable_settings_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("a: [1")
+    with pytest.raises(BadInput, match=r"config\.yaml"):
+        read(tmp_path / "config.yaml")
+
+
+def test_domain_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROS_DOMAIN_ID", "42")
+    assert compose()["deploy"]["domain"] == 42
+
+
+def test_an_application_may_use_hydra_itself() -> None:
+    """Composing inside a program that has initialized Hydra for its own configuration leaves that in place."""
+    code = """
+from hydra import initialize_config_module, compose
+from policies.cli import settings
+with initialize_config_module("configs.task", version_base="1.3"):
+    settings.compose()
+    print(compose("hover").name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ})
+    assert done.stdout.strip() == "hover", done.stderr
