@@ -32,8 +32,9 @@ class Env:
         self.task, self.backend, self.seed = task, backend, seed
         self.num_worlds, self.device = backend.num_worlds, backend.device
         self.randomization = parse_randomization(randomize, task.robot)
-        names = tuple(n for n in task.observe.signals)
-        self.sensors = Sensors(SensorConfig.parse(sensors, names), names, self.num_worlds, seed, self.device)
+        names = tuple(task.observe.signals)
+        config = SensorConfig.parse(sensors, tuple(task.robot.signals))
+        self.sensors = Sensors(config, names, self.num_worlds, seed, self.device)
         self.observe, self.act = task.observe.to(self.device), task.act.to(self.device)
         self.objective = task.objective
         self.worlds = torch.arange(self.num_worlds, device=self.device)

@@ -71,7 +71,10 @@ class Sensors:
 
     def reset(self, ids: Tensor, episode: Tensor, truth: Mapping[str, Tensor]) -> None:
         """New bias and delay for the worlds ``ids`` [K] (``episode`` [K]); their past is the sample ``truth`` [N, ...]."""
-        for name, std in self.config.bias.items():
+        for name in self.names:
+            std = self.config.bias.get(name, 0.0)
+            if not std:
+                continue
             draw = normal(self.seed, ids, episode, stream(f"bias.{name}"), self.size(name, truth[name]))
             if name not in self.bias:
                 self.bias[name] = torch.zeros(len(self.worlds), draw.shape[1], device=self.device)

@@ -1,0 +1,99 @@
+"""Every task on the fast backend: sizes, finiteness, determinism, resume, horizon, and what an episode's end means."""
+
+import pytest
+import torch
+
+from robots.registry import UnknownName, names
+from sim.env import make_env
+from sim.stl.decompose import decompose
+from sim.stl.robustness import horizon
+from sim.task import load_task
+
+TASKS = names("sim.tasks")
+RANDOM = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3}, "force_w": {"kind": "normal", "std": 0.01}}
+SENSORS = {"noise": {"base_pos_w": 0.002, "base_quat_w": 0.005}, "bias": {"base_quat_w": 0.01}, "delay_steps": 1}
+
+
+def env_of(task, n=6, seed=3, **kw):
+    return make_env(load_task(task), num_worlds=n, seed=seed, randomize=RANDOM, sensors=SENSORS, threads=1, **kw)
+
+
+def actions(env, steps, seed=0):
+    gen = torch.Generator().manual_seed(seed)
+    return 0.3 * torch.randn(steps, env.num_worlds, env.action_dim, generator=gen)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_sizes_and_finiteness(task):
+    env = env_of(task)
+    obs = env.reset()
+    assert obs.actor.shape == (6, env.obs_dim) and obs.critic.shape == (6, env.critic_dim)
+    for action in actions(env, 60):
+        step = env.step(action)
+        for value in (*step.obs, *step.final_obs, step.reward):
+            assert torch.isfinite(value).all()
+        assert step.reward.shape == step.terminated.shape == step.truncated.shape == (6,)
+        assert not (step.terminated & step.truncated).any()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_horizon_fits_the_episode_and_decomposes_on_the_control_grid(task):
+    task = load_task(task)
+    assert horizon(task.formula) <= task.episode_s + 1e-9
+    assert decompose(task.formula, task.control_dt).invariants
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_world_sees_the_same_episodes_whatever_the_number_of_worlds(task):
+    few, many = env_of(task, 3), env_of(task, 20)
+    a, b = few.reset(), many.reset()
+    torch.testing.assert_close(a.actor, b.actor[:3], rtol=0, atol=0)
+    plan = actions(many, 80)
+    for action in plan:
+        x, y = few.step(action[:3]), many.step(action)
+        torch.testing.assert_close(x.obs.actor, y.obs.actor[:3], rtol=0, atol=1e-6)
+        assert torch.equal(x.terminated, y.terminated[:3])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_resume_is_bit_exact(task):
+    env, other = env_of(task), env_of(task)
+    env.reset()
+    plan = actions(env, 70)
+    for action in plan[:35]:
+        env.step(action)
+    other.reset()
+    other.load_state_dict(env.state_dict())
+    for action in plan[35:]:
+        a, b = env.step(action), other.step(action)
+        assert torch.equal(a.obs.actor, b.obs.actor) and torch.equal(a.obs.critic, b.obs.critic)
+        assert torch.equal(a.reward, b.reward)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_episode_ends_by_truncation_with_the_true_successor(task):
+    env = make_env(load_task(task), num_worlds=2, seed=1, threads=1)
+    env.reset()
+    for _ in range(env.task.steps):
+        step = env.step(torch.zeros(2, env.action_dim))
+        if (step.terminated | step.truncated).any():
+            break
+    done = step.terminated | step.truncated
+    assert not torch.equal(step.obs.actor[done], step.final_obs.actor[done])
+    assert torch.equal(step.obs.actor[~done], step.final_obs.actor[~done])
+    assert (env.count[done] == 0).all() and (step.info["length"][done] > 0).all()
+
+
+def test_unknown_names_are_listed():
+    with pytest.raises(UnknownName, match="hover"):
+        load_task("hoover")
+    with pytest.raises(ValueError, match="its settings are: .*substeps"):
+        load_task("hover", substep=3)
+    with pytest.raises(ValueError, match="legal: .*progress"):
+        load_task("waypoints", reward={"progres": 1.0})
+    with pytest.raises(ValueError, match="legal: .*mass"):
+        make_env(load_task("hover"), num_worlds=1, randomize={"masss": {"kind": "sources"}})
+    with pytest.raises(ValueError, match="legal: sources, uniform, normal"):
+        make_env(load_task("hover"), num_worlds=1, randomize={"mass": {"kind": "gauss"}})
+    with pytest.raises(ValueError, match="legal: base_pos_w"):
+        make_env(load_task("hover"), num_worlds=1, sensors={"noise": {"position": 1.0}})
