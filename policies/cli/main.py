@@ -48,7 +48,7 @@ def load_verb(name: str) -> ModuleType:
     if name not in known:
         close = difflib.get_close_matches(name, known, 1)
         raise BadInput(
-            f"no verb {name!r}" + (f"; did you mean {close[0]!r}?" if close else "") + f" Verbs: {', '.join(known)}")
+            f"no verb {name!r}; {f'did you mean {close[0]!r}? ' if close else ''}verbs: {', '.join(known)}")
     return importlib.import_module(f"policies.cli.{name}")
 
 
@@ -61,9 +61,13 @@ def usage() -> str:
 
 def version() -> str:
     """Version of the installed distribution."""
+    from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
-    return installed("temporeal")
+    try:
+        return installed("temporeal")
+    except PackageNotFoundError:
+        return "(runs from its folder, not installed)"
 
 
 def dispatch(argv: Sequence[str]) -> int:

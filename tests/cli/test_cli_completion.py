@@ -43,7 +43,8 @@ def test_script_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_unknown_shell_names_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "tcsh"]) == 2
-    assert all(shell in capsys.readouterr().err for shell in SCRIPTS)
+    told = capsys.readouterr().err
+    assert all(shell in told for shell in SCRIPTS)
 
 
 @pytest.mark.parametrize(
