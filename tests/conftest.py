@@ -8,7 +8,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-from hypothesis import settings  # noqa: E402  (after the environment is set)
+from hypothesis import settings  # after the environment is set
 
 # on CI the same examples every time, and no deadline: a shared machine may stall
 settings.register_profile("temporeal", deadline=None, derandomize=bool(os.environ.get("CI")))

@@ -89,9 +89,7 @@ def show(check: Check) -> None:
 def python() -> Iterator[Check]:
     """The interpreter."""
     found = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info < (3, 10):
-        yield Check("python", "fail", found, "use Python 3.10 or newer (training: 3.11 or newer)")
-    elif sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):
         yield Check("python", "warn", found, "enough for the robot side; training is pinned for 3.11 and newer")
     else:
         yield Check("python", "ok", found)
@@ -166,7 +164,7 @@ def numba_threads() -> Iterator[Check]:
         return
     import numba
 
-    @numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+    @numba.njit(parallel=True)
     def total(n: int) -> int:
         out = 0
         for i in numba.prange(n):
@@ -204,7 +202,7 @@ def torch_gpu() -> Iterator[Check]:
         yield Check("gpu", "ok", f"{torch.cuda.get_device_name(0)}, {memory:.0f} GiB: device=cuda")
     elif driver:
         yield Check("gpu", "warn", "an NVIDIA driver, but torch cannot use it",
-                    f"torch {torch.__version__} is a CPU build or wants a newer driver: install the CUDA build of torch")
+                    f"torch {torch.__version__} is a CPU build or wants a newer driver: install torch's CUDA build")
     else:
         yield Check("gpu", "ok", "none, and none is needed: device=cpu")
 
@@ -302,7 +300,7 @@ def rclpy() -> Iterator[Check]:
     if importlib.util.find_spec("rclpy") is not None:
         yield Check("rclpy", "ok", f"found (ROS 2 {distro or 'of unknown name'}): deploy=rclpy is possible")
     elif distro:
-        yield Check("rclpy", "warn", f"ROS 2 {distro} is sourced, but this Python {platform.python_version()} has no rclpy",
+        yield Check("rclpy", "warn", f"ROS 2 {distro} is sourced, but Python {platform.python_version()} has no rclpy",
                     "rclpy needs the Python that ROS was built for; deploy=dds talks to it from any Python")
     else:
         yield Check("rclpy", "ok", "not here, not needed: deploy=dds speaks to ROS 2. For deploy=rclpy source a ROS 2")
@@ -335,9 +333,10 @@ def clock() -> Iterator[Check]:
     late.sort()
     median, worst = late[125], late[247]
     found = f"monotonic; wakes up late by {median:.2f} ms (median), {worst:.2f} ms (p99)"
-    slow = worst > 5.0
-    yield Check("clock", "warn" if slow else "ok", found,
-                "a control loop at 100 Hz will miss deadlines: stop other programs, or use a real-time kernel" if slow else "")
+    if worst > 5.0:
+        yield Check("clock", "warn", found, "a loop at 100 Hz will miss deadlines: stop other programs")
+    else:
+        yield Check("clock", "ok", found)
 
 
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (

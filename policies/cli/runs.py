@@ -75,7 +75,7 @@ def make_env(
 
 
 def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
-    """The module of the learner and its configuration: the class that its ``train`` takes, with the settings filled in."""
+    """The learner's module and its configuration: the class that its ``train`` takes, filled with the settings."""
     from robots.registry import resolve
 
     with bad_input():
@@ -100,13 +100,14 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         if not saved.exists():
             raise BadInput(f"{folder} is there and is no run: choose another folder with out=<folder>")
         if not overwrite:
-            raise BadInput(f"the run {folder} is there: resume=true goes on, --overwrite starts it anew, out=<folder> elsewhere")
+            raise BadInput(
+                f"the run {folder} is there: resume=true goes on, --overwrite starts anew, out=<folder> elsewhere")
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         config.write(settings, saved)
     except OSError as error:
-        raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another folder with out=<folder>") from error
+        raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with out=<folder>") from error
 
 
 def check_same(old: Settings, new: Settings) -> None:

@@ -83,7 +83,8 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
     if group == "experiment" and option is None:
         return
     if str(option) not in known[group]:
-        raise BadInput(f"{group}={option}: {group} is one of {', '.join(known[group]) or 'none yet'}{hint(str(option), known[group])}")
+        legal = ", ".join(known[group]) or "none yet"
+        raise BadInput(f"{group}={option}: {group} is one of {legal}{hint(str(option), known[group])}")
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:

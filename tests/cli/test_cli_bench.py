@@ -16,7 +16,8 @@ from robots.registry import names, resolve
 
 def fake(monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> None:
     monkeypatch.setattr(bench, "bench_names", lambda: ["fake"])
-    monkeypatch.setattr("robots.registry.resolve", lambda package, name: SimpleNamespace(HELP="h", run=lambda quick: rows))
+    module = SimpleNamespace(HELP="h", run=lambda quick: rows)
+    monkeypatch.setattr("robots.registry.resolve", lambda package, name: module)
 
 
 def test_result_is_written_and_shown(
@@ -26,7 +27,8 @@ def test_result_is_written_and_shown(
     assert main(["bench", "fake", "--out", str(tmp_path)]) == 0
     assert "219.4" in capsys.readouterr().out
     saved = json.loads((tmp_path / "fake.json").read_text())
-    assert saved["rows"][0] == {"name": "speed", "value": 219.4, "unit": "M/s", "target": 200.0, "peer": 8.1, "ok": True}
+    assert saved["rows"][0] == {
+        "name": "speed", "value": 219.4, "unit": "M/s", "target": 200.0, "peer": 8.1, "ok": True}
     assert saved["machine"]["cores"] >= 1
 
 

@@ -28,7 +28,8 @@ def test_json_has_every_check(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("domain", "status"), [("0", "ok"), ("101", "ok"), ("150", "warn"), ("233", "fail"), ("-1", "fail"), ("home", "fail")])
+    ("domain", "status"),
+    [("0", "ok"), ("101", "ok"), ("150", "warn"), ("233", "fail"), ("-1", "fail"), ("home", "fail")])
 def test_domain(domain: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
     assert next(doctor.ros_domain()).status == status

@@ -82,5 +82,6 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 def test_closed_pipe_is_silent() -> None:
     code = "import sys; from policies.cli.main import main; sys.exit(main(['--help']))"
-    done = subprocess.run(f"{sys.executable} -c \"{code}\" | true", shell=True, capture_output=True, text=True, timeout=60)
+    line = f"{sys.executable} -c \"{code}\" | true"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""

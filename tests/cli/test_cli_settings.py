@@ -78,8 +78,9 @@ def test_bad_words_are_refused(word: str, told: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "fits"),
-    [(1, 2, True), (1, 2.0, False), (1.0, 2, True), (True, 1, False), (1, True, False), (None, "x", True), ("x", None, True),
-     ([1], [2, 3], True), ([1], 2, False), ("cpu", "cuda", True), ("cpu", 3, False), ({}, {"a": 1}, True), ({}, 1, False)],
+    [(1, 2, True), (1, 2.0, False), (1.0, 2, True), (True, 1, False), (1, True, False), (None, "x", True),
+     ("x", None, True), ([1], [2, 3], True), ([1], 2, False), ("cpu", "cuda", True), ("cpu", 3, False),
+     ({}, {"a": 1}, True), ({}, 1, False)],
 )
 def test_same_kind(old: object, new: object, fits: bool) -> None:
     assert same_kind(old, new) is fits
