@@ -1,4 +1,4 @@
-# Every target sets itself up: a bare Debian or Ubuntu with Python 3.11 or newer is enough.
+# Every target sets itself up: a bare Debian or Ubuntu with Python 3.11, 3.12 or 3.13 is enough.
 #
 #   make demo      train a mission, judge it, export it, fly it through the ROS 2 nodes
 #   make test      the tests (make slow: the proofs that take minutes)
@@ -26,19 +26,19 @@ TEST := OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n $(WORKERS) -
 help:
 	@sed -n 's/^#   //p' Makefile
 
-# The environment: a Python that is new enough and can make one.
+# The environment: a Python that the pins are for (Cyclone DDS has wheels up to 3.13) and that can make one.
 .venv/.python:
 	@python="$(PYTHON)"; \
 	for candidate in $$python python3.11 python3.12 python3.13 python3; do \
 	  if command -v "$$candidate" >/dev/null && \
-	     "$$candidate" -c 'import sys; sys.exit(not sys.version_info >= (3, 11))' 2>/dev/null; then \
+	     "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
 	    python="$$candidate"; break; \
 	  elif [ -n "$(PYTHON)" ]; then \
-	    echo "make: PYTHON=$(PYTHON) is not a Python 3.11 or newer" >&2; exit 1; \
+	    echo "make: PYTHON=$(PYTHON) is not a Python 3.11, 3.12 or 3.13" >&2; exit 1; \
 	  fi; python=; \
 	done; \
 	if [ -z "$$python" ]; then \
-	  echo "make: no Python 3.11 or newer found. Debian 12, Ubuntu 24.04: apt install python3 python3-venv;" \
+	  echo "make: no Python 3.11, 3.12 or 3.13 found. Debian 12, Ubuntu 24.04: apt install python3 python3-venv;" \
 	       "or give one: make PYTHON=/path/to/python3.11" >&2; exit 1; \
 	fi; \
 	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
@@ -75,7 +75,7 @@ test: .venv/.dev
 	$(TEST) -m "not slow" $(ARGS)
 
 slow: .venv/.dev
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -m slow $(ARGS)
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -m slow --durations=10 $(ARGS)
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
