@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,17 @@ def test_it_comes_to_rest_on_the_floor(model):
     mujoco.mj_step(model, data, 500)
     assert data.qpos[2] == pytest.approx(0.0145, abs=1e-3)  # half the height of the hull
     assert np.abs(data.qvel).max() < 1e-3
+
+
+def test_the_table_in_the_documentation_is_the_spec():
+    page = (Path(__file__).parents[2] / "docs" / "robots" / "crazyflie.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|\n").split("|")] for line in page.splitlines() if line.startswith("| `")
+    ]
+    stated = {row[0].strip("`"): row[1:] for row in rows if len(row) == 6}
+    assert sorted(stated) == sorted(SPEC.parameters)
+    for name, (*values, unit, source) in stated.items():
+        parameter = SPEC.parameters[name]
+        assert (unit, source) == (parameter.unit, parameter.source)
+        for text, exact in zip(values, (parameter.nominal, parameter.low, parameter.high), strict=True):
+            assert [float(x) for x in text.split(",")] == pytest.approx(exact, rel=1e-4), name
