@@ -45,6 +45,7 @@ def scalar_functions(**options: Any) -> SimpleNamespace:
         njit(forceinline=True, **OPTIONS, **options),
         np.float32,
         word=np.uint32,
+        signed=np.int32,
         real=np.float32,
         bits_of=_bits_of,
         float_of=_float_of,

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,6 +71,32 @@ TARGET = replace(TRAINING, position=40.0, velocity=1.0, action=1.0)
 """With the reward that L2F's curriculum ends at and that its evaluation uses."""
 
 
+class FusedStep(Step):
+    """A step whose ``final_obs`` is put together when it is first read: few worlds end in a step.
+
+    Read it before the next step.
+    """
+
+    def __init__(
+        self, obs: Obs, reward: Tensor, terminated: Tensor, truncated: Tensor, info: Mapping[str, Tensor],
+        last: Tensor, last_critic: Tensor,
+    ) -> None:  # fmt: skip
+        values = {"obs": obs, "reward": reward, "terminated": terminated, "truncated": truncated, "info": info}
+        self.__dict__.update(values, last=(last, last_critic))
+
+    @cached_property
+    def final_obs(self) -> Obs:  # type: ignore[override]
+        """The true successor of the step in every world, a copy."""
+        ended = (self.terminated | self.truncated).nonzero().squeeze(1)
+        actor = self.obs.actor.clone()
+        actor[ended] = self.__dict__["last"][0][ended]
+        if self.obs.critic is self.obs.actor:
+            return Obs(actor, actor)
+        critic = self.obs.critic.clone()
+        critic[ended] = self.__dict__["last"][1][ended]
+        return Obs(actor, critic)
+
+
 class FusedHover:
     """N hovering quadrotors (:class:`sim.types.VecEnv`); actions [N, 4] in [-1, 1], clipped.
 
@@ -103,55 +131,92 @@ class FusedHover:
         self.num_worlds, self.seed, self.task = num_worlds, seed, task
         self.device = torch.device("cpu")
         self.rotor, self.history, self.privileged = rotor, history, privileged
-        self.obs_dim = kernels.ROWS + 4 * rotor + 4 * history
+        self._known = kernels.ROWS + 4 * rotor  # rows that the kernels write
+        self.obs_dim = self._known + 4 * history
         self.critic_dim = kernels.PRIVILEGED if privileged else self.obs_dim
         blocks = -(-num_worlds // LANES)
         self.threads = Threads(threads)
         self._state = torch.zeros(blocks, kernels.FIELDS, LANES)
         self._params = _shared_params(params)
-        columns = blocks * LANES
-        self._obs = torch.zeros(2, 2, self.obs_dim, columns)  # [turn, (present, final), row, world]
-        self._critic = torch.zeros(2, 2, kernels.PRIVILEGED if privileged else 0, columns)
+        # an odd number of cache lines per row: at a power of two the rows of a block would all compete for one cache set
+        columns = (blocks | 1) * LANES
         self._turn = 0
+        self._obs = torch.zeros(2, self.obs_dim, columns)
+        self._critic = torch.zeros(2, kernels.PRIVILEGED if privileged else 0, columns)
+        self._final = torch.zeros(num_worlds, self.obs_dim)  # rows of the worlds that ended in the last step
+        self._final_critic = torch.zeros(num_worlds, self._critic.shape[1])
         self._reward = torch.zeros(columns)
         self._flags = torch.zeros(2, columns, dtype=torch.bool)
         self._episode = torch.zeros(2, columns)  # length [control steps], return
+        self._ended = np.zeros(columns, dtype=np.int64)
+        self._figures = task.packed()
         self._keys = (*key(seed, 0)[:2], np.uint32(stream("hover.noise")), np.uint32(stream("hover.initial")))
+
+        self._arguments = (self._step_arguments(0), self._step_arguments(1))
+        length, total = self._episode[:, :num_worlds]
+        self._results = (
+            self._reward[:num_worlds], *self._flags[:, :num_worlds], {"episode_length": length, "episode_return": total}
+        )  # fmt: skip
 
     def reset(self) -> Obs:
         """Start a new episode in every world."""
-        columns = self._reward.numel()
         self._turn ^= 1
+        worlds = np.arange(len(self._state) * LANES)
+        obs, critic = self._obs[self._turn], self._critic[self._turn]
         kernels.restart(
-            self._state.view(-1).numpy(), np.arange(columns), columns, *self._keys, self.task.packed(),
-            self._obs[self._turn, 0].numpy(), self._critic[self._turn, 0].numpy(), self.rotor, self.privileged,
+            self._state.view(-1).numpy(), worlds, len(worlds), *self._keys, self._figures, obs[: self._known].numpy(),
+            critic.numpy(),
         )  # fmt: skip
-        return self._views(0)
+        obs[self._known :] = self._first_action()
+        return self._views()
 
     def step(self, action: Tensor) -> Step:
         """One control step (10 ms) with ``action`` [N, 4]; worlds whose episode ended start a new one."""
         if action.shape != (self.num_worlds, 4):
             raise ValueError(f"action has shape {tuple(action.shape)}, expected {(self.num_worlds, 4)}")
         action = action.detach().to(torch.float32).contiguous()
-        old, self._turn = self._obs[self._turn, 0].numpy(), self._turn ^ 1
-        arrays = (
-            self._state.view(-1).numpy(), action.view(-1).numpy(), self._params, self.task.packed(), np.float32(DT),
-            *self._keys, self.num_worlds, self.rotor, self.privileged, old,
-            *(x.numpy() for x in (*self._obs[self._turn], *self._critic[self._turn])),
-            self._reward.numpy(), *(x.numpy() for x in (*self._flags, *self._episode)),
-        )  # fmt: skip
-        self.threads.over_blocks(lambda first, last: kernels.hover_step(*arrays, first, last), len(self._state))
-        n = self.num_worlds
-        return Step(
-            self._views(0), self._reward[:n], self._flags[0, :n], self._flags[1, :n], self._views(1),
-            {"episode_length": self._episode[0, :n], "episode_return": self._episode[1, :n]},
+        past, self._turn = self._obs[self._turn], self._turn ^ 1
+        before, after = self._arguments[self._turn]
+        flat = action.view(-1).numpy()
+
+        def work(first: int, last: int) -> None:
+            count = kernels.hover_step(before, flat, *after, first, last)
+            if self.history:
+                columns = slice(16 * first, min(16 * last, self.num_worlds))
+                self._remember(past, action, columns, self._ended[16 * first : 16 * first + count])
+
+        self.threads.over_blocks(work, len(self._state))
+        reward, terminated, truncated, info = self._results
+        return FusedStep(self._views(), reward, terminated, truncated, info, self._final, self._final_critic)
+
+    def _step_arguments(self, turn: int) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """What the kernel takes before and after the actions (made once: wrapping arrays costs microseconds)."""
+        known = (self._obs[turn, : self._known], self._critic[turn], self._final[:, : self._known], self._final_critic)
+        out = (self._reward, *self._flags, *self._episode)
+        return self._state.view(-1).numpy(), (
+            self._params, self._figures, np.float32(DT), *self._keys, self.num_worlds,
+            *(x.numpy() for x in (*known, *out)), self._ended,
         )  # fmt: skip
 
-    def _views(self, which: int) -> Obs:
-        actor = self._obs[self._turn, which, :, : self.num_worlds].t()
+    def _remember(self, past: Tensor, action: Tensor, columns: slice, ended: np.ndarray) -> None:
+        """The clipped ``action`` and the ``past`` observation's history but its oldest into the observation."""
+        obs, first = self._obs[self._turn], self._known
+        obs[first : first + 4, columns] = action[columns].clamp(-1, 1).t()
+        obs[first + 4 :, columns] = past[first:-4, columns]
+        if len(ended):
+            worlds = torch.from_numpy(ended)
+            self._final[worlds, first:] = obs[first:, worlds].t()
+            obs[first:, worlds] = self._first_action()
+
+    def _first_action(self) -> float:
+        """The action that keeps the rotors at their first speed: the history of a new episode."""
+        return (self.task.start_rotor - self.task.action_center) / self.task.action_scale
+
+    def _views(self) -> Obs:
+        actor = self._obs[self._turn, :, : self.num_worlds].t()
         if not self.privileged:
             return Obs(actor, actor)
-        return Obs(actor, self._critic[self._turn, which, :, : self.num_worlds].t())
+        return Obs(actor, self._critic[self._turn, :, : self.num_worlds].t())
 
     def state_dict(self) -> dict[str, object]:
         """All state, for a bit-exact resume."""

@@ -16,7 +16,7 @@ from numba import njit
 
 from sim import compile as compiling
 from sim import counter
-from sim.backends import quadrotor_kernels
+from sim.backends import lanes, quadrotor_kernels
 from sim.backends import quadrotor_physics as physics
 from sim.backends.quadrotor_kernels import OPTIONS, load_params, load_state, store_state
 from sim.backends.quadrotor_physics import N0, PX, PY, PZ, QW, QX, QY, QZ, STATE_SIZE, VX, VY, VZ, WX, WY, WZ
@@ -31,11 +31,12 @@ RETURN = EPISODE + 1  # sum of rewards since the reset
 FIELDS = RETURN + 1
 
 # --- what the passes leave per block for the copies
-TRUE = 0  # [18] position, rotation (row-major), velocity, body rates
-NOISY = 18  # [18]
-REWARD = 36
-DONE = 37  # 0 goes on, 1 terminated, 2 truncated
-SCRATCH = 38
+TRUE = 0  # [28] position, rotation (row-major), velocity, body rates, rotor speeds, scaled force and torque
+NOISY = 28  # [22] the first 18 with noise, rotor speeds
+REWARD = 50
+DONE = 51  # 0 goes on, 1 terminated, 2 truncated
+ACTION = 52  # [4] of this step
+SCRATCH = 56
 ROWS = 18  # of the observation without memory
 PRIVILEGED = 28
 
@@ -66,6 +67,15 @@ U32 = np.uint32
 
 
 @njit(forceinline=True, **OPTIONS)
+def load_task(a):
+    """The task's figures as scalars, so that no store can be suspected of changing them."""
+    return (
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14],
+        a[15], a[16], a[17], a[18], a[19], a[20], a[21], a[22],
+    )  # fmt: skip
+
+
+@njit(forceinline=True, **OPTIONS)
 def disturbed(p, fx, fy, fz, tx, ty, tz):
     """The parameter set ``p`` with another force and torque."""
     return (
@@ -75,32 +85,61 @@ def disturbed(p, fx, fy, fz, tx, ty, tz):
 
 
 @njit(forceinline=True, **OPTIONS)
-def observe(tile, scratch, k):
-    """The true observation of lane ``k`` into ``scratch``."""
+def true_rows(tile, k):
+    """The 18 true numbers of lane ``k``."""
     qw, qx, qy, qz = tile[QW * 16 + k], tile[QX * 16 + k], tile[QY * 16 + k], tile[QZ * 16 + k]
-    scratch[k] = tile[PX * 16 + k]
-    scratch[16 + k] = tile[PY * 16 + k]
-    scratch[32 + k] = tile[PZ * 16 + k]
-    scratch[48 + k] = ONE - TWO * (qy * qy + qz * qz)
-    scratch[64 + k] = TWO * (qx * qy - qw * qz)
-    scratch[80 + k] = TWO * (qx * qz + qw * qy)
-    scratch[96 + k] = TWO * (qx * qy + qw * qz)
-    scratch[112 + k] = ONE - TWO * (qx * qx + qz * qz)
-    scratch[128 + k] = TWO * (qy * qz - qw * qx)
-    scratch[144 + k] = TWO * (qx * qz - qw * qy)
-    scratch[160 + k] = TWO * (qy * qz + qw * qx)
-    scratch[176 + k] = ONE - TWO * (qx * qx + qy * qy)
-    scratch[192 + k] = tile[VX * 16 + k]
-    scratch[208 + k] = tile[VY * 16 + k]
-    scratch[224 + k] = tile[VZ * 16 + k]
-    scratch[240 + k] = tile[WX * 16 + k]
-    scratch[256 + k] = tile[WY * 16 + k]
-    scratch[272 + k] = tile[WZ * 16 + k]
+    return (
+        tile[PX * 16 + k], tile[PY * 16 + k], tile[PZ * 16 + k],
+        ONE - TWO * (qy * qy + qz * qz), TWO * (qx * qy - qw * qz), TWO * (qx * qz + qw * qy),
+        TWO * (qx * qy + qw * qz), ONE - TWO * (qx * qx + qz * qz), TWO * (qy * qz - qw * qx),
+        TWO * (qx * qz - qw * qy), TWO * (qy * qz + qw * qx), ONE - TWO * (qx * qx + qy * qy),
+        tile[VX * 16 + k], tile[VY * 16 + k], tile[VZ * 16 + k],
+        tile[WX * 16 + k], tile[WY * 16 + k], tile[WZ * 16 + k],
+    )  # fmt: skip
 
 
 @njit(forceinline=True, **OPTIONS)
-def add_noise(scratch, k, k0, k1, stream, world, episode, step, task):
-    """The noisy observation of lane ``k`` from the true one: two normal numbers from each of nine words."""
+def observe_hidden(tile, scratch, k):
+    """What a critic sees of lane ``k``, and the rotor speeds among the actor's rows."""
+    t = true_rows(tile, k)
+    scratch[k] = t[0]
+    scratch[16 + k] = t[1]
+    scratch[32 + k] = t[2]
+    scratch[48 + k] = t[3]
+    scratch[64 + k] = t[4]
+    scratch[80 + k] = t[5]
+    scratch[96 + k] = t[6]
+    scratch[112 + k] = t[7]
+    scratch[128 + k] = t[8]
+    scratch[144 + k] = t[9]
+    scratch[160 + k] = t[10]
+    scratch[176 + k] = t[11]
+    scratch[192 + k] = t[12]
+    scratch[208 + k] = t[13]
+    scratch[224 + k] = t[14]
+    scratch[240 + k] = t[15]
+    scratch[256 + k] = t[16]
+    scratch[272 + k] = t[17]
+    scratch[288 + k] = tile[N0 * 16 + k]
+    scratch[736 + k] = tile[N0 * 16 + k]
+    scratch[304 + k] = tile[(N0 + 1) * 16 + k]
+    scratch[752 + k] = tile[(N0 + 1) * 16 + k]
+    scratch[320 + k] = tile[(N0 + 2) * 16 + k]
+    scratch[768 + k] = tile[(N0 + 2) * 16 + k]
+    scratch[336 + k] = tile[(N0 + 3) * 16 + k]
+    scratch[784 + k] = tile[(N0 + 3) * 16 + k]
+    scratch[352 + k] = FORCE_SCALE * tile[FORCE * 16 + k]
+    scratch[400 + k] = TORQUE_SCALE * tile[TORQUE * 16 + k]
+    scratch[368 + k] = FORCE_SCALE * tile[(FORCE + 1) * 16 + k]
+    scratch[416 + k] = TORQUE_SCALE * tile[(TORQUE + 1) * 16 + k]
+    scratch[384 + k] = FORCE_SCALE * tile[(FORCE + 2) * 16 + k]
+    scratch[432 + k] = TORQUE_SCALE * tile[(TORQUE + 2) * 16 + k]
+
+
+@njit(forceinline=True, **OPTIONS)
+def observe(tile, scratch, k, k0, k1, stream, world, episode, step, task):
+    """The noisy observation of lane ``k``: two normal numbers from each of nine words."""
+    t = true_rows(tile, k)
     a0, a1, a2, a3 = _threefry(k0, k1, stream, U32(0), world, episode, step, U32(0))
     b0, b1, b2, b3 = _threefry(k0, k1, stream, U32(0), world, episode, step, U32(1))
     c0, _c1, _c2, _c3 = _threefry(k0, k1, stream, U32(0), world, episode, step, U32(2))
@@ -108,41 +147,41 @@ def add_noise(scratch, k, k0, k1, stream, world, episode, step, task):
         task[NOISE_POSITION], task[NOISE_ROTATION], task[NOISE_VELOCITY], task[NOISE_RATE]
     )  # fmt: skip
     x, y = _coarse_normal_pair(a0)
-    scratch[288 + k] = scratch[k] + position * x
-    scratch[304 + k] = scratch[16 + k] + position * y
+    scratch[448 + k] = t[0] + position * x
+    scratch[464 + k] = t[1] + position * y
     x, y = _coarse_normal_pair(a1)
-    scratch[320 + k] = scratch[32 + k] + position * x
-    scratch[336 + k] = scratch[48 + k] + rotation * y
+    scratch[480 + k] = t[2] + position * x
+    scratch[496 + k] = t[3] + rotation * y
     x, y = _coarse_normal_pair(a2)
-    scratch[352 + k] = scratch[64 + k] + rotation * x
-    scratch[368 + k] = scratch[80 + k] + rotation * y
+    scratch[512 + k] = t[4] + rotation * x
+    scratch[528 + k] = t[5] + rotation * y
     x, y = _coarse_normal_pair(a3)
-    scratch[384 + k] = scratch[96 + k] + rotation * x
-    scratch[400 + k] = scratch[112 + k] + rotation * y
+    scratch[544 + k] = t[6] + rotation * x
+    scratch[560 + k] = t[7] + rotation * y
     x, y = _coarse_normal_pair(b0)
-    scratch[416 + k] = scratch[128 + k] + rotation * x
-    scratch[432 + k] = scratch[144 + k] + rotation * y
+    scratch[576 + k] = t[8] + rotation * x
+    scratch[592 + k] = t[9] + rotation * y
     x, y = _coarse_normal_pair(b1)
-    scratch[448 + k] = scratch[160 + k] + rotation * x
-    scratch[464 + k] = scratch[176 + k] + rotation * y
+    scratch[608 + k] = t[10] + rotation * x
+    scratch[624 + k] = t[11] + rotation * y
     x, y = _coarse_normal_pair(b2)
-    scratch[480 + k] = scratch[192 + k] + velocity * x
-    scratch[496 + k] = scratch[208 + k] + velocity * y
+    scratch[640 + k] = t[12] + velocity * x
+    scratch[656 + k] = t[13] + velocity * y
     x, y = _coarse_normal_pair(b3)
-    scratch[512 + k] = scratch[224 + k] + velocity * x
-    scratch[528 + k] = scratch[240 + k] + rate * y
+    scratch[672 + k] = t[14] + velocity * x
+    scratch[688 + k] = t[15] + rate * y
     x, y = _coarse_normal_pair(c0)
-    scratch[544 + k] = scratch[256 + k] + rate * x
-    scratch[560 + k] = scratch[272 + k] + rate * y
+    scratch[704 + k] = t[16] + rate * x
+    scratch[720 + k] = t[17] + rate * y
 
 
 @njit(forceinline=True, **OPTIONS)
-def advance_lane(tile, rows, scratch, k, p, task, dt):
-    """Physics, reward, termination and true observation of lane ``k``."""
-    a0 = min(max(rows[4 * k], MINUS_ONE), ONE)
-    a1 = min(max(rows[4 * k + 1], MINUS_ONE), ONE)
-    a2 = min(max(rows[4 * k + 2], MINUS_ONE), ONE)
-    a3 = min(max(rows[4 * k + 3], MINUS_ONE), ONE)
+def advance_lane(tile, scratch, k, p, task, dt):
+    """Physics, reward and termination of lane ``k``."""
+    a0 = min(max(scratch[ACTION * 16 + k], MINUS_ONE), ONE)
+    a1 = min(max(scratch[ACTION * 16 + 16 + k], MINUS_ONE), ONE)
+    a2 = min(max(scratch[ACTION * 16 + 32 + k], MINUS_ONE), ONE)
+    a3 = min(max(scratch[ACTION * 16 + 48 + k], MINUS_ONE), ONE)
     s = load_state(tile, k)
     h = task[HOVER_ACTION]
     cost = (
@@ -222,133 +261,117 @@ def start_lane(tile, k, k0, k1, stream, world, episode, task):
     tile[RETURN * 16 + k] = ZERO
 
 
-def _kernels(digest: str) -> tuple[Any, Any]:
-    """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
+def _restart_kernel(digest: str) -> Any:
+    """The kernel; ``digest`` puts the source of what it calls into the key of numba's cache."""
 
     @njit(cache=True, **OPTIONS)
-    def restart(state, ended, count, k0, k1, noise, initial, task, obs, critic, rotor, privileged):
+    def restart(state, ended, count, k0, k1, noise, initial, figures, obs, critic):
         """A new episode in the worlds ``ended[:count]``; their columns of ``obs`` and ``critic`` are overwritten."""
         _ = digest
+        task = load_task(figures)
         tile = np.empty(FIELDS * 16, np.float32)
         scratch = np.empty(SCRATCH * 16, np.float32)
         world = np.empty(16, np.uint32)
         episode = np.empty(16, np.uint32)
+        hidden = len(critic) > 0 or len(obs) > 18
         for group in range(0, count, 16):
             for k in range(16):
                 w = ended[min(group + k, count - 1)]
-                i = (w // 16 * FIELDS + EPISODE) * 16 + w % 16
+                e = state[(w // 16 * FIELDS + EPISODE) * 16 + w % 16] + ONE
                 world[k] = w
-                episode[k] = U32(state[i]) + U32(1)
-                tile[EPISODE * 16 + k] = state[i] + ONE
+                episode[k] = U32(e)
+                tile[EPISODE * 16 + k] = e
             for k in range(16):
                 start_lane(tile, k, k0, k1, initial, world[k], episode[k], task)
+            if hidden:
+                for k in range(16):
+                    observe_hidden(tile, scratch, k)
             for k in range(16):
-                observe(tile, scratch, k)
-            for k in range(16):
-                add_noise(scratch, k, k0, k1, noise, world[k], episode[k], U32(0), task)
+                observe(tile, scratch, k, k0, k1, noise, world[k], episode[k], U32(0), task)
             for k in range(min(16, count - group)):
                 w = ended[group + k]
                 base = w // 16 * FIELDS * 16 + w % 16
                 for f in range(FIELDS):
                     state[base + f * 16] = tile[f * 16 + k]
-                for f in range(18):
+                for f in range(len(obs)):
                     obs[f, w] = scratch[(NOISY + f) * 16 + k]
-                for f in range(4 * rotor):
-                    obs[18 + f, w] = tile[(N0 + f) * 16 + k]
-                for f in range(18 + 4 * rotor, obs.shape[0]):
-                    obs[f, w] = (task[START_ROTOR] - task[CENTER]) / task[SCALE]
-                if privileged:
-                    for f in range(18):
-                        critic[f, w] = scratch[f * 16 + k]
-                    for f in range(4):
-                        critic[18 + f, w] = tile[(N0 + f) * 16 + k]
-                    for f in range(3):
-                        critic[22 + f, w] = FORCE_SCALE * tile[(FORCE + f) * 16 + k]
-                        critic[25 + f, w] = TORQUE_SCALE * tile[(TORQUE + f) * 16 + k]
+                for f in range(len(critic)):
+                    critic[f, w] = scratch[f * 16 + k]
+
+    return restart
+
+
+restart = _restart_kernel(compiling.fingerprint(counter, lanes, physics, quadrotor_kernels))
+
+
+def _step_kernel(digest: str) -> Any:
+    """The kernel; ``digest`` puts the source of what it calls into the key of numba's cache."""
 
     @njit(cache=True, **OPTIONS)
     def hover_step(
-        state, actions, params, task, dt, k0, k1, noise, initial, worlds, rotor, privileged,
-        old, obs, final, critic, final_critic, reward, terminated, truncated, length, total, first, last,
+        state, actions, params, figures, dt, k0, k1, noise, initial, worlds, obs, critic, final, final_critic,
+        reward, terminated, truncated, length, total, ended, first, last,
     ):  # fmt: skip
-        """One control step of the blocks ``first`` to ``last``: see :class:`sim.backends.quadrotor_fused.FusedHover`."""
+        """One control step of the blocks ``first`` to ``last``; ``ended`` lists whose episode ended.
+
+        ``final`` and ``final_critic``, [N, rows], get the last observation of those.
+
+        Arguments as the fields of :class:`sim.backends.quadrotor_fused.FusedHover`; ``obs`` has 18 rows, or 22 with
+        rotor speeds. Returns how many ended.
+        """
+        _ = digest
         p = load_params(params, 0, 1)
+        task = load_task(figures)
         scratch = np.empty(SCRATCH * 16, np.float32)
-        lanes = np.empty(16, np.uint32)
-        for k in range(16):
-            lanes[k] = k
-        ended = np.empty((last - first) * 16, np.int64)
-        count = 0
-        memory = 18 + 4 * rotor
+        lane = np.arange(16).astype(np.uint32)
+        width = obs.shape[1]
+        hidden = len(critic) > 0 or len(obs) > 18
+        mine = ended[first * 16 : last * 16]
+        count = fresh = 0
         for b in range(first, last):
             tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
-            rows = actions[b * 64 : (b + 1) * 64]
-            if len(rows) < 64:
-                padded = np.zeros(64, np.float32)
-                padded[: len(rows)] = rows
-                rows = padded
+            if 64 * b + 64 <= len(actions):
+                lanes.columns(actions, 64 * b, scratch, ACTION * 16)
+            else:
+                for i in range(len(actions) - 64 * b):
+                    scratch[(ACTION + i % 4) * 16 + i // 4] = actions[64 * b + i]
             for k in range(16):
-                advance_lane(tile, rows, scratch, k, p, task, dt)
+                advance_lane(tile, scratch, k, p, task, dt)
+            if hidden:
+                for k in range(16):
+                    observe_hidden(tile, scratch, k)
             for k in range(16):
-                observe(tile, scratch, k)
-            for k in range(16):
-                add_noise(
-                    scratch, k, k0, k1, noise, U32(b * 16) + lanes[k], U32(tile[EPISODE * 16 + k]),
+                observe(
+                    tile, scratch, k, k0, k1, noise, U32(b * 16) + lane[k], U32(tile[EPISODE * 16 + k]),
                     U32(tile[STEPS * 16 + k]), task,
                 )  # fmt: skip
             c = b * 16
-            for f in range(18):
-                now, then = obs[f, c : c + 16], final[f, c : c + 16]
-                for k in range(16):
-                    now[k] = scratch[(NOISY + f) * 16 + k]
-                    then[k] = scratch[(NOISY + f) * 16 + k]
-            for f in range(4 * rotor):
-                now, then = obs[18 + f, c : c + 16], final[18 + f, c : c + 16]
-                for k in range(16):
-                    now[k] = tile[(N0 + f) * 16 + k]
-                    then[k] = tile[(N0 + f) * 16 + k]
-            if obs.shape[0] > memory:
-                for f in range(4):
-                    now, then = obs[memory + f, c : c + 16], final[memory + f, c : c + 16]
-                    for k in range(16):
-                        now[k] = min(max(rows[4 * k + f], MINUS_ONE), ONE)
-                        then[k] = now[k]
-                for f in range(memory + 4, obs.shape[0]):
-                    now, then, past = obs[f, c : c + 16], final[f, c : c + 16], old[f - 4, c : c + 16]
-                    for k in range(16):
-                        now[k] = past[k]
-                        then[k] = past[k]
-            if privileged:
-                for f in range(18):
-                    now, then = critic[f, c : c + 16], final_critic[f, c : c + 16]
-                    for k in range(16):
-                        now[k] = scratch[f * 16 + k]
-                        then[k] = scratch[f * 16 + k]
-                for f in range(10):
-                    now, then = critic[18 + f, c : c + 16], final_critic[18 + f, c : c + 16]
-                    size = ONE if f < 4 else (FORCE_SCALE if f < 7 else TORQUE_SCALE)
-                    for k in range(16):
-                        now[k] = size * tile[(N0 + f) * 16 + k]
-                        then[k] = size * tile[(N0 + f) * 16 + k]
-            finished = ZERO
-            gains = reward[c : c + 16]
-            for k in range(16):
-                gains[k] = scratch[REWARD * 16 + k]
-                finished += scratch[DONE * 16 + k]
-            out, late = terminated[c : c + 16], truncated[c : c + 16]
-            for k in range(16):
-                out[k] = scratch[DONE * 16 + k] == ONE
-                late[k] = scratch[DONE * 16 + k] == TWO
-            if finished > ZERO:
-                for k in range(16):
-                    if scratch[DONE * 16 + k] > ZERO and c + k < worlds:
-                        ended[count] = c + k
+            for f in range(len(obs)):
+                lanes.copy(scratch, (NOISY + f) * 16, obs, f * width + c)
+            for f in range(len(critic)):
+                lanes.copy(scratch, f * 16, critic, f * width + c)
+            lanes.copy(scratch, REWARD * 16, reward, c)
+            lanes.equal(scratch, DONE * 16, ONE, terminated, c)
+            lanes.equal(scratch, DONE * 16, TWO, truncated, c)
+            if lanes.nonzero(scratch, DONE * 16):
+                for k in range(min(16, worlds - c)):
+                    if scratch[DONE * 16 + k] > ZERO:
+                        mine[count] = c + k
                         count += 1
                         length[c + k] = tile[STEPS * 16 + k]
                         total[c + k] = tile[RETURN * 16 + k]
-        restart(state, ended, count, k0, k1, noise, initial, task, obs, critic, rotor, privileged)
+                        for f in range(len(obs)):
+                            final[c + k, f] = scratch[(NOISY + f) * 16 + k]
+                        for f in range(len(critic)):
+                            final_critic[c + k, f] = scratch[f * 16 + k]
+                # while the blocks of these worlds are still in the cache
+                if count - fresh >= 16:
+                    restart(state, mine[fresh:], count - fresh, k0, k1, noise, initial, figures, obs, critic)
+                    fresh = count
+        restart(state, mine[fresh:], count - fresh, k0, k1, noise, initial, figures, obs, critic)
+        return count
 
-    return hover_step, restart
+    return hover_step
 
 
-hover_step, restart = _kernels(compiling.fingerprint(counter, physics, quadrotor_kernels))
+hover_step = _step_kernel(compiling.fingerprint(counter, lanes, physics, quadrotor_kernels))
