@@ -235,7 +235,8 @@ def test_unknown_version_says_which_is_read(copy: Path) -> None:
         Artifact.load(copy)
 
 
-@pytest.mark.parametrize(("text", "told"), [("{", "is not JSON"), ("[]", "holds a list"), ("{}", "schema_version None")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("{", "is not JSON"), ("[]", "holds a list"), ("{}", "schema_version None")])
 def test_malformed_manifest(copy: Path, text: str, told: str) -> None:
     (copy / MANIFEST).write_text(text)
     with pytest.raises(ArtifactError, match=told):
@@ -278,11 +279,11 @@ def with_signal(spec: SignalSpec) -> Any:
 
 @pytest.mark.parametrize(("robot", "told"), [
     (replace(ROBOT, name="iris"), "for robot 'crazyflie', this robot is 'iris'"),
-    (replace(ROBOT, signals={"height": ROBOT.signals["height"]}), "reads signal 'base_pos_w', robot 'crazyflie' has: height"),
+    (replace(ROBOT, signals={"height": ROBOT.signals["height"]}), "'base_pos_w', robot 'crazyflie' has: height"),
     (with_signal(replace(ROBOT.signals["base_quat_w"], unit="xyzw")), "unit is wxyz in the artifact and xyzw on robot"),
     (with_signal(replace(ROBOT.signals["base_pos_w"], frame="ned")), "frame is w in the artifact and ned on robot"),
     (with_signal(replace(ROBOT.signals["base_pos_w"], shape=(2,))), "shape is [3] in the artifact and [2] on robot"),
-    (with_signal(replace(ROBOT.signals["base_pos_w"], dtype="float64")), "dtype is float32 in the artifact and float64"),
+    (with_signal(replace(ROBOT.signals["base_pos_w"], dtype="float64")), "dtype is float32 in the artifact and float"),
     (with_signal(replace(ROBOT.signals["base_pos_w"], rate_hz=30)), "rate_hz is 100 in the artifact and 30 on robot"),
     (replace(ROBOT, commands={"motor_cmd": ROBOT.commands["motor_cmd"]}), "takes: motor_cmd"),
     (replace(ROBOT, commands={"ctbr_cmd": replace(ROBOT.commands["ctbr_cmd"], high=(1.0,) * 4)}), "high is [0.48, "),

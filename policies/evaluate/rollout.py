@@ -1,0 +1,184 @@
+"""Run a policy, deterministically, over one fresh episode in each world, and keep what the formula is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sim.types import Obs, Step
+
+if TYPE_CHECKING:
+    from sim.maps import PolicyGraph
+    from sim.task import Task
+
+Act = Callable[[Tensor], Tensor]
+"""Observation [N, O] to action [N, A], deterministic. A recurrent one carries its own state: see `graph_policy`."""
+
+
+class RolloutEnv(Protocol):
+    """The part of `sim.env.Env` that a rollout uses."""
+
+    task: Task
+    num_worlds: int
+    seed: int
+
+    def reset(self) -> Obs:
+        """A new episode in every world."""
+
+    def step(self, action: Tensor) -> Step:
+        """One control step; ``info["signals"]`` are the true signals of the step just made, before any reset."""
+
+    def true_signals(self) -> Mapping[str, Tensor]:
+        """The true signals now."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """E episodes. Sample k is the state at time ``k * dt``; after an episode's end its last sample is repeated.
+
+    Args:
+        signals: name -> float32 [T+1, E, ...], true values (not what the sensors measured).
+        actions: float32 [T, E, A], in [-1, 1]; zero after an episode's end.
+        lengths: int64 [E], samples that an episode really has (at least 1, at most T+1).
+        terminated: bool [E], ended by the task's termination (a crash, a left fence) and not by the clock.
+        finite: bool [E], no sample had a value that is not a number.
+        dt: control period, s.
+    """
+
+    signals: Mapping[str, np.ndarray]
+    actions: np.ndarray
+    lengths: np.ndarray
+    terminated: np.ndarray
+    finite: np.ndarray
+    dt: float
+    seed: int = 0
+
+    @property
+    def episodes(self) -> int:
+        """E."""
+        return len(self.lengths)
+
+
+@torch.no_grad()
+def rollout(
+    env: RolloutEnv, policy: Act, *, keep: Iterable[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Rollout:
+    """One episode of every world: build ``env`` with as many worlds as episodes are wanted, and a fresh seed.
+
+    ``keep`` names the signals to store, all that a formula of the task may name by default. ``progress(done, of)``
+    is called after each control step. Worlds whose episode is over keep on stepping (a new episode of theirs) until
+    the last one is done; nothing of that is kept.
+    """
+    names = tuple(keep) if keep is not None else tuple(env.task.schema)
+    steps, worlds = env.task.steps, env.num_worlds
+    obs = env.reset()
+    trace = {name: [host(value)] for name, value in pick(env.true_signals(), names).items()}
+    alive, finite = np.ones(worlds, bool), np.ones(worlds, bool)
+    terminated, lengths = np.zeros(worlds, bool), np.ones(worlds, np.int64)
+    actions = []
+    for k in range(steps):
+        action = policy(obs.actor).clamp(-1.0, 1.0)
+        step = env.step(action)
+        obs = step.obs
+        actions.append(np.where(alive[:, None], host(action), np.float32(0)))
+        for name, value in pick(step.info["signals"], names).items():
+            trace[name].append(np.where(column(alive, value.dim()), host(value), trace[name][-1]))
+        lengths += alive
+        terminated |= alive & host(step.terminated)
+        finite &= ~alive | host(step.info["finite"])
+        alive &= ~host(step.terminated | step.truncated)
+        if progress is not None:
+            progress(k + 1, steps)
+        if not alive.any():
+            break
+    return Rollout({name: np.stack(values) for name, values in trace.items()}, np.stack(actions), lengths, terminated,
+                   finite, env.task.control_dt, env.seed)
+
+
+def graph_policy(graph: PolicyGraph) -> Act:
+    """The network of ``graph`` on the environment's observations; a recurrent one starts with an empty memory.
+
+    The environment runs the observation and action maps itself, so only normalizer and actor are used here.
+    """
+    hidden: list[Tensor] = []
+
+    def act(obs: Tensor) -> Tensor:
+        seen = graph.normalizer(obs)
+        if not graph.hidden_dim:
+            return graph.actor(seen)
+        if not hidden:
+            hidden.append(torch.zeros(len(obs), graph.hidden_dim, device=obs.device))
+        action, hidden[0] = graph.actor(seen, hidden[0])
+        return action
+
+    return act
+
+
+def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, np.ndarray]:
+    """A golden trace for `policies.export.artifact.export`: what world 0 measured and was commanded in one episode.
+
+    ``signals.<name>`` are the *measured* signals (noise and latency included) as they entered the environment's
+    observation map, ``commands.<name>`` what its action map sent to the simulator, each [T, *shape], from the
+    first step of an episode to its end (or ``steps``). Use an environment of its own with one world.
+    """
+    if env.num_worlds != 1:
+        raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
+    seen: list[dict[str, np.ndarray]] = []
+    sent: list[np.ndarray] = []
+    observe, act = env.observe, env.act
+    spy = _Spy(observe, lambda args: seen.append({k: host(args[0][k])[0].copy() for k in observe.signals}))
+    env.observe = spy
+    try:
+        with torch.no_grad():
+            obs = env.reset()
+            for _ in range(steps or env.task.steps):
+                action = policy(obs.actor)
+                sent.append(host(act(action.clamp(-1.0, 1.0)))[0].copy())
+                step = env.step(action)
+                obs = step.obs
+                if bool((step.terminated | step.truncated)[0]):
+                    break
+    finally:
+        env.observe = observe
+    count = len(sent)
+    signals = {f"signals.{name}": np.stack([row[name] for row in seen[:count]]) for name in observe.signals}
+    return {**signals, f"commands.{env.task.command}": np.stack(sent)}
+
+
+class _Spy:
+    """An observation map that reports its arguments and is otherwise the one it wraps."""
+
+    def __init__(self, observe: Any, report: Callable[[tuple[Any, ...]], None]) -> None:
+        self._observe, self._report = observe, report
+
+    def __call__(self, *args: Any) -> Any:
+        self._report(args)
+        return self._observe(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._observe, name)
+
+
+def pick(signals: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+    """The named ones; a name that is not there lists those that are."""
+    missing = [name for name in names if name not in signals]
+    if missing:
+        raise ValueError(f"no signals {missing}; the environment has: {', '.join(signals)}")
+    return {name: signals[name] for name in names}
+
+
+def host(value: Tensor) -> np.ndarray:
+    """As a numpy array of its own: the simulator may reuse the memory."""
+    array: np.ndarray = value.detach().cpu().numpy().copy()
+    return array
+
+
+def column(flags: np.ndarray, dim: int) -> np.ndarray:
+    """``flags`` [E] so that it broadcasts against [E, ...] of ``dim`` dimensions."""
+    return flags.reshape(-1, *[1] * (dim - 1))
