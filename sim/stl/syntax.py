@@ -1,0 +1,623 @@
+"""The data that a formula is: frozen dataclasses, their text and their JSON form. Standard library only.
+
+Two kinds of nodes. An :class:`Expr` is arithmetic over the signals of one sample; it has a shape, ``()`` for a scalar.
+A :class:`Formula` is true or false at a sample of a trace. Both are built with Python operators::
+
+    height = Signal("height", (), "m")
+    pos = Signal("base_pos_w", (3,), "m")
+    mission = always(0, 10, height > 0.3) & eventually(0, 4, norm(pos - (1, 0, 1)) < 0.1)
+
+``&``, ``|``, ``~`` and ``>>`` (implies) combine formulas; ``==`` compares nodes, it builds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import inf, isfinite, isinf, isnan
+from typing import Any, Union
+
+
+class FormulaError(ValueError):
+    """A formula breaks a rule. The message shows the text with a caret under the place, the rule and the legal names.
+
+    ``rule`` is the rule alone; ``text``, ``start`` and ``end`` say where (offsets, ``start == end`` for one place).
+    """
+
+    def __init__(self, rule: str, text: str = "", start: int = 0, end: int = 0, legal: str = "") -> None:
+        self.rule, self.text, self.start, self.end, self.legal = rule, text, start, end, legal
+        super().__init__("\n".join([rule, *excerpt(text, start, end), *([legal] if legal else [])]))
+
+
+def excerpt(text: str, start: int, end: int) -> list[str]:
+    """The line of ``text`` that ``start`` lies in, and a line with carets below the marked part."""
+    if not text:
+        return []
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", start)
+    line = text[first:] if last < 0 else text[first:last]
+    marked = max(1, min(end, first + len(line)) - start)
+    number = f"{text.count(chr(10), 0, start) + 1}:{start - first + 1}"
+    # tabs stay tabs in the second line, or the caret would point elsewhere
+    blank = "".join("\t" if c == "\t" else " " for c in line[: start - first])
+    return [f"  {number} | {line}", f"  {' ' * len(number)} | {blank}{'^' * marked}"]
+
+
+# ---------------------------------------------------------------- expressions
+
+Shape = tuple[int, ...]
+Number = int | float
+ExprLike = Union["Expr", Number, Sequence[Number]]
+
+
+class Expr:
+    """Arithmetic over the signals of one sample; ``shape`` is that of its value for one robot."""
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the value, ``()`` for a scalar."""
+        raise NotImplementedError
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return Apply("+", (self, expr(other)))
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return Apply("+", (expr(other), self))
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return Apply("-", (self, expr(other)))
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return Apply("-", (expr(other), self))
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return Apply("*", (self, expr(other)))
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return Apply("*", (expr(other), self))
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return Apply("/", (self, expr(other)))
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return Apply("/", (expr(other), self))
+
+    def __neg__(self) -> Expr:
+        return Apply("neg", (self,))
+
+    def __abs__(self) -> Expr:
+        return Apply("abs", (self,))
+
+    def __getitem__(self, index: int) -> Expr:
+        return Component(self, index)
+
+    def __lt__(self, other: ExprLike) -> Predicate:
+        return Predicate("<", self, expr(other))
+
+    def __le__(self, other: ExprLike) -> Predicate:
+        return Predicate("<=", self, expr(other))
+
+    def __gt__(self, other: ExprLike) -> Predicate:
+        return Predicate(">", self, expr(other))
+
+    def __ge__(self, other: ExprLike) -> Predicate:
+        return Predicate(">=", self, expr(other))
+
+    def __str__(self) -> str:
+        return expr_text(self)
+
+
+@dataclass(frozen=True)
+class Signal(Expr):
+    """A named signal; ``unit`` ``""`` is unknown and matches every unit."""
+
+    name: str
+    dims: Shape = ()
+    unit: str = ""
+    __str__ = Expr.__str__
+
+    @property
+    def shape(self) -> Shape:
+        return self.dims
+
+
+@dataclass(frozen=True)
+class Constant(Expr):
+    """A number or a vector of numbers; ``name`` is its name in the configuration, ``""`` for a literal."""
+
+    value: float | tuple[float, ...]
+    name: str = ""
+    __str__ = Expr.__str__
+
+    def __post_init__(self) -> None:
+        exact = tuple(float(x) for x in self.value) if isinstance(self.value, tuple) else float(self.value)
+        object.__setattr__(self, "value", exact)
+        if exact == ():
+            raise FormulaError(f"constant {self.name or '[]'} is an empty vector")
+        if not all(isfinite(x) for x in constant_tuple(self)):
+            raise FormulaError(f"constant {self.name or self.value} is not finite: {self.value}")
+
+    @property
+    def shape(self) -> Shape:
+        return (len(self.value),) if isinstance(self.value, tuple) else ()
+
+    def __neg__(self) -> Expr:
+        if self.name:
+            return Apply("neg", (self,))
+        return Constant(tuple(-x for x in self.value) if isinstance(self.value, tuple) else -self.value)
+
+
+@dataclass(frozen=True)
+class Component(Expr):
+    """Entry ``index`` of the first axis of ``of``."""
+
+    of: Expr
+    index: int
+    __str__ = Expr.__str__
+
+    def __post_init__(self) -> None:
+        if not self.of.shape:
+            raise FormulaError(f"{self.of} is a scalar and has no component {self.index}")
+        if not 0 <= self.index < self.of.shape[0]:
+            raise FormulaError(f"{self.of} has components 0 to {self.of.shape[0] - 1}, not {self.index}")
+
+    @property
+    def shape(self) -> Shape:
+        return self.of.shape[1:]
+
+
+# function or operator -> number of arguments, (least, most)
+OPERATIONS: Mapping[str, tuple[int, int]] = {
+    "+": (2, 2), "-": (2, 2), "*": (2, 2), "/": (2, 2), "neg": (1, 1),
+    "abs": (1, 1), "sqrt": (1, 1), "sin": (1, 1), "cos": (1, 1), "norm": (1, 1),
+    "dist": (2, 2), "hypot": (2, 2), "atan2": (2, 2), "min": (2, 16), "max": (2, 16),
+}
+FUNCTIONS = tuple(name for name in OPERATIONS if name.isalnum() and name != "neg")
+
+
+@dataclass(frozen=True)
+class Apply(Expr):
+    """``op`` of :data:`OPERATIONS` applied to ``args``: elementwise, but ``norm`` and ``dist`` make scalars of vectors."""
+
+    op: str
+    args: tuple[Expr, ...]
+    __str__ = Expr.__str__
+
+    def __post_init__(self) -> None:
+        if self.op not in OPERATIONS:
+            raise FormulaError(f"unknown function {self.op!r}; known: {', '.join(FUNCTIONS)}")
+        least, most = OPERATIONS[self.op]
+        if not least <= len(self.args) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise FormulaError(f"{self.op} takes {wanted} argument{'s' * (wanted != '1')}, got {len(self.args)}")
+        operation_shape(self.op, [a.shape for a in self.args])
+
+    @property
+    def shape(self) -> Shape:
+        return operation_shape(self.op, [a.shape for a in self.args])
+
+
+def operation_shape(op: str, shapes: Sequence[Shape]) -> Shape:
+    """Shape of ``op`` over arguments of ``shapes``; a :class:`FormulaError` where they do not fit."""
+    if op in ("norm", "dist"):
+        if any(len(s) != 1 for s in shapes) or len(set(shapes)) != 1:
+            wanted = "a vector" if op == "norm" else "two vectors of one length"
+            raise FormulaError(f"{op} takes {wanted}, got {' and '.join(map(shape_text, shapes))}")
+        return ()
+    distinct = set(shapes)
+    if len(distinct) == 1:
+        return shapes[0]
+    if op == "*" and () in distinct:
+        return max(shapes, key=len)
+    if op == "/" and shapes[1] == ():
+        return shapes[0]
+    raise FormulaError(f"{op} of {' and '.join(map(shape_text, shapes))}: the shapes must be equal")
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape in words."""
+    return "a scalar" if not shape else f"a vector [{shape[0]}]" if len(shape) == 1 else f"an array {list(shape)}"
+
+
+def expr(value: ExprLike) -> Expr:
+    """``value`` as an expression: numbers and sequences of numbers become constants."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (str, bytes)) or value is None:
+        raise FormulaError(f"{value!r} is no expression: use a Signal, a number or a sequence of numbers")
+    if isinstance(value, Sequence):
+        return Constant(tuple(float(x) for x in value))
+    return Constant(float(value))
+
+
+def norm(v: ExprLike) -> Expr:
+    """Euclidean length of a vector."""
+    return Apply("norm", (expr(v),))
+
+
+def dist(a: ExprLike, b: ExprLike) -> Expr:
+    """Euclidean distance of two vectors."""
+    return Apply("dist", (expr(a), expr(b)))
+
+
+# ---------------------------------------------------------------- formulas
+
+
+class Formula:
+    """True or false at each sample of a trace."""
+
+    def __and__(self, other: Formula) -> Formula:
+        return And((*_parts(And, self), *_parts(And, other)))
+
+    def __or__(self, other: Formula) -> Formula:
+        return Or((*_parts(Or, self), *_parts(Or, other)))
+
+    def __invert__(self) -> Formula:
+        return Not(self)
+
+    def __rshift__(self, other: Formula) -> Formula:
+        return Implies(self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a formula has no truth value: combine formulas with & | ~ >>, and write 0 < x < 1 as two")
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+
+def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
+    return formula.args if isinstance(formula, kind) else (formula,)
+
+
+COMPARISONS = ("<", "<=", ">", ">=")
+COMPARE_HINT = "compare a component as in v.x, or a length as in norm(v)"
+
+
+@dataclass(frozen=True)
+class Predicate(Formula):
+    """``left op right`` over scalars. Its margin (robustness) is left - right for ``>``, right - left for ``<``."""
+
+    op: str
+    left: Expr
+    right: Expr
+    __str__ = Formula.__str__
+
+    def __post_init__(self) -> None:
+        if self.op not in COMPARISONS:
+            raise FormulaError(f"unknown comparison {self.op!r}; known: {' '.join(COMPARISONS)}")
+        shapes = (self.left.shape, self.right.shape)
+        if shapes != ((), ()):
+            raise FormulaError(f"{self.op} compares scalars, got {' and '.join(map(shape_text, shapes))}: {COMPARE_HINT}")
+
+
+@dataclass(frozen=True)
+class Truth(Formula):
+    """``true`` (robustness +inf) or ``false`` (-inf)."""
+
+    value: bool
+    __str__ = Formula.__str__
+
+
+@dataclass(frozen=True)
+class Not(Formula):
+    """Negation."""
+
+    arg: Formula
+    __str__ = Formula.__str__
+
+
+@dataclass(frozen=True)
+class And(Formula):
+    """Conjunction of two or more."""
+
+    args: tuple[Formula, ...]
+    __str__ = Formula.__str__
+
+    def __post_init__(self) -> None:
+        if len(self.args) < 2:
+            raise FormulaError(f"a conjunction has two or more parts, got {len(self.args)}")
+
+
+@dataclass(frozen=True)
+class Or(Formula):
+    """Disjunction of two or more."""
+
+    args: tuple[Formula, ...]
+    __str__ = Formula.__str__
+
+    def __post_init__(self) -> None:
+        if len(self.args) < 2:
+            raise FormulaError(f"a disjunction has two or more parts, got {len(self.args)}")
+
+
+@dataclass(frozen=True)
+class Implies(Formula):
+    """``not left or right``."""
+
+    left: Formula
+    right: Formula
+    __str__ = Formula.__str__
+
+
+@dataclass(frozen=True)
+class Iff(Formula):
+    """``left`` and ``right`` are both true or both false."""
+
+    left: Formula
+    right: Formula
+    __str__ = Formula.__str__
+
+
+@dataclass(frozen=True)
+class Window:
+    """Closed time window ``[lo, hi]`` in seconds from now; ``hi = inf`` reaches to the end of the trace."""
+
+    lo: float = 0.0
+    hi: float = inf
+
+    def __post_init__(self) -> None:
+        if isnan(self.lo) or isnan(self.hi) or isinf(self.lo):
+            raise FormulaError(f"window [{self.lo},{self.hi}]: the bounds must be numbers, the lower one finite")
+        shown = f"window [{number_text(self.lo)},{number_text(self.hi)}]"
+        if self.lo < 0:
+            raise FormulaError(f"{shown} starts before now: 0 <= lo <= hi")
+        if self.hi < self.lo:
+            raise FormulaError(f"{shown} is reversed: 0 <= lo <= hi")
+
+
+ALL_TIME = Window()
+
+
+@dataclass(frozen=True)
+class Always(Formula):
+    """``arg`` at every sample of the window."""
+
+    arg: Formula
+    window: Window = ALL_TIME
+    __str__ = Formula.__str__
+
+
+@dataclass(frozen=True)
+class Eventually(Formula):
+    """``arg`` at some sample of the window."""
+
+    arg: Formula
+    window: Window = ALL_TIME
+    __str__ = Formula.__str__
+
+
+@dataclass(frozen=True)
+class Until(Formula):
+    """``right`` at some sample of the window, and ``left`` at every sample from now to the one before it."""
+
+    left: Formula
+    right: Formula
+    window: Window = ALL_TIME
+    __str__ = Formula.__str__
+
+
+def always(lo: float, hi: float, formula: Formula) -> Formula:
+    """``G[lo,hi] formula``."""
+    return Always(formula, Window(float(lo), float(hi)))
+
+
+def eventually(lo: float, hi: float, formula: Formula) -> Formula:
+    """``F[lo,hi] formula``."""
+    return Eventually(formula, Window(float(lo), float(hi)))
+
+
+def until(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+    """``left U[lo,hi] right``."""
+    return Until(left, right, Window(float(lo), float(hi)))
+
+
+# ---------------------------------------------------------------- questions about a formula
+
+
+def children(formula: Formula) -> tuple[Formula, ...]:
+    """The direct sub-formulas."""
+    match formula:
+        case And(args) | Or(args):
+            return args
+        case Not(arg) | Always(arg) | Eventually(arg):
+            return (arg,)
+        case Implies(left, right) | Iff(left, right) | Until(left, right):
+            return (left, right)
+        case Predicate() | Truth():
+            return ()
+    raise TypeError(f"not a formula: {formula!r}")
+
+
+def is_temporal(formula: Formula) -> bool:
+    """Whether the formula looks beyond one sample."""
+    return isinstance(formula, (Always, Eventually, Until)) or any(is_temporal(c) for c in children(formula))
+
+
+def horizon(formula: Formula) -> float:
+    """Seconds of trace after which the value at time 0 no longer depends on the future; ``inf`` if unbounded."""
+    below = max((horizon(c) for c in children(formula)), default=0.0)
+    return formula.window.hi + below if isinstance(formula, (Always, Eventually, Until)) else below
+
+
+def clauses(formula: Formula) -> list[tuple[str, Formula]]:
+    """The top-level conjuncts in order, each with its text; the formula is their conjunction."""
+    if isinstance(formula, And):
+        return [clause for arg in formula.args for clause in clauses(arg)]
+    return [(to_text(formula), formula)]
+
+
+def predicates_in(formula: Formula) -> Iterator[Predicate]:
+    """Every predicate, from left to right, repeated ones repeated."""
+    if isinstance(formula, Predicate):
+        yield formula
+    for child in children(formula):
+        yield from predicates_in(child)
+
+
+def leaves(expression: Expr) -> Iterator[Signal | Constant]:
+    """Every signal and constant of an expression, from left to right."""
+    match expression:
+        case Signal() | Constant():
+            yield expression
+        case Component(of, _):
+            yield from leaves(of)
+        case Apply(_, args):
+            for arg in args:
+                yield from leaves(arg)
+
+
+def leaves_in(formula: Formula) -> Iterator[Signal | Constant]:
+    """Every signal and constant of a formula, from left to right."""
+    for predicate in predicates_in(formula):
+        yield from leaves(predicate.left)
+        yield from leaves(predicate.right)
+
+
+def signals_in(formula: Formula) -> dict[str, Signal]:
+    """The signals that the formula reads, by name."""
+    return {leaf.name: leaf for leaf in leaves_in(formula) if isinstance(leaf, Signal)}
+
+
+def constant_tuple(constant: Constant) -> tuple[float, ...]:
+    """The value as a tuple, of length 1 for a scalar."""
+    return constant.value if isinstance(constant.value, tuple) else (constant.value,)
+
+
+def constants_in(formula: Formula) -> list[tuple[float, ...]]:
+    """The constants of the formula from left to right, each as a tuple (of length 1 for a scalar)."""
+    return [constant_tuple(leaf) for leaf in leaves_in(formula) if isinstance(leaf, Constant)]
+
+
+# ---------------------------------------------------------------- text
+
+
+def number_text(x: float) -> str:
+    """The shortest text that reads back as ``x``."""
+    return repr(float(x)).removesuffix(".0")
+
+
+LETTERS = "xyz"
+
+
+def component_names(of: Expr) -> str:
+    """Letters of the components in storage order, ``""`` where components have numbers only.
+
+    Quaternions (unit ``wxyz``) are stored scalar first. A vector of four that is no known quaternion has no letters:
+    its ``w`` could be the first or the last.
+    """
+    if isinstance(of, Signal) and of.unit == "wxyz":
+        return "wxyz"
+    return LETTERS[: of.shape[0]] if len(of.shape) == 1 and of.shape[0] in (2, 3) else ""
+
+
+_EXPR_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
+_ATOM = 4
+
+
+def expr_text(expression: Expr, level: int = 0) -> str:
+    """Text of an expression, in parentheses where it binds less tightly than ``level``."""
+    match expression:
+        case Signal(name):
+            return name
+        case Constant(value, name):
+            return name or _literal_text(value)
+        case Component(of, index):
+            names = component_names(of)
+            if names and isinstance(of, (Signal, Constant)) and of.name:
+                return f"{of.name}.{names[index]}"
+            return f"{expr_text(of, _ATOM)}[{index}]"
+        case Apply(op, args):
+            own = _EXPR_LEVEL.get(op, _ATOM)
+            if op == "neg":
+                out = f"-{expr_text(args[0], own)}"
+            elif own < _ATOM:
+                out = f"{expr_text(args[0], own)} {op} {expr_text(args[1], own + 1)}"
+            else:
+                out = f"{op}({', '.join(expr_text(a) for a in args)})"
+            return f"({out})" if own < level else out
+    raise TypeError(f"not an expression: {expression!r}")
+
+
+def _literal_text(value: float | tuple[float, ...]) -> str:
+    return f"[{', '.join(map(number_text, value))}]" if isinstance(value, tuple) else number_text(value)
+
+
+# a comparison stands below U and the prefix operators, so that it gets parentheses there, for the reader
+_LEVEL: Mapping[type[Formula], int] = {
+    Iff: 1, Implies: 2, Or: 3, And: 4, Until: 5, Predicate: 5, Not: 6, Always: 6, Eventually: 6, Truth: 7}
+
+
+def to_text(formula: Formula, level: int = 0) -> str:
+    """Text that :func:`sim.stl.parse.parse` reads back to an equal formula (given the same named constants)."""
+    own = _LEVEL[type(formula)]
+    match formula:
+        case Truth(value):
+            out = "true" if value else "false"
+        case Predicate(op, left, right):
+            out = f"{expr_text(left)} {op} {expr_text(right)}"
+        case Not(arg):
+            out = f"!{to_text(arg, own)}"
+        case And(args):
+            out = " & ".join(to_text(a, own + 1) for a in args)
+        case Or(args):
+            out = " | ".join(to_text(a, own + 1) for a in args)
+        case Implies(left, right):
+            out = f"{to_text(left, own + 1)} -> {to_text(right, own + 1)}"
+        case Iff(left, right):
+            out = f"{to_text(left, own + 1)} <-> {to_text(right, own + 1)}"
+        case Always(arg, window):
+            out = f"G{window_text(window)} {to_text(arg, own)}"
+        case Eventually(arg, window):
+            out = f"F{window_text(window)} {to_text(arg, own)}"
+        case Until(left, right, window):
+            out = f"{to_text(left, own + 1)} U{window_text(window)} {to_text(right, own + 1)}"
+        case _:
+            raise TypeError(f"not a formula: {formula!r}")
+    return f"({out})" if own < level else out
+
+
+def window_text(window: Window) -> str:
+    """``[lo,hi]`` in seconds, nothing for all time."""
+    return "" if window == ALL_TIME else f"[{number_text(window.lo)},{number_text(window.hi)}]"
+
+
+# ---------------------------------------------------------------- JSON
+
+_NODE_TYPES = (
+    Signal, Constant, Component, Apply, Predicate, Truth, Not, And, Or, Implies, Iff, Always, Eventually, Until)
+_NODES: Mapping[str, type[Any]] = {cls.__name__.lower(): cls for cls in _NODE_TYPES}
+
+
+def to_json(node: Formula | Expr) -> dict[str, Any]:
+    """The node as JSON data: ``{"node": kind, field: value, ...}``; an unbounded window has ``null`` as its end."""
+    return {"node": type(node).__name__.lower(), **{f.name: _to_json(getattr(node, f.name)) for f in fields(node)}}  # type: ignore[arg-type]
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, (Formula, Expr)):
+        return to_json(value)
+    if isinstance(value, Window):
+        return [value.lo, None if isinf(value.hi) else value.hi]
+    return [_to_json(v) for v in value] if isinstance(value, tuple) else value
+
+
+def from_json(data: Mapping[str, Any]) -> Any:
+    """The formula or expression that :func:`to_json` wrote. It carries its constants, shapes and units."""
+    if not isinstance(data, Mapping) or data.get("node") not in _NODES:
+        found = data.get("node") if isinstance(data, Mapping) else data
+        raise FormulaError(f"unknown node {found!r}; known: {', '.join(_NODES)}")
+    cls = _NODES[data["node"]]
+    names = {f.name for f in fields(cls)}
+    if set(data) - {"node"} != names:
+        raise FormulaError(f"node {data['node']!r} has the fields {sorted(names)}, got {sorted(set(data) - {'node'})}")
+    return cls(**{name: _from_json(name, data[name]) for name in names})
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return from_json(value)
+    if name == "window":
+        if not isinstance(value, list) or len(value) != 2:
+            raise FormulaError(f"a window is [lo, hi], got {value!r}")
+        return Window(float(value[0]), inf if value[1] is None else float(value[1]))
+    return tuple(_from_json("", v) for v in value) if isinstance(value, list) else value

@@ -1,0 +1,157 @@
+"""What an expression is worth on numbers: one recursion for every array library. numpy only.
+
+The array library comes in as an :class:`Arrays` value, so that the monitor on a robot never sees torch.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from robots.signals import SignalError
+from sim.stl.syntax import (
+    And,
+    Apply,
+    Component,
+    Constant,
+    Expr,
+    Formula,
+    FormulaError,
+    Iff,
+    Implies,
+    Not,
+    Or,
+    Predicate,
+    Signal,
+    Truth,
+    to_text,
+)
+
+Array = Any
+"""A numpy array or a torch tensor."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The functions of one array library.
+
+    Args:
+        operations: functions by the names of ``syntax.OPERATIONS``; ``norm`` and ``dist`` take the last axis.
+        vector: a vector constant as an array like the signals.
+    """
+
+    operations: Mapping[str, Callable[..., Array]]
+    vector: Callable[[tuple[float, ...]], Array]
+
+
+def _norm(v: Array) -> Array:
+    return np.sqrt((v * v).sum(-1))
+
+
+NUMPY_OPERATIONS: Mapping[str, Callable[..., Array]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": np.divide, "neg": operator.neg,
+    "abs": np.abs, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "norm": _norm, "dist": lambda a, b: _norm(a - b),
+    "hypot": np.hypot, "atan2": np.arctan2, "min": np.minimum, "max": np.maximum,
+}
+
+
+def numpy_arrays(dtype: Any = np.float64) -> Arrays:
+    """numpy, with constants of ``dtype``."""
+    return Arrays(NUMPY_OPERATIONS, lambda value: np.asarray(value, dtype=dtype))
+
+
+def value(expression: Expr, signals: Mapping[str, Array], arrays: Arrays) -> Array:
+    """Value of ``expression``: leading dimensions of the signals, then its own shape. Constant scalars stay floats."""
+    match expression:
+        case Signal(name):
+            return signals[name]
+        case Constant(number):
+            return arrays.vector(number) if isinstance(number, tuple) else number
+        case Component(of, index):
+            return value(of, signals, arrays)[(..., index, *[slice(None)] * (len(of.shape) - 1))]
+        case Apply(op, args):
+            rank = len(expression.shape) if op == "*" or op == "/" else 0
+            numbers = [_raised(value(a, signals, arrays), rank - len(a.shape)) for a in args]
+            if all(isinstance(x, float) for x in numbers):
+                return float(_applied(NUMPY_OPERATIONS[op], numbers))
+            return _applied(arrays.operations[op], numbers)
+    raise TypeError(f"not an expression: {expression!r}")
+
+
+def _applied(function: Callable[..., Array], numbers: list[Array]) -> Array:
+    return reduce(function, numbers) if len(numbers) > 1 else function(numbers[0])
+
+
+def _raised(x: Array, axes: int) -> Array:
+    """``x`` with ``axes`` new last axes: a scalar beside a vector."""
+    if isinstance(x, float) or axes <= 0:
+        return x
+    return x[(..., *[None] * axes)]
+
+
+def predicate_margin(predicate: Predicate, signals: Mapping[str, Array], arrays: Arrays) -> Array:
+    """How far ``predicate`` is from changing: positive where it holds, negative where not."""
+    left, right = value(predicate.left, signals, arrays), value(predicate.right, signals, arrays)
+    return left - right if predicate.op[0] == ">" else right - left
+
+
+def predicate_truth(predicate: Predicate, signals: Mapping[str, Array], arrays: Arrays) -> Array:
+    """Whether ``predicate`` holds, at equality too."""
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[predicate.op]
+    return compare(value(predicate.left, signals, arrays), value(predicate.right, signals, arrays))
+
+
+def state_margin(formula: Formula, signals: Mapping[str, Array], arrays: Arrays) -> Array:
+    """Robustness of a formula without temporal operators, at each sample by itself."""
+    least, most = arrays.operations["min"], arrays.operations["max"]
+
+    def of(f: Formula) -> Array:
+        match f:
+            case Predicate():
+                return predicate_margin(f, signals, arrays)
+            case Truth(truth):
+                return float("inf") if truth else float("-inf")
+            case Not(arg):
+                return -of(arg)
+            case And(args):
+                return _folded(least, min, [of(a) for a in args])
+            case Or(args):
+                return _folded(most, max, [of(a) for a in args])
+            case Implies(left, right):
+                return _folded(most, max, [-of(left), of(right)])
+            case Iff(left, right):
+                a, b = of(left), of(right)
+                return _folded(least, min, [_folded(most, max, [-a, b]), _folded(most, max, [a, -b])])
+        raise FormulaError(f"a margin is that of one sample; this looks further: {to_text(f)}")
+
+    return of(formula)
+
+
+def _folded(function: Callable[..., Array], of_floats: Callable[..., float], margins: list[Array]) -> Array:
+    """``function`` over all margins; floats (constant sub-formulas) among themselves first."""
+
+    def both(a: Array, b: Array) -> Array:
+        return of_floats(a, b) if isinstance(a, float) and isinstance(b, float) else function(a, b)
+
+    return reduce(both, margins)
+
+
+def check_shape(signal: Signal, array: Array) -> None:
+    """A :class:`SignalError` unless the last dimensions of ``array`` are those of ``signal``."""
+    rank = len(signal.shape)
+    if array.ndim < rank or tuple(array.shape[array.ndim - rank :]) != signal.shape:
+        raise SignalError(
+            f"signal {signal.name!r} has shape {tuple(array.shape)}, which does not end in {signal.shape} as its spec says")
+
+
+def required(names: Mapping[str, Signal], signals: Mapping[str, Any]) -> dict[str, Any]:
+    """The signals called ``names``; a :class:`SignalError` that lists what is missing and what is there."""
+    missing = [name for name in names if name not in signals]
+    if missing:
+        raise SignalError(f"the formula reads {missing}, which are missing; signals given: {sorted(signals)}")
+    return {name: signals[name] for name in names}
