@@ -33,6 +33,7 @@ from sim.stl.syntax import (
     Window,
     is_temporal,
     to_text,
+    window_text,
 )
 from sim.stl.windows import window_steps
 
@@ -168,7 +169,8 @@ def _kept(formula: Formula, lo: float, hi: float, dt: float) -> list[tuple[Formu
             first, last = _bounded(part, part.window, dt)
             out += _kept(part.arg, lo + first, hi + last, dt)
         else:
-            raise NotDecomposable(f"it stands under G[{lo:g},{hi:g}], and each sample would ask for its own choice", part)
+            above = window_text(Window(lo, hi))
+            raise NotDecomposable(f"it stands under G{above}, and each sample would ask for its own choice", part)
     return out
 
 

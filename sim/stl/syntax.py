@@ -177,7 +177,7 @@ FUNCTIONS = tuple(name for name in OPERATIONS if name.isalnum() and name != "neg
 
 @dataclass(frozen=True)
 class Apply(Expr):
-    """``op`` of :data:`OPERATIONS` applied to ``args``: elementwise, but ``norm`` and ``dist`` make scalars of vectors."""
+    """``op`` of :data:`OPERATIONS` applied to ``args``: elementwise; ``norm`` and ``dist`` make scalars of vectors."""
 
     op: str
     args: tuple[Expr, ...]
@@ -287,7 +287,8 @@ class Predicate(Formula):
             raise FormulaError(f"unknown comparison {self.op!r}; known: {' '.join(COMPARISONS)}")
         shapes = (self.left.shape, self.right.shape)
         if shapes != ((), ()):
-            raise FormulaError(f"{self.op} compares scalars, got {' and '.join(map(shape_text, shapes))}: {COMPARE_HINT}")
+            found = " and ".join(map(shape_text, shapes))
+            raise FormulaError(f"{self.op} compares scalars, got {found}: {COMPARE_HINT}")
 
 
 @dataclass(frozen=True)
@@ -358,11 +359,9 @@ class Window:
     def __post_init__(self) -> None:
         if isnan(self.lo) or isnan(self.hi) or isinf(self.lo):
             raise FormulaError(f"window [{self.lo},{self.hi}]: the bounds must be numbers, the lower one finite")
-        shown = f"window [{number_text(self.lo)},{number_text(self.hi)}]"
-        if self.lo < 0:
-            raise FormulaError(f"{shown} starts before now: 0 <= lo <= hi")
-        if self.hi < self.lo:
-            raise FormulaError(f"{shown} is reversed: 0 <= lo <= hi")
+        if not 0 <= self.lo <= self.hi:
+            shown = f"window [{number_text(self.lo)},{number_text(self.hi)}]"
+            raise FormulaError(f"{shown} {'starts before now' if self.lo < 0 else 'is reversed'}: 0 <= lo <= hi")
 
 
 ALL_TIME = Window()

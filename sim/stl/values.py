@@ -146,7 +146,7 @@ def check_shape(signal: Signal, array: Array) -> None:
     rank = len(signal.shape)
     if array.ndim < rank or tuple(array.shape[array.ndim - rank :]) != signal.shape:
         raise SignalError(
-            f"signal {signal.name!r} has shape {tuple(array.shape)}, which does not end in {signal.shape} as its spec says")
+            f"signal {signal.name!r} has shape {tuple(array.shape)}; by its spec it must end in {signal.shape}")
 
 
 def required(names: Mapping[str, Signal], signals: Mapping[str, Any]) -> dict[str, Any]:
