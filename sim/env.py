@@ -101,7 +101,8 @@ class Env:
         self.backend.step(self.act(action), self.task.substeps)
         self.count += 1
         truth = self.true_signals()
-        finite = torch.stack([torch.isfinite(v).reshape(self.num_worlds, -1).all(-1) for v in truth.values()]).all(0)
+        # a sum is finite exactly where every term is (float32 sums of physical values do not overflow)
+        finite = torch.isfinite(torch.cat([v.reshape(self.num_worlds, -1) for v in truth.values()], -1).sum(-1))
         if not finite.all():  # a world that blew up ends here, counted; it must not poison the others
             truth = {k: torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0) for k, v in truth.items()}
         self.truth = truth

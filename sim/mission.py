@@ -9,13 +9,13 @@ its hold time. Hitting as early as possible is one grounding among many, so "mis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sim.stl.decompose import Decomposition
+from sim.stl.decompose import Decomposition, Invariant
 from sim.stl.robustness import margin
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
@@ -41,17 +41,17 @@ class Mission(nn.Module):
         super().__init__()
         self.dt, self.slack = dt, slack
         self.subgoals = tuple(decomposition.subgoals)
-        late = [inv for inv in decomposition.invariants if inv.lo > EPS and inv.after is None]
+        late = [inv for inv in decomposition.invariants if inv.lo > EPS and inv.after is None and inv.until is None]
         self.holds = tuple(sorted(late, key=lambda inv: inv.lo))
         self.invariants = tuple(decomposition.invariants)
         self.stages = tuple(s.predicate for s in self.subgoals) + tuple(h.predicate for h in self.holds)
         self.memory = {"tick": (), "hit": (len(self.subgoals),), "held": (len(self.subgoals),)}
 
-    def start_of(self, after: int | None, hit: Tensor) -> Tensor:
+    def start_of(self, after: int | None, hits: Sequence[Tensor], time: Tensor) -> Tensor:
         """Time [N] that a window counts from: 0, or the hit time of subgoal ``after`` (NEVER before its hit)."""
         if after is None:
-            return torch.zeros_like(hit[:, 0]) if hit.shape[1] else torch.zeros(hit.shape[0], device=hit.device)
-        return torch.where(hit[:, after] > 0, hit[:, after] - 1.0, NEVER)
+            return torch.zeros_like(time)
+        return torch.where(hits[after] > 0, hits[after] - 1.0, NEVER)
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Progress, dict[str, Tensor]]:
         """Progress at this sample and the memory for the next one.
@@ -64,14 +64,14 @@ class Mission(nn.Module):
         margins = torch.stack([margin(p, signals) for p in self.stages], -1)
         if self.subgoals:
             held = torch.where(margins[:, : len(self.subgoals)] > self.slack, held + 1.0, torch.zeros_like(held))
-        hits, deadlines = [], []
+        hits, deadlines = list(hit.unbind(-1)), []
         for i, goal in enumerate(self.subgoals):
             lo, hi = goal.window
-            base = self.start_of(goal.after, torch.stack([*hits, *hit.unbind(-1)[i:]], -1))
+            base = self.start_of(goal.after, hits, time)
             # the stretch may have begun before the window opened: what counts is a start inside it
             begun = torch.maximum(time - (held[:, i] - 1.0) * self.dt, base + lo)
             done = (held[:, i] > 0) & (time - begun >= goal.hold - EPS) & (begun <= base + hi + EPS) & (time >= base + lo - EPS)
-            hits.append(torch.where((hit[:, i] == 0) & done, 1.0 + begun, hit[:, i]))
+            hits[i] = torch.where((hits[i] == 0) & done, 1.0 + begun, hits[i])
             deadlines.append(base + hi + goal.hold)
         hit = torch.stack(hits, -1) if hits else hit
         deadlines += [torch.full_like(time, h.lo) for h in self.holds]
@@ -80,7 +80,7 @@ class Mission(nn.Module):
         holding = [torch.zeros_like(time)] * len(self.subgoals)
         holding += [((time >= h.lo - EPS) & (time <= h.hi + EPS)).float() for h in self.holds]
         hold = (torch.stack(holding, -1) * stage).sum(-1) > 0.5
-        keep = torch.stack([self.keep_margin(inv, signals, time, hit) for inv in self.invariants], -1)
+        keep = torch.stack([self.keep_margin(inv, signals, time, hits) for inv in self.invariants], -1)
         progress = Progress(time, margins, hit > 0, stage, left, hold, keep)
         return progress, {"tick": tick + 1.0, "hit": hit, "held": held}
 
@@ -91,8 +91,10 @@ class Mission(nn.Module):
         opened = torch.stack(is_open, -1)
         return opened * ((torch.cumsum(opened, -1) - opened) < 0.5).float()
 
-    def keep_margin(self, inv, signals: Mapping[str, Tensor], time: Tensor, hit: Tensor) -> Tensor:
+    def keep_margin(self, inv: Invariant, signals: Mapping[str, Tensor], time: Tensor, hits: Sequence[Tensor]) -> Tensor:
         """Margin [N] of an invariant where it is active now, NEVER where it is not."""
-        base = self.start_of(inv.after, hit)
+        base = self.start_of(inv.after, hits, time)
         active = (time >= base + inv.lo - EPS) & (time <= base + inv.hi + EPS)
+        if inv.until is not None:
+            active = active & (hits[inv.until] == 0)
         return torch.where(active, margin(inv.predicate, signals), NEVER)

@@ -67,7 +67,7 @@ class Reference(nn.Module):
 class Observe(nn.Module):
     """State, vectors to the reference now and ahead, the last action."""
 
-    signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
+    signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")
 
     def __init__(self, reference: Reference, dt: float, action_dim: int) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ from sim.maps import AffineAction, rotation
 from sim.mission import Mission, Progress
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
+from sim.stl.syntax import constants_in
 from sim.task import Draw, Task, task_schema
 
 FORMULA = """\
@@ -57,8 +58,6 @@ class Reward:
 
 def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tensor:
     """The point [S + H, 3] of each stage: the constant that its predicate ``norm(base_pos_w - <constant>)`` names."""
-    from sim.stl.syntax import constants_in
-
     out = []
     for predicate in mission.stages:
         found = [tuple(c) for c in constants_in(predicate) if len(c) == 3]
@@ -106,6 +105,7 @@ class Objective:
 
     def __init__(self, mission: Mission, points: Tensor, weights: Reward, action_dim: int) -> None:
         self.mission, self.points, self.weights = mission, points, weights
+        self.guarded = [i for i, inv in enumerate(mission.invariants) if inv not in mission.holds]
         self.memory = {**mission.memory, "last_action": (action_dim,), "distance": (len(points),), "broken": ()}
         self.privileged_dim = 3 + 9 + 6 + 4 + 3 + 3 + len(mission.subgoals) + len(points)
 
@@ -148,9 +148,8 @@ class Objective:
         return reward, terminated, {**after, "last_action": action, "distance": distance, "broken": broken}
 
     def safety(self, progress: Progress) -> Tensor:
-        """Smallest margin [N] of the invariants that hold from the start: those whose violation ends the episode."""
-        always = [i for i, inv in enumerate(self.mission.invariants) if inv.lo == 0]
-        return progress.keep[:, always].min(-1).values
+        """Smallest margin [N] of what is kept and is no stage to fly to: its violation ends the episode."""
+        return progress.keep[:, self.guarded].min(-1).values
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
         """True state and disturbances for the critic."""
