@@ -53,8 +53,10 @@ PARAMETERS = {
     "arm": Parameter((0.03253, 0.03253), (0.028, 0.028), (0.03253, 0.03253), "m", "[DM]; low [G], [R]: x, y of a rotor"),
     "drag": Parameter((0.0147, 0.0147, 0.0128), (0.0, 0.0, 0.0), (0.0147, 0.0147, 0.0128), "N s/m", "[DM]; low: none [R]"),
     "motor_gain": Parameter((1.0,) * 4, (0.85,) * 4, (1.15,) * 4, "1", "spread of full thrust: 0.35 N [L] to 0.60 N [G], battery"),
-    "rate_gain": Parameter((20.0, 20.0, 8.0), (15.0, 15.0, 6.0), (25.0, 25.0, 10.0), "1/s",
-                           "inner rate loop: closed-loop bandwidth, chosen here around the firmware's PID response"),
+    # proportional gain of the inner rate loop. With the motor lag tau the loop's damping is 1 / (2 sqrt(gain tau)):
+    # 0.39 nominal, 0.29 at the worst corner, so the range covers responses from sluggish to ringing
+    "rate_gain": Parameter((12.0, 12.0, 5.0), (8.0, 8.0, 3.0), (20.0, 20.0, 8.0), "1/s",
+                           "inner rate loop, chosen here so that the response spans sluggish to ringing"),
 }
 
 SPEC = RobotSpec(
