@@ -29,15 +29,23 @@ def span(values: np.ndarray, include: tuple[float, ...] = ()) -> tuple[float, fl
     return low - pad, high + pad
 
 
-def histogram(values: np.ndarray, *, title: str, unit: str, bins: int = 40, split: bool = True) -> str:
-    """Histogram of the finite ``values``: bars below zero in the colour of failure if ``split``; the median marked."""
+def histogram(
+    values: np.ndarray, *, title: str, unit: str, bins: int = 40, split: bool = True, step: float = 0.0
+) -> str:
+    """Histogram of the finite ``values``: bars below zero in the colour of failure if ``split``; the median marked.
+
+    ``step``: values are multiples of it, so that bars must be too, or some would cover more multiples than others.
+    Values far below the rest are counted in a note, or they would press the rest into one bar.
+    """
     finite = np.asarray(values, float)[np.isfinite(values)]
     if not len(finite):
         return f'<p class="muted">{escape(title)}: no finite value.</p>'
+    everything, finite = finite, finite[finite >= outlier_limit(finite)]
     low, high = span(finite, (0.0,))
     width = (high - low) / bins
+    width = step * max(round(width / step), 1) if step else width
     # zero is an edge, so that no bar is half failure, half success
-    edges = np.arange(floor(low / width), ceil(high / width) + 1) * width
+    edges = np.arange(floor(low / width), ceil(high / width) + 1) * width - (step / 2)
     counts, _ = np.histogram(finite, edges)
     top = max(int(counts.max()), 1)
 
@@ -47,10 +55,13 @@ def histogram(values: np.ndarray, *, title: str, unit: str, bins: int = 40, spli
     def y(count: float) -> float:
         return HEIGHT - BOTTOM - count / top * (HEIGHT - TOP - BOTTOM)
 
-    parts = [opening(title, f"{len(finite)} values from {finite.min():.3g} to {finite.max():.3g} {unit}")]
+    parts = [opening(title, f"{len(everything)} values from {everything.min():.3g} to {everything.max():.3g} {unit}")]
+    if len(finite) < len(everything):
+        parts.append(f'<text x="{LEFT}" y="{HEIGHT - 4}">{len(everything) - len(finite)} further left, down to '
+                     f"{everything.min():.3g}</text>")
     for count, left, right in zip(counts, edges[:-1], edges[1:]):
         if count:
-            kind = ("bad" if right <= 1e-12 else "good") if split else "accent"
+            kind = ("bad" if right <= 1e-9 else "good") if split else "accent"
             parts.append(f'<rect class="{kind}" x="{x(left) + 0.5:.1f}" y="{y(count):.1f}" '
                          f'width="{max(x(right) - x(left) - 1, 1):.1f}" height="{y(0) - y(count):.1f}">'
                          f"<title>{left:.3g} to {right:.3g}: {count}</title></rect>")
@@ -60,11 +71,18 @@ def histogram(values: np.ndarray, *, title: str, unit: str, bins: int = 40, spli
     parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(unit)}</text>')
     parts.append(f'<text x="{LEFT - 6}" y="{y(top) + 4:.1f}" text-anchor="end">{top}</text>')
     parts.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP}" y2="{y(0):.1f}"/>')
-    median = float(np.median(finite))
+    median = float(np.median(everything))
     side, shift = ("end", -4) if x(median) > WIDTH / 2 else ("start", 4)
     parts.append(f'<line class="mark" x1="{x(median):.1f}" x2="{x(median):.1f}" y1="{TOP - 4}" y2="{y(0):.1f}"/>')
     parts.append(f'<text x="{x(median) + shift:.1f}" y="{TOP}" text-anchor="{side}">median {median:.3g}</text>')
     return "".join(parts) + "</svg>"
+
+
+def outlier_limit(values: np.ndarray) -> float:
+    """Three times the distance from the median to the 2 % quantile below the median; never within the bulk."""
+    median, low = np.quantile(values, [0.5, 0.02])
+    limit = float(median - 3 * (median - low))
+    return limit if limit < low else float(values.min())
 
 
 def interval(low: float, estimate: float, high: float, require: float | None = None, start: float = 0.0) -> str:
