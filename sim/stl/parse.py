@@ -59,8 +59,8 @@ _OPERATOR = {"PLUS": "+", "MINUS": "-", "TIMES": "*", "OVER": "/"}
 _EXPECTED = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":", "NUMBER": "a number",
     "REFERENCE": "a name", "COMPARE": "< <= > >=", "_AND": "&", "_OR": "|", "_NOT": "!", "_IMPLIES": "->",
-    "_IFF": "<->", "_UNTIL": "U", "_ALWAYS": "G", "_EVENTUALLY": "F", "TRUE": "true", "FALSE": "false", "$END": "the end",
-    **_OPERATOR,
+    "_IFF": "<->", "_UNTIL": "U", "_ALWAYS": "G", "_EVENTUALLY": "F", "TRUE": "true", "FALSE": "false",
+    "$END": "the end", **_OPERATOR,
 }
 
 
