@@ -191,6 +191,11 @@
     label(s.name, [s.center[0], s.center[1], s.center[2] + s.radius + 0.06], colour(1));
   }
 
+  function course(s) { // a line to follow
+    for (let i = 0; i + 1 < s.points.length; i++) line([s.points[i], s.points[i + 1]], ink.goal(0.8), 2, [6, 4]);
+    if (s.points.length) label(s.name, [s.points[0][0], s.points[0][1], s.points[0][2] + 0.1], ink.goal(1));
+  }
+
   function label(text, at, colour) {
     if (!text) return;
     const q = project(at);
@@ -254,7 +259,7 @@
     queue = [];
     if (eye[2] > 0) ground();
     shadow(e, time);
-    for (const s of data.scene) ({box, cylinder, sphere}[s.type] || (() => {}))(s);
+    for (const s of data.scene) ({box, cylinder, sphere, path: course}[s.type] || (() => {}))(s);
     if (ui.others.checked) {
       data.episodes.forEach((other, i) => {
         if (i !== current && other.group === e.group) trail(other, Infinity, other.verdict === "violated" ? ink.bad : ink.muted, 1, 0.4, 0);

@@ -18,6 +18,7 @@ import numpy as np
 from policies.evaluate.charts import histogram, interval
 from policies.evaluate.evaluation import Evaluation, bounds_over_time, to_json
 from policies.evaluate.rollout import Rollout
+from policies.export.manifest import plain
 
 REPLAYED = 12  # episodes per section in the replay: some 10 kB each
 FRAME_S = 0.04  # the replay stores a sample at most this often and interpolates
@@ -112,21 +113,19 @@ def embed(data: object) -> str:
 
 def drawable(scene: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The scene as plain JSON values."""
-    return [{key: [float(x) for x in value] if isinstance(value, (tuple, list)) else value
-             for key, value in shape.items()} for shape in scene]
+    return [{key: plain(value) for key, value in shape.items()} for shape in scene]
 
 
 def pick_episodes(evaluation: Evaluation, count: int = REPLAYED) -> list[int]:
-    """Episodes worth watching: the worst ones (at most half), then evenly from worst to best; best-known order."""
-    order = np.argsort(evaluation.episodes.robustness, kind="stable")
+    """Episodes worth watching: a typical one, the worst ones (at most half), and some evenly from there to the best."""
+    order = np.argsort(evaluation.episodes.robustness, kind="stable").tolist()
+    # the page opens with what the policy usually does; its failures are one choice away
+    typical = order.pop(len(order) // 2)
     failed = int(np.count_nonzero(~evaluation.episodes.satisfied))
     worst = order[: min(max(failed, 3), count // 2)]
     rest = order[len(worst):]
-    even = rest[np.unique(np.linspace(0, len(rest) - 1, max(count - len(worst), 0)).astype(int))] if len(rest) else rest
-    # a typical flight first: the page opens with what the policy does, failures are one choice away
-    typical = order[len(order) // 2]
-    chosen = [typical, *worst, *even]
-    return [int(i) for i in dict.fromkeys(chosen)][:count]
+    places = np.linspace(0, len(rest) - 1, min(count - 1 - len(worst), len(rest))).astype(int)
+    return [typical, *worst, *(rest[i] for i in places)]
 
 
 def replay_episode(section: Section, index: int) -> dict[str, Any]:

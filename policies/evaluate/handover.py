@@ -1,0 +1,100 @@
+"""What the command line needs in one call each: judge a policy on a task, export it, write the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from policies.evaluate.evaluation import Evaluation, Reference, evaluate
+from policies.evaluate.report import Context, Section, write_json, write_page
+from policies.evaluate.rollout import Act, Rollout, graph_policy, record_golden, rollout
+from policies.export.artifact import export
+from policies.export.runtime import Artifact
+from sim.env import Env, make_env
+from sim.maps import PolicyGraph
+from sim.stl.syntax import horizon
+from sim.task import Task
+
+EVALUATION_SEED = 0x5EED_0000
+"""Added to a training seed: the episodes of an evaluation are drawn from streams that training never saw."""
+
+
+class Judged(NamedTuple):
+    """An evaluation with what it was made from and the wall time of the rollout, s."""
+
+    evaluation: Evaluation
+    rollout: Rollout
+    seconds: float
+
+
+class Report(NamedTuple):
+    """The files of a report."""
+
+    html: Path
+    json: Path
+
+
+def judge(
+    task: Task, policy: Act, *, backend: str, episodes: int, seed: int, randomize: Mapping[str, Any] | None = None,
+    sensors: Mapping[str, Any] | None = None, device: str = "cpu", threads: int = 0, confidence: float = 0.95,
+    progress: Callable[[int, int], None] | None = None,
+) -> Judged:
+    """Run ``policy`` over ``episodes`` fresh episodes at once and judge them. ``policy``: see `rollout.graph_policy`
+    (make a new one for each call: a recurrent one carries its state).
+
+    ``seed`` is the evaluation's own; for that of a training run add :data:`EVALUATION_SEED`.
+    """
+    if episodes < 1:
+        raise ValueError(f"an evaluation takes at least 1 episode, got {episodes}")
+    env = make_env(task, backend=backend, num_worlds=episodes, seed=seed, device=device, randomize=randomize,
+                   sensors=sensors, threads=threads)
+    start = time.perf_counter()
+    found = rollout(env, policy, progress=progress)
+    seconds = time.perf_counter() - start
+    return Judged(evaluate(found, task.formula, reference=reference_of(task), confidence=confidence), found, seconds)
+
+
+def export_policy(
+    graph: PolicyGraph, task: Task, path: str | Path, env: Env, *, training: Mapping[str, Any], seed: int,
+    git_revision: str | None = None, name: str | None = None,
+) -> Artifact:
+    """Write ``graph`` as an artifact, its golden trace recorded in ``env`` (one world, sensors as in training)."""
+    golden = record_golden(env, graph_policy(graph))
+    return export(
+        graph, path, robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
+        formula_text=task.formula_text, constants=task.constants, horizon_s=horizon(task.formula), training=training,
+        seed=seed, golden=golden, stop=task.stop, name=name or task.name, git_revision=git_revision)
+
+
+def reference_of(task: Task) -> Reference | None:
+    """The position to be held over time, where the task has one: a reference module, or the constant ``home``."""
+    module = getattr(task.observe, "reference", None)
+    if module is not None:
+        def moving(seconds: np.ndarray) -> np.ndarray:
+            with torch.no_grad():
+                position: np.ndarray = module(torch.as_tensor(seconds, dtype=torch.float32)).cpu().numpy()
+            return position
+
+        return moving
+    home = task.constants.get("home")
+    return None if home is None else lambda seconds: np.broadcast_to(np.asarray(home, float), (*seconds.shape, 3))
+
+
+def make_report(
+    task: Task, judged: Sequence[tuple[str, str, Evaluation, Rollout]], folder: Path, *, require: float | None = None,
+    settings: Mapping[str, Any] | None = None, facts: Mapping[str, str] | None = None, name: str = "report",
+) -> Report:
+    """Write ``<name>.html`` and ``<name>.json``; ``judged`` is (key, title, evaluation, rollout) per simulator."""
+    sections = [Section(key, title, evaluation, found) for key, title, evaluation, found in judged]
+    context = Context(
+        title=f"Evaluation of {task.name}", robot=task.robot.name, formula=task.formula_text, constants=task.constants,
+        scene=task.scene, arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
+        settings=dict(settings or {}), require=require, facts=dict(facts or {}))
+    extra = {"task": task.name, "robot": task.robot.name, "require": require}
+    return Report(write_page(folder / f"{name}.html", sections, context),
+                  write_json(folder / f"{name}.json", sections, extra))

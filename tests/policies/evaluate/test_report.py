@@ -1,0 +1,137 @@
+"""The page: complete in itself, safe with any text, and its data are the episodes."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.evaluate.charts import histogram, interval, ticks
+from policies.evaluate.evaluation import evaluate
+from policies.evaluate.report import Context, Section, percent, pick_episodes, write_json, write_page
+from policies.evaluate.rollout import Rollout
+from robots.signals import SignalSpec, schema
+from sim.stl.parse import parse
+
+SCHEMA = schema(SignalSpec("base_pos_w", (3,), "m"), SignalSpec("height", (), "m"))
+FORMULA = parse("F[0,2] (base_pos_w.x > 1) & G[0,2] (height > 0.5)", SCHEMA)
+SCENE = ({"type": "sphere", "name": "A", "center": (1, 0, 1), "radius": 0.2, "role": "goal"},)
+
+
+def section(episodes: int = 30, title: str = "Own simulator") -> Section:
+    rng = np.random.default_rng(0)
+    position = rng.normal(1, 0.5, (6, episodes, 3)).astype(np.float32)
+    lengths = rng.integers(3, 7, episodes)
+    signals = {"base_pos_w": position, "height": np.abs(position[..., 2])}
+    trace = Rollout(signals, np.zeros((5, episodes, 4), np.float32), lengths, lengths < 6, np.ones(episodes, bool), 0.5)
+    return Section("native", title, evaluate(trace, FORMULA), trace)
+
+
+def page(tmp_path: Path, **changes: object) -> str:
+    context = Context(**{"title": "Evaluation of test", "robot": "crazyflie", "formula": "x < 1 & y > 0",
+                         "scene": SCENE, "require": 0.9, **changes})
+    return write_page(tmp_path / "page.html", [section()], context).read_text(encoding="utf-8")
+
+
+def replay_data(text: str) -> dict:
+    return json.loads(re.search(r'id="replay-data">(.*?)</script>', text, re.S).group(1))
+
+
+def test_page_needs_nothing_from_outside(tmp_path: Path) -> None:
+    text = page(tmp_path)
+    assert not re.findall(r"https?://", text)
+    assert not re.findall(r"<link|<img|\bsrc=|@import|\burl\(", text)
+    assert "{{" not in text
+
+
+def test_every_element_is_closed(tmp_path: Path) -> None:
+    void, stack = {"meta", "input", "br", "link"}, []
+
+    class Balance(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in void:
+                stack.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert stack.pop() == tag
+
+        def handle_startendtag(self, tag: str, attrs: object) -> None:
+            pass
+
+    Balance().feed(page(tmp_path))
+    assert stack == []
+
+
+def test_text_is_escaped_wherever_it_comes_from(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>{{data}}"
+    text = page(tmp_path, title=evil, formula=evil, facts={evil: evil}, constants={evil: 1.0}, settings={"a": evil},
+                scene=({"type": "sphere", "name": evil, "center": (0, 0, 1), "radius": 1.0},))
+    assert "<script>alert" not in text
+    assert replay_data(text)["scene"][0]["name"] == evil
+
+
+def test_replay_holds_the_recorded_positions_and_the_last_sample(tmp_path: Path) -> None:
+    used = section()
+    write_page(tmp_path / "page.html", [used], Context("t", "r", "f"))
+    episodes = replay_data((tmp_path / "page.html").read_text(encoding="utf-8"))["episodes"]
+    index = pick_episodes(used.evaluation)[0]
+    length = used.rollout.lengths[index]
+    frames = np.array(episodes[0]["pos"]).reshape(-1, 3) / 1000
+    np.testing.assert_allclose(frames, used.rollout.signals["base_pos_w"][:length, index], atol=5.1e-4)
+    assert episodes[0]["end"] == pytest.approx((length - 1) * 0.5)
+    assert len(episodes[0]["lower"]) == len(episodes[0]["upper"]) == len(frames)
+
+
+def test_chosen_episodes_start_with_a_typical_one_and_hold_the_worst() -> None:
+    evaluation = section(200).evaluation
+    chosen = pick_episodes(evaluation, 12)
+    margins = evaluation.episodes.robustness
+    assert len(chosen) == len(set(chosen)) == 12
+    assert margins[chosen[0]] == pytest.approx(np.median(margins), abs=0.1)
+    assert set(np.argsort(margins, kind="stable")[:3]) <= set(chosen) and int(margins.argmax()) in chosen
+    assert pick_episodes(section(1).evaluation) == [0]
+
+
+def test_json_file_has_a_part_per_section(tmp_path: Path) -> None:
+    content = json.loads(write_json(tmp_path / "a" / "report.json", [section()], {"task": "test"}).read_text())
+    assert content["task"] == "test" and content["native"]["episodes"] == 30
+
+
+def test_certainty_is_never_rounded_up() -> None:
+    assert percent(1.0) == "100.0 %" and percent(0.9999) == "> 99.9 %" and percent(0.998) == "99.8 %"
+
+
+@pytest.mark.parametrize(("low", "high", "want"), [
+    (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]), (-0.3, 0.3, [-0.3, -0.2, -0.1, 0, 0.1, 0.2, 0.3]),
+    (0, 9, [0, 2, 4, 6, 8]),
+])
+def test_ticks_are_round_numbers(low: float, high: float, want: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(want)
+
+
+def test_no_bar_is_half_failure_half_success() -> None:
+    drawn = histogram(np.linspace(-0.31, 1, 200), title="t", unit="m")
+    edges = [(kind, *map(float, pair.split(" to "))) for kind, pair in
+             re.findall(r'class="(good|bad)"[^>]*><title>([^:]*):', drawn)]
+    assert all(high <= 0 if kind == "bad" else low >= 0 for kind, low, high in edges)
+    assert {kind for kind, *_ in edges} == {"good", "bad"}
+
+
+def test_bars_count_every_value_and_far_ones_are_noted() -> None:
+    values = np.concatenate([np.linspace(0.1, 0.2, 99), [-5.0]])
+    drawn = histogram(values, title="t", unit="m")
+    assert sum(int(n) for n in re.findall(r": (\d+)</title></rect>", drawn)) == 99
+    assert "1 further left, down to -5" in drawn
+
+
+@pytest.mark.parametrize("values", [[], [np.nan], [0.0], [0.0, 0.0], [3.0], [-1e-6] * 5])
+def test_degenerate_values_still_draw(values: list[float]) -> None:
+    assert histogram(np.array(values), title="t", unit="m").startswith(("<svg", "<p"))
+
+
+def test_interval_bar_is_named_for_screen_readers() -> None:
+    assert 'aria-label="0.9, interval 0.8 to 0.95, axis from 0 to 1"' in interval(0.8, 0.9, 0.95, 0.85)
