@@ -73,6 +73,16 @@ def nonzero(typing, source, i):
 
 
 @intrinsic
+def lowest(typing, mask):
+    """The number of trailing zeros of ``mask``."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
 def columns(typing, source, i, target, j):
     """The 16 rows of 4 at ``source.flat[i]`` as 4 rows of 16 at ``target.flat[j]``."""
 

@@ -353,9 +353,12 @@ def _step_kernel(digest: str) -> Any:
             lanes.copy(scratch, REWARD * 16, reward, c)
             lanes.equal(scratch, DONE * 16, ONE, terminated, c)
             lanes.equal(scratch, DONE * 16, TWO, truncated, c)
-            if lanes.nonzero(scratch, DONE * 16):
-                for k in range(min(16, worlds - c)):
-                    if scratch[DONE * 16 + k] > ZERO:
+            done = lanes.nonzero(scratch, DONE * 16)
+            if done:
+                while done:
+                    k = lanes.lowest(done)
+                    done &= done - 1
+                    if c + k < worlds:
                         mine[count] = c + k
                         count += 1
                         length[c + k] = tile[STEPS * 16 + k]
