@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,17 @@ def print_json(value: Any) -> None:
 def say(text: str = "") -> None:
     """A line for a person, at once: long work is often watched through a pipe."""
     print(text, flush=True)
+
+
+def counter(title: str) -> Callable[[int, int], None]:
+    """``progress(done, of)`` for work of known length: redrawn on a terminal, silent elsewhere."""
+
+    def show(done: int, of: int) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if done == of else ""
+            print(f"\r{title}: {done} of {of}", end=end, file=sys.stderr, flush=True)
+
+    return show
 
 
 def complain(text: str) -> None:

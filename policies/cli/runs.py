@@ -20,6 +20,8 @@ from policies.cli.console import BadInput, complain
 from policies.cli.settings import Settings, of_group
 
 if TYPE_CHECKING:
+    from policies.evaluate.rollout import Act
+    from policies.export.runtime import Artifact
     from sim.env import Env
     from sim.task import Task
 
@@ -125,6 +127,62 @@ def load_run(folder: Path) -> Settings:
         hint = f"; runs here: {', '.join(known)}" if (known := known_runs()) else "; `temporeal train` makes one"
         raise BadInput(f"{folder} is not a run (it has no {CONFIG}){hint}")
     return config.read(folder / CONFIG)
+
+
+def load_artifact(folder: Path) -> Artifact:
+    """The artifact in ``folder``, checked against its robot and by its own trace."""
+    from policies.export.manifest import MANIFEST
+    from policies.export.runtime import Artifact
+    from robots.spec import load_robot
+
+    if not (folder / MANIFEST).is_file():
+        raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
+    with bad_input():
+        artifact = Artifact.load(folder)
+        artifact = Artifact.load(folder, load_robot(artifact.manifest.robot))
+        artifact.self_test()
+        return artifact
+
+
+def artifact_settings(folder: Path) -> Settings:
+    """The settings that the artifact in ``folder`` was trained with."""
+    settings = dict(load_artifact(folder).manifest.training)
+    if not {"task", "backend", "randomize", "seed"} <= set(settings):
+        raise BadInput(f"{folder} does not hold the settings of its training: it was not written by `temporeal export`")
+    return settings
+
+
+def artifact_policy(artifact: Artifact, env: Env) -> Act:
+    """The artifact's own graph as a policy of ``env``: it reads the measured signals, not the observation.
+
+    For rollouts of one episode per world: a world that starts a second episode keeps the memory of its first.
+    """
+    import torch
+
+    measured: dict[str, Any] = {}
+    observe: Any = env.observe
+    act = env.act
+    memory = artifact.initial_memory(env.num_worlds)
+
+    class Spy:
+        """The environment's observation map, reporting what it is given for all worlds."""
+
+        def __call__(self, signals: Mapping[str, Any], *rest: Any) -> Any:
+            if len(signals[observe.signals[0]]) == env.num_worlds:
+                measured.update({name: signals[name].cpu().numpy() for name in artifact.schema})
+            return observe(signals, *rest)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(observe, name)
+
+    def policy(obs: Any) -> Any:
+        nonlocal memory
+        commands, memory = artifact.act_batch(measured, memory)
+        command = torch.as_tensor(commands[act.command]).to(obs.device)
+        return act.inverse(command)
+
+    setattr(env, "observe", Spy())  # noqa: B010 (it stands in for the module)
+    return policy
 
 
 def known_runs(root: Path = Path("outputs/train")) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
@@ -51,6 +52,26 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
             check_value(override.key_or_group, override.value(), base)
         lines.append(f"{'++' if added else ''}{override.input_line}")
     return _compose(lines)
+
+
+def override(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """Saved ``settings`` with ``overrides``: a group's word replaces the group, a dotted key one value in it."""
+    known, out = groups(), copy.deepcopy(settings)
+    for word in [parse_override(text) for text in overrides]:
+        check_form(word)
+        key, value = word.key_or_group, word.value()
+        if key in known:
+            check_option(key, value, known)
+            out[key] = _compose([str(word.input_line)])[key]
+            continue
+        if not is_open(key):
+            check_value(key, value, out)
+        node = out
+        *path, last = key.split(".")
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return out
 
 
 def is_open(key: str) -> bool:

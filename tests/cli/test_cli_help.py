@@ -64,7 +64,7 @@ def test_no_verb_shows_the_help_and_is_not_success(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("verb", verb_names())
 def test_unknown_option_is_one_line_and_status_2(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, "--no-such-option"]) == 2
+    assert main([verb, "word", "--no-such-option"]) == 2
     told = capsys.readouterr().err
     assert "--no-such-option" in told
     assert f"temporeal {verb} --help" in told

@@ -1,0 +1,109 @@
+"""Runs as folders: nothing already there is lost, a resumed run is the same run, what cannot be read is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.cli import runs
+from policies.cli.console import BadInput
+from policies.cli.main import main
+from policies.cli.settings import compose, override, read
+
+
+def settings(tmp_path: Path, *words: str) -> dict[str, Any]:
+    return {**compose(words), "out": str(tmp_path / "run")}
+
+
+def test_folder_is_named_after_task_learner_and_seed() -> None:
+    assert runs.run_folder(compose(["task=hover", "seed=3"])) == Path("outputs/train/hover-ppo-3")
+    assert runs.run_folder(compose(["out=elsewhere"])) == Path("elsewhere")
+
+
+def test_new_run_holds_all_its_settings(tmp_path: Path) -> None:
+    made = settings(tmp_path)
+    runs.open_run(made, tmp_path / "run", overwrite=False)
+    assert runs.load_run(tmp_path / "run") == made
+
+
+def test_existing_run_is_kept_unless_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.open_run(settings(tmp_path), folder, overwrite=False)
+    (folder / "checkpoint").write_text("precious")
+    with pytest.raises(BadInput, match="resume=true"):
+        runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=False)
+    assert (folder / "checkpoint").read_text() == "precious"
+    runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
+    assert not (folder / "checkpoint").exists()
+    assert read(folder / "config.yaml")["seed"] == 2
+
+
+def test_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(BadInput, match="is no run"):
+            runs.open_run(settings(tmp_path), folder, overwrite)
+    assert (folder / "thesis.tex").exists()
+
+
+def test_resume_needs_a_run(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="nothing to resume"):
+        runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
+
+
+@pytest.mark.parametrize("word", ["task=hover", "seed=9", "num_worlds=7", "task.settings.control_dt=0.01"])
+def test_resume_refuses_another_run(word: str, tmp_path: Path) -> None:
+    runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
+    with pytest.raises(BadInput, match=rf"resume: {word.split('=')[0].split('.')[0]} of the run is"):
+        runs.open_run(settings(tmp_path, word, "resume=true"), tmp_path / "run", overwrite=False)
+
+
+def test_resume_may_change_how_it_is_computed(tmp_path: Path) -> None:
+    runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
+    runs.open_run(settings(tmp_path, "threads=1", "resume=true"), tmp_path / "run", overwrite=False)
+
+
+def test_unwritable_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"cannot write to .*file/run"):
+        runs.open_run(settings(tmp_path), tmp_path / "file" / "run", overwrite=False)
+
+
+@pytest.mark.parametrize("verb", ["eval", "export"])
+def test_what_is_no_run_is_named(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, str(tmp_path / "nowhere")]) == 2
+    told = capsys.readouterr().err
+    assert "nowhere is not a run" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["task.settings.height=2"], "its settings are: "),
+        (["task=hover", "backend=quadrotor", "num_worlds=0"], "num_worlds is at least 1"),
+        (["randomize.parameters.mas={kind:normal,std:1}"], "no parameter 'mas'; legal: mass"),
+        (["randomize.sensors.noise.base_pos={}"], "base_pos"),
+    ],
+)
+def test_what_the_simulator_refuses_is_bad_input(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words, "--out", str(tmp_path / "run")]) == 2
+    message = capsys.readouterr().err
+    assert told in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_override_of_saved_settings() -> None:
+    saved = compose(["task=hover", "seed=5"])
+    changed = override(saved, ["randomize=none", "threads=1", "task.settings.history=8"])
+    assert changed["randomize"] == {"name": "none", "parameters": {}, "sensors": {}}
+    assert (changed["threads"], changed["task"]["settings"], changed["seed"]) == (1, {"history": 8}, 5)
+    assert saved["task"]["settings"] == {}
+    with pytest.raises(BadInput, match="did you mean 'threads'"):
+        override(saved, ["thread=1"])
