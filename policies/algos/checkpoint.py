@@ -1,0 +1,133 @@
+"""Checkpoints: written whole or not at all, checked when read, and never executed.
+
+A file is a ``torch.save`` archive followed by its SHA-256, so that a truncated or altered file is recognized. It is read with
+``weights_only=True``: it can hold tensors, numbers, strings, lists and dictionaries, and no code.
+A folder holds ``<iteration>.rank<i>of<n>.pt``, the last two iterations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+DIGEST = 32  # bytes of SHA-256
+KEPT = 2  # iterations
+NAME = re.compile(r"(\d{8})\.rank(\d+)of(\d+)\.pt")
+PLAIN = (torch.Tensor, int, float, str, bool, bytes, type(None))
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written, found or read."""
+
+
+def save(path: Path, state: Mapping[str, Any]) -> None:
+    """Write ``state`` to ``path`` at once: after a kill at any moment the file is the old one or the new one."""
+    _require_plain(state, "state")
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    payload = buffer.getbuffer()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(payload)
+            file.write(hashlib.sha256(payload).digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(f"checkpoint {path} cannot be written ({error}); what was there before is untouched") from error
+
+
+def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
+    """The state in ``path``, if the file is whole."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
+    payload, digest = raw[:-DIGEST], raw[-DIGEST:]
+    if len(raw) <= DIGEST or hashlib.sha256(payload).digest() != digest:
+        raise CheckpointError(
+            f"checkpoint {path} is corrupt or cut short ({len(raw)} bytes do not end in their SHA-256){_others(path)}")
+    state: dict[str, Any] = torch.load(io.BytesIO(payload), map_location=map_location, weights_only=True)
+    return state
+
+
+def file_of(folder: Path, iteration: int, rank: int, ranks: int) -> Path:
+    """Path of one process' checkpoint."""
+    return folder / f"{iteration:08d}.rank{rank}of{ranks}.pt"
+
+
+def iterations(folder: Path, ranks: int) -> list[int]:
+    """The iterations of which the files of all ``ranks`` processes exist, ascending.
+
+    A kill between the writes of two processes leaves one iteration incomplete; the one before it is then the last.
+    """
+    found: dict[int, set[int]] = {}
+    sizes = set()
+    for match in filter(None, (NAME.fullmatch(p.name) for p in folder.glob("*.pt"))):
+        iteration, rank, size = (int(g) for g in match.groups())
+        sizes.add(size)
+        if size == ranks:
+            found.setdefault(iteration, set()).add(rank)
+    if sizes and ranks not in sizes:
+        raise CheckpointError(
+            f"{folder} was written by {sorted(sizes)} processes, this run has {ranks}: each process' worlds and random "
+            "numbers are in its own file, so resume with the same number")
+    return sorted(i for i, have in found.items() if len(have) == ranks)
+
+
+def latest(folder: Path, rank: int, ranks: int) -> Path:
+    """The file to resume from."""
+    complete = iterations(folder, ranks)
+    if not complete:
+        raise CheckpointError(f"nothing to resume in {folder}: no checkpoint there; start without resume")
+    return file_of(folder, complete[-1], rank, ranks)
+
+
+def prune(folder: Path, rank: int, ranks: int) -> None:
+    """Remove this process' files but the last ones."""
+    for iteration in iterations(folder, ranks)[:-KEPT]:
+        file_of(folder, iteration, rank, ranks).unlink(missing_ok=True)
+
+
+def _others(path: Path) -> str:
+    """What to do about a bad file: named, never done silently."""
+    match = NAME.fullmatch(path.name)
+    if match is None:
+        return ""
+    before = [p for p in path.parent.glob(f"*.rank{match[2]}of{match[3]}.pt") if p.name < path.name]
+    if not before:
+        return "; there is no earlier one"
+    return f"; the one before it is {max(before)}: to continue from that, resume={max(before)} (or delete the bad file)"
+
+
+def _require_plain(value: Any, where: str) -> None:
+    """Refuse what ``weights_only`` loading would refuse, while the run that could be lost is still alive."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _require_plain(item, f"{where}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            _require_plain(item, f"{where}[{i}]")
+    elif not isinstance(value, PLAIN):
+        raise CheckpointError(
+            f"{where} is a {type(value).__name__}: a checkpoint holds tensors, numbers, strings, lists and dictionaries")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,643 @@
+"""Proximal policy optimization (Schulman et al. 2017) for thousands of worlds at once.
+
+Collect T steps of N worlds, estimate advantages with GAE (Schulman et al. 2016), climb the clipped objective for a few
+epochs of large minibatches, repeat. Asymmetric critic (Pinto et al. 2018), running normalization of
+observations, true successor values where an episode is cut by time (Pardo et al. 2018), learning rate by KL divergence.
+
+T time, N worlds, B rows of a minibatch, O / C observation of actor / critic, A action. All tensors on the environment's device.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from policies.algos import checkpoint
+from policies.algos.progress import Logger, Progress
+from policies.algos.ranks import Ranks
+from policies.nets.actor import ACTIVATIONS, Actor, Critic, Gaussian, RecurrentActor, make_actor
+from policies.nets.normalizer import Moments, Normalizer, moments
+from sim.types import Obs, VecEnv
+
+SCHEDULES = ("constant", "linear", "adaptive")
+PRECISIONS = ("float32", "bfloat16")
+ADVANTAGES = ("batch", "minibatch", "none")
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Hyperparameters, each with its meaning. ``configs/algo/ppo.yaml`` has the same names."""
+
+    # budget: the run ends at whichever is reached first
+    total_steps: int = 20_000_000  # environment steps of all worlds and processes
+    max_seconds: float | None = None  # wall time, earlier parts of a resumed run included
+    # data
+    rollout_steps: int = 32  # T: steps of each world between updates
+    epochs: int = 4  # passes over a rollout
+    minibatches: int = 4  # gradient steps per pass (recurrent actor: the worlds are divided, not the rows)
+    # objective
+    gamma: float = 0.99  # discount per step
+    gae_lambda: float = 0.95  # 0: one-step advantages (biased), 1: whole returns (noisy)
+    clip: float = 0.2  # probability ratio beyond which a sample no longer pulls
+    value_clip: float | None = None  # same for the value, in scaled returns; None: off
+    value_coef: float = 0.5  # weight of the value loss
+    entropy_coef: float = 0.0  # weight of the entropy bonus
+    max_grad_norm: float = 1.0  # of actor and critic together
+    normalize_advantages: str = "batch"  # to mean 0 and std 1: over the rollout, each minibatch, or none
+    normalize_observations: bool = True
+    scale_rewards: bool = True  # divide by the running standard deviation of the discounted return
+    # steps
+    learning_rate: float = 3e-4
+    schedule: str = "adaptive"  # constant, linear (to 0 at total_steps), adaptive (holds the KL divergence at desired_kl)
+    desired_kl: float = 0.01  # nats between the policies before and after an update; adaptive only
+    min_learning_rate: float = 1e-5  # adaptive only
+    max_learning_rate: float = 1e-2  # adaptive only
+    # networks
+    actor_hidden: Sequence[int] = (64, 64)
+    critic_hidden: Sequence[int] = (64, 64)
+    activation: str = "silu"  # on CPU, tanh costs as much as the matrix products
+    init_std: float = 0.6  # of the first actions, in units of the nominal range [-1, 1]
+    memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
+    # execution
+    precision: str = "float32"  # or bfloat16: mixed precision by autocast
+    compile: bool = False  # torch.compile of the loss
+    checkpoint_seconds: float = 30.0  # between checkpoints; 0: after each iteration
+
+    def __post_init__(self) -> None:
+        for name, legal in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("normalize_advantages", ADVANTAGES),
+                            ("activation", tuple(ACTIVATIONS))):
+            if getattr(self, name) not in legal:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
+        for name in ("total_steps", "rollout_steps", "epochs", "minibatches", "learning_rate", "desired_kl", "clip",
+                     "max_grad_norm", "init_std", "min_learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be within [0, 1], got {getattr(self, name)}")
+        for name in ("actor_hidden", "critic_hidden"):
+            widths = tuple(getattr(self, name))
+            if not widths or min(widths) < 1:
+                raise ValueError(f"{name} is a list of layer widths, at least one, all positive; got {list(widths)}")
+            object.__setattr__(self, name, widths)
+
+
+MAY_CHANGE = ("total_steps", "max_seconds", "checkpoint_seconds")  # between a run and its resumption
+
+
+class Batch(NamedTuple):
+    """What an update needs of each step. Columns of one table [..., F], so that a shuffle is one gather."""
+
+    obs: Tensor  # [..., O] normalized
+    critic_obs: Tensor  # [..., C] normalized
+    action: Tensor  # [..., A]
+    mean: Tensor  # [..., A] of the policy that acted
+    log_prob: Tensor  # [...] of ``action`` then
+    advantage: Tensor  # [...]
+    target: Tensor  # [...] value target, in scaled returns
+    value: Tensor  # [...] prediction then
+    first: Tensor  # [...] 1 where the step begins an episode
+
+
+def columns(table: Tensor, obs_dim: int, critic_dim: int, action_dim: int) -> Batch:
+    """Views of the columns of ``table`` [..., F]."""
+    parts = table.split([obs_dim, critic_dim, action_dim, action_dim, 5], -1)
+    return Batch(*parts[:4], *parts[4].unbind(-1))
+
+
+@dataclass
+class Rollout:
+    """Preallocated storage of T steps of N worlds."""
+
+    table: Tensor  # [T, N, F]
+    noise: Tensor  # [T, N, A]
+    reward: Tensor  # [T, N]
+    terminated: Tensor  # [T, N] bool
+    truncated: Tensor  # [T, N] bool
+    hidden: Tensor  # [N, H] before the first step
+    cut: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, worlds [K], true successor [K, C])
+    episodes: dict[str, Tensor] = field(default_factory=dict)  # sums over the episodes that ended; "count" of them
+    moments: dict[str, Moments] = field(default_factory=dict)  # of the rollout, by the learner's normalizer
+
+
+class NonFiniteError(RuntimeError):
+    """A loss or gradient became NaN or infinite."""
+
+
+@dataclass
+class Learner:
+    """All state of a run: what a checkpoint holds."""
+
+    config: PPOConfig
+    env: VecEnv
+    ranks: Ranks
+    seed: int
+    actor: Actor
+    critic: Critic
+    normalizer: Normalizer
+    critic_normalizer: Normalizer
+    optimizer: torch.optim.Adam
+    gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
+    generator: torch.Generator
+    obs: Obs
+    hidden: Tensor  # [N, H]
+    running_return: Tensor  # [N] discounted return of the episode so far
+    return_moments: Normalizer  # of ``running_return``
+    learning_rate: float
+    iteration: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def device(self) -> torch.device:
+        return self.env.device
+
+
+FIGURES = ("loss", "kl", "policy_loss", "value_loss")
+
+
+class Result(NamedTuple):
+    """A trained policy: the deterministic action is ``actor(normalizer(obs))``."""
+
+    actor: Actor
+    normalizer: Normalizer
+    history: list[dict[str, float]]
+
+
+OnIteration = Callable[[Learner], "bool | None"]
+
+
+def train(
+    env: VecEnv, config: PPOConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
+    progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
+) -> Result:
+    """Train on ``env`` until the budget is spent or ``on_iteration`` (of the first process) returns True.
+
+    Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or from the one given, as if the
+    run had never stopped. ``seed`` is that of networks, actions and shuffles; ``env`` has its own.
+    """
+    out = Path(out)
+    learner = start(env, config, seed, ranks)
+    if resume:
+        restore(learner, resume if isinstance(resume, Path) else _latest(out, ranks))
+    rollout = allocate(learner)
+    loss = torch.compile(losses) if config.compile else losses
+    began, saved, stop = time.monotonic() - learner.seconds, time.monotonic(), _spent(learner)
+    with progress if progress is not None and ranks.is_first else nullcontext() as display:
+        while not stop:
+            collected = time.monotonic()
+            collect(learner, rollout)
+            take_statistics(learner, rollout)
+            figures, optimized = {}, time.monotonic()
+            if learner.iteration > 0 or not rollout.moments:  # the first rollout only finds the scales
+                figures = estimate_advantages(learner, rollout) | improve(learner, rollout, loss, out)
+            update_normalizers(learner, rollout)
+            learner.iteration += 1
+            learner.steps += rollout.reward.numel() * ranks.size
+            now = time.monotonic()
+            learner.seconds = now - began
+            figures |= {"collect_seconds": optimized - collected, "improve_seconds": now - optimized}
+            report(learner, rollout, figures, display, logger)
+            wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
+            stop = ranks.agree(wished or _spent(learner), learner.device)
+            if ranks.agree(stop or time.monotonic() - saved >= config.checkpoint_seconds, learner.device):
+                keep(learner, out)
+                saved = time.monotonic()
+    return Result(learner.actor, learner.normalizer, learner.history)
+
+
+def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
+    """A learner at iteration 0 in a freshly reset environment."""
+    if config.memory and env.num_worlds < config.minibatches:
+        raise ValueError(f"minibatches is {config.minibatches} but a recurrent actor divides the {env.num_worlds} worlds")
+    device = env.device
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        actor = make_actor(env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation,
+                           init_std=config.init_std, hidden_dim=config.memory).to(device)
+        critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
+    parameters = [*actor.parameters(), *critic.parameters()]
+    ranks.copy_from_first([p.data for p in parameters])
+    gradient = torch.zeros(sum(p.numel() for p in parameters) + len(FIGURES), device=device)
+    for parameter, part in zip(parameters, gradient.split([*(p.numel() for p in parameters), len(FIGURES)])):
+        parameter.grad = part.view_as(parameter)
+    n = env.num_worlds
+    return Learner(
+        config, env, ranks, seed, actor, critic,
+        Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
+        torch.optim.Adam(parameters, lr=config.learning_rate, eps=1e-5, fused=True), gradient,
+        # distinct for (seed, rank); a world's own randomness is the environment's
+        torch.Generator(device).manual_seed(seed * 65_537 + ranks.index),
+        env.reset(), torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
+        Normalizer(1).to(device), config.learning_rate)
+
+
+def allocate(learner: Learner) -> Rollout:
+    """Storage for the rollouts of ``learner``."""
+    env, t, n, device = learner.env, learner.config.rollout_steps, learner.env.num_worlds, learner.device
+    width = env.obs_dim + env.critic_dim + 2 * env.action_dim + 5
+    return Rollout(
+        torch.zeros(t, n, width, device=device), torch.zeros(t, n, env.action_dim, device=device),
+        torch.zeros(t, n, device=device), torch.zeros(t, n, dtype=torch.bool, device=device),
+        torch.zeros(t, n, dtype=torch.bool, device=device), torch.zeros_like(learner.hidden))
+
+
+def _columns(learner: Learner, table: Tensor) -> Batch:
+    return columns(table, learner.env.obs_dim, learner.env.critic_dim, learner.env.action_dim)
+
+
+def _autocast(learner: Learner) -> torch.autocast:
+    return torch.autocast(learner.device.type, torch.bfloat16, enabled=learner.config.precision == "bfloat16")
+
+
+# ---------------------------------------------------------------- data
+
+
+@torch.no_grad()
+def collect(learner: Learner, rollout: Rollout) -> None:
+    """Act for T steps. Observations are stored raw: their statistics are taken before they are normalized."""
+    batch = _columns(learner, rollout.table)
+    rollout.noise.normal_(generator=learner.generator)
+    scaled_noise = rollout.noise * learner.actor.log_std.exp()
+    rollout.hidden.copy_(learner.hidden)
+    rollout.cut.clear()
+    rollout.episodes.clear()
+    for t in range(len(rollout.table)):
+        batch.obs[t] = learner.obs.actor
+        batch.critic_obs[t] = learner.obs.critic
+        mean = act(learner)
+        action = mean + scaled_noise[t]
+        batch.mean[t] = mean
+        batch.action[t] = action
+        step = learner.env.step(action)
+        rollout.reward[t] = step.reward
+        rollout.terminated[t] = step.terminated
+        rollout.truncated[t] = step.truncated
+        learner.obs = step.obs
+        ended = (step.terminated | step.truncated).nonzero()[:, 0]
+        if len(ended):
+            cut = step.truncated.nonzero()[:, 0]
+            if len(cut):
+                rollout.cut.append((t, cut, step.final_obs.critic[cut]))
+            _count_episodes(rollout.episodes, step.info, ended)
+            learner.hidden[ended] = 0.0
+
+
+def act(learner: Learner) -> Tensor:
+    """Mean actions [N, A] for the current observations; moves the hidden state on."""
+    obs = learner.normalizer(learner.obs.actor)
+    with _autocast(learner):
+        if isinstance(learner.actor, RecurrentActor):
+            mean, hidden = learner.actor(obs, learner.hidden)
+            learner.hidden = hidden.float()
+        else:
+            mean = learner.actor(obs)
+    return mean.float()
+
+
+def _count_episodes(sums: dict[str, Tensor], info: Mapping[str, Any], ended: Tensor) -> None:
+    """Add the figures [N] in ``info`` of the worlds ``ended`` [K]."""
+    for name, value in info.items():
+        if isinstance(value, Tensor) and value.ndim == 1:
+            total = value[ended].double().sum()
+            sums[name] = sums[name] + total if name in sums else total
+    count = torch.tensor(float(len(ended)), dtype=torch.float64, device=ended.device)
+    sums["count"] = sums["count"] + count if "count" in sums else count
+
+
+# ---------------------------------------------------------------- advantages
+
+
+def gae(
+    reward: Tensor, value: Tensor, next_value: Tensor, done: Tensor, gamma: float, gae_lambda: float
+) -> Tensor:
+    """Generalized advantage estimates [T, N].
+
+    ``next_value`` [T, N] is the value of the true successor of each step: 0 where the episode terminated, that of the
+    last state where it was truncated. ``done`` [T, N]: the next row belongs to another episode.
+    """
+    delta = reward + gamma * next_value - value
+    carry = gamma * gae_lambda * (~done).to(value.dtype)
+    advantage = torch.empty_like(delta)
+    last = torch.zeros_like(delta[0])
+    for t in reversed(range(len(delta))):
+        last = torch.addcmul(delta[t], carry[t], last, out=advantage[t])
+    return advantage
+
+
+@torch.no_grad()
+def take_statistics(learner: Learner, rollout: Rollout) -> None:
+    """Moments of the raw observations and of the discounted return, over all processes."""
+    config, batch = learner.config, _columns(learner, rollout.table)
+    if config.normalize_observations:
+        rollout.moments["normalizer"] = learner.ranks.merged(moments(batch.obs))
+        rollout.moments["critic_normalizer"] = learner.ranks.merged(moments(batch.critic_obs))
+    if config.scale_rewards:
+        goes_on = (~(rollout.terminated | rollout.truncated)).float()
+        returns = torch.empty_like(rollout.reward)
+        for reward, on, row in zip(rollout.reward, goes_on, returns):
+            torch.add(reward, learner.running_return, alpha=config.gamma, out=row)
+            learner.running_return = row * on
+        rollout.moments["return_moments"] = learner.ranks.merged(moments(returns[..., None]))
+
+
+def update_normalizers(learner: Learner, rollout: Rollout) -> None:
+    """Enter the statistics of a rollout, once it is no longer needed: acting and learning must normalize alike."""
+    for name, batch in rollout.moments.items():
+        getattr(learner, name).update(batch)
+
+
+@torch.no_grad()
+def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
+    """Normalize the observations in place and fill the columns that the update needs."""
+    config, batch = learner.config, _columns(learner, rollout.table)
+    done = rollout.terminated | rollout.truncated
+    learner.normalizer.normalize_(batch.obs)
+    learner.critic_normalizer.normalize_(batch.critic_obs)
+    value = evaluate(learner, batch.critic_obs)
+    next_value = torch.empty_like(value)
+    next_value[:-1] = value[1:]
+    next_value[-1] = evaluate(learner, learner.critic_normalizer(learner.obs.critic))
+    for t, worlds, final in rollout.cut:  # not value[t + 1]: that is of the next episode
+        next_value[t, worlds] = evaluate(learner, learner.critic_normalizer(final))
+    next_value.masked_fill_(rollout.terminated, 0.0)
+    reward = rollout.reward * learner.return_moments.scale if config.scale_rewards else rollout.reward
+    advantage = gae(reward, value, next_value, done, config.gamma, config.gae_lambda)
+    target = advantage + value
+    batch.value.copy_(value)
+    batch.target.copy_(target)
+    batch.advantage.copy_(standardized(advantage, learner.ranks) if config.normalize_advantages == "batch" else advantage)
+    batch.log_prob.copy_(Gaussian(batch.mean, learner.actor.log_std).log_prob(batch.action))
+    batch.first[0] = 0.0
+    batch.first[1:] = done[:-1]
+    return {"explained": float(1.0 - advantage.var() / target.var().clamp(min=1e-12))}
+
+
+def evaluate(learner: Learner, critic_obs: Tensor) -> Tensor:
+    """Values [...] of normalized ``critic_obs`` [..., C]."""
+    with _autocast(learner):
+        return learner.critic(critic_obs).float()
+
+
+def standardized(values: Tensor, ranks: Ranks) -> Tensor:
+    """``values`` shifted and scaled to mean 0 and standard deviation 1 over all processes."""
+    total = ranks.merged(moments(values.reshape(-1, 1)))
+    return (values - total.mean.to(values.dtype)) / (total.var.sqrt() + 1e-8).to(values.dtype)
+
+
+# ---------------------------------------------------------------- update
+
+
+Loss = Callable[..., Tensor]
+
+
+def losses(actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig) -> Tensor:
+    """FIGURES [4] of a minibatch; the first is what is minimized. Rows [B, .] or windows [T, B, .] (recurrent)."""
+    with torch.autocast(batch.obs.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+        if isinstance(actor, RecurrentActor):
+            mean = actor.unroll(batch.obs, hidden, batch.first > 0)
+        else:
+            mean = actor(batch.obs)
+        value = critic(batch.critic_obs)
+    mean, value = mean.float(), value.float()
+    policy = Gaussian(mean, actor.log_std)
+    ratio = torch.exp(policy.log_prob(batch.action) - batch.log_prob)
+    clipped = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
+    policy_loss = -torch.minimum(ratio * batch.advantage, clipped * batch.advantage).mean()
+    error = (value - batch.target).square()
+    if config.value_clip is not None:
+        near = batch.value + (value - batch.value).clamp(-config.value_clip, config.value_clip)
+        error = torch.maximum(error, (near - batch.target).square())
+    value_loss = error.mean()
+    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * policy.entropy()
+    with torch.no_grad():
+        kl = policy.kl_from(Gaussian(batch.mean, old_log_std)).mean()
+    return torch.stack([total, kl, policy_loss, value_loss])
+
+
+def improve(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
+    """The epochs of minibatches on one rollout. Returns the means of what it saw."""
+    config = learner.config
+    old_log_std = learner.actor.log_std.detach().clone()
+    seen = []
+    for _ in range(config.epochs):
+        for table, hidden in shuffled(learner, rollout):
+            batch = _columns(learner, table)
+            if config.normalize_advantages == "minibatch":
+                batch = batch._replace(advantage=standardized(batch.advantage, learner.ranks))
+            figures = loss(learner.actor, learner.critic, batch, hidden, old_log_std, config)
+            seen.append(descend(learner, figures, (batch, hidden), out))
+    mean = [sum(column) / len(seen) for column in zip(*seen)]
+    return dict(zip((*FIGURES, "gradient_norm"), mean)) | {"learning_rate": learner.learning_rate}
+
+
+def shuffled(learner: Learner, rollout: Rollout) -> list[tuple[Tensor, Tensor]]:
+    """Minibatches of one epoch and their first hidden states: rows in random order, or worlds for a recurrent actor."""
+    table, count = rollout.table, learner.config.minibatches
+    axis = 1 if learner.config.memory else 0
+    table = table if axis else table.flatten(0, 1)
+    order = torch.randperm(table.shape[axis], generator=learner.generator, device=learner.device)
+    parts = table.index_select(axis, order).chunk(count, axis)
+    hidden = rollout.hidden[order].chunk(count) if axis else [rollout.hidden] * count
+    return list(zip(parts, hidden))
+
+
+def descend(learner: Learner, figures: Tensor, data: tuple[Batch, Tensor], out: Path) -> list[float]:
+    """One gradient step. Returns FIGURES and the gradient's norm, means over the processes."""
+    config, gradient = learner.config, learner.gradient
+    gradient.zero_()
+    figures[0].backward()
+    gradient[-len(FIGURES) :] = figures.detach()
+    learner.ranks.mean_(gradient)  # one message: gradients and figures
+    slopes = gradient[: -len(FIGURES)]
+    norm = torch.linalg.vector_norm(slopes)
+    values: list[float] = torch.cat([gradient[-len(FIGURES) :], norm[None]]).tolist()
+    if not all(map(math.isfinite, values)):
+        raise NonFiniteError(_dump(learner, data, values, out))
+    if values[-1] > config.max_grad_norm:
+        slopes.mul_(config.max_grad_norm / values[-1])
+    learner.learning_rate = next_learning_rate(learner, kl=values[1])
+    for group in learner.optimizer.param_groups:
+        group["lr"] = learner.learning_rate
+    learner.optimizer.step()
+    return values
+
+
+def next_learning_rate(learner: Learner, kl: float) -> float:
+    """The learning rate for this step, given the divergence [nats] that the steps before it caused."""
+    config, rate = learner.config, learner.learning_rate
+    if config.schedule == "linear":
+        return config.learning_rate * max(0.0, 1.0 - learner.steps / config.total_steps)
+    if config.schedule == "adaptive" and kl > 2.0 * config.desired_kl:
+        return max(config.min_learning_rate, rate / 1.5)
+    if config.schedule == "adaptive" and 0.0 < kl < 0.5 * config.desired_kl:
+        return min(config.max_learning_rate, rate * 1.5)
+    return rate
+
+
+def _dump(learner: Learner, data: tuple[Batch, Tensor], values: list[float], out: Path) -> str:
+    """Save what is needed to find the cause, and say where and what."""
+    batch, hidden = data
+    path = out / f"nonfinite.rank{learner.ranks.index}.pt"
+    names = (*FIGURES, "gradient_norm")
+    checkpoint.save(path, {
+        "batch": {k: v.detach().clone() for k, v in batch._asdict().items()}, "hidden": hidden.clone(),
+        "figures": dict(zip(names, values)), "iteration": learner.iteration, "steps": learner.steps,
+        "learning_rate": learner.learning_rate, **_modules(learner)})
+    wrong = [n for n, v in zip(names, values) if not math.isfinite(v)]
+    inputs = [k for k, v in batch._asdict().items() if not torch.isfinite(v).all()]
+    cause = f"non-finite inputs: {', '.join(inputs)}" if inputs else "all inputs are finite: the step before was too large"
+    return (f"iteration {learner.iteration}: {', '.join(wrong)} not finite ({cause}); the minibatch, networks and optimizer "
+            f"are in {path}, the last good state in {out / 'checkpoints'}")
+
+
+# ---------------------------------------------------------------- reporting and resuming
+
+
+def _spent(learner: Learner) -> bool:
+    config = learner.config
+    return learner.steps >= config.total_steps or (
+        config.max_seconds is not None and learner.seconds >= config.max_seconds)
+
+
+def report(
+    learner: Learner, rollout: Rollout, figures: dict[str, float], display: Progress | None, logger: Logger | None
+) -> None:
+    """Enter an iteration into the history, the display and the log."""
+    config = learner.config
+    before = learner.history[-1] if learner.history else {"steps": 0.0, "seconds": 0.0}
+    fraction = learner.steps / config.total_steps
+    if config.max_seconds is not None:
+        fraction = max(fraction, learner.seconds / config.max_seconds)
+    row = {
+        "iteration": float(learner.iteration), "steps": float(learner.steps), "seconds": learner.seconds,
+        "rate": (learner.steps - before["steps"]) / max(learner.seconds - before["seconds"], 1e-9),
+        "fraction": fraction, "eta": max(0.0, learner.seconds * (1.0 / fraction - 1.0)),
+        "reward": float(rollout.reward.mean()), "std": float(learner.actor.log_std.detach().exp().mean()),
+        **_episode_means(learner, rollout), **figures}
+    learner.history.append(row)
+    if learner.ranks.is_first:
+        if display is not None:
+            display(row)
+        if logger is not None:
+            logger(learner.steps, row)
+
+
+def _episode_means(learner: Learner, rollout: Rollout) -> dict[str, float]:
+    """Means over the episodes that ended in this process' rollout, and their number."""
+    sums = {k: float(v) for k, v in rollout.episodes.items()}
+    count = sums.pop("count", 0.0)
+    return {"episodes": count, **{k: v / count for k, v in sums.items()}}
+
+
+def _modules(learner: Learner) -> dict[str, Any]:
+    names = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
+    return {name: getattr(learner, name).state_dict() for name in names}
+
+
+def keep(learner: Learner, out: Path) -> None:
+    """Write a checkpoint of this process and remove those before the last."""
+    folder, ranks = Path(out) / "checkpoints", learner.ranks
+    cuda = torch.cuda.get_rng_state(learner.device) if learner.device.type == "cuda" else None
+    checkpoint.save(checkpoint.file_of(folder, learner.iteration, ranks.index, ranks.size), {
+        "kind": KIND, "config": _plain(learner.config), "sizes": _sizes(learner.env), "seed": learner.seed,
+        **_modules(learner), "learning_rate": learner.learning_rate, "iteration": learner.iteration,
+        "steps": learner.steps, "seconds": learner.seconds, "history": learner.history,
+        "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(), "cuda_rng": cuda,
+        "env": learner.env.state_dict(), "obs": list(learner.obs), "hidden": learner.hidden,
+        "running_return": learner.running_return})
+    ranks.wait()  # all processes have this iteration before any forgets an older one
+    checkpoint.prune(folder, ranks.index, ranks.size)
+
+
+KIND = "temporeal ppo 1"
+
+
+def restore(learner: Learner, path: Path) -> None:
+    """Put ``learner`` where the checkpoint ``path`` was written."""
+    state = _read(path)
+    _require_same(path, "environment", state["sizes"], _sizes(learner.env))
+    fixed = {k: v for k, v in state["config"].items() if k not in MAY_CHANGE}
+    _require_same(path, "configuration", fixed, {k: v for k, v in _plain(learner.config).items() if k not in MAY_CHANGE})
+    _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
+    for name in ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer"):
+        getattr(learner, name).load_state_dict(state[name])
+    for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
+        setattr(learner, name, state[name])
+    device = learner.device
+    learner.generator.set_state(state["generator"])
+    torch.set_rng_state(state["torch_rng"])
+    if state["cuda_rng"] is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda_rng"], device)
+    learner.env.load_state_dict(_to(state["env"], device))
+    learner.obs = Obs(*_to(state["obs"], device))
+    learner.hidden, learner.running_return = _to([state["hidden"], state["running_return"]], device)
+
+
+def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, PPOConfig]:
+    """The policy in a checkpoint file, or in the last one of a run's folder: ``actor(normalizer(obs))``."""
+    path = Path(path)
+    if path.is_dir():
+        folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+        files = sorted(folder.glob("*.rank0of*.pt"))
+        if not files:
+            raise checkpoint.CheckpointError(f"{path} holds no checkpoint: train first, or name another folder")
+        path = files[-1]
+    state = _read(path)
+    known = {f.name for f in fields(PPOConfig)}
+    if set(state["config"]) != known:
+        raise checkpoint.CheckpointError(
+            f"{path} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
+    config = PPOConfig(**state["config"])
+    actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
+                       name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
+    normalizer = Normalizer(state["sizes"]["obs_dim"])
+    actor.load_state_dict(state["actor"])
+    normalizer.load_state_dict(state["normalizer"])
+    return actor.to(device), normalizer.to(device), config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    state = checkpoint.load(path)  # to the CPU: random states stay there, load_state_dict moves the rest
+    if state.get("kind") != KIND:
+        raise checkpoint.CheckpointError(f"{path} is not a checkpoint of this PPO (kind {state.get('kind')!r}, not {KIND!r})")
+    return state
+
+
+def _latest(out: Path, ranks: Ranks) -> Path:
+    return checkpoint.latest(out / "checkpoints", ranks.index, ranks.size)
+
+
+def _plain(config: PPOConfig) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items()}
+
+
+def _sizes(env: VecEnv) -> dict[str, int]:
+    return {k: int(getattr(env, k)) for k in ("num_worlds", "obs_dim", "critic_dim", "action_dim")}
+
+
+def _require_same(path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    different = [f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in {**was, **now} if was.get(k) != now.get(k)]
+    if different:
+        raise checkpoint.CheckpointError(
+            f"{path} cannot be resumed: the {what} differs ({'; '.join(different)}); "
+            f"only {', '.join(MAY_CHANGE)} may change")
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    """``value`` with all tensors in it on ``device``."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {k: _to(v, device) for k, v in value.items()}
+    return [_to(v, device) for v in value] if isinstance(value, (list, tuple)) else value

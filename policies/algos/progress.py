@@ -1,0 +1,115 @@
+"""What a long run shows while it runs: a live table on a terminal, plain lines elsewhere, TensorBoard on request."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TextIO
+
+Metrics = Mapping[str, float]
+Logger = Callable[[int, Metrics], None]
+"""Takes the environment steps done and the figures of one iteration."""
+
+
+def clock(seconds: float) -> str:
+    """``m:ss`` or ``h:mm:ss``."""
+    whole = max(0, round(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def summary(metrics: Metrics) -> dict[str, str]:
+    """The figures a person follows, as text, in order. Those that do not exist are left out."""
+    out = {"steps": f"{metrics['steps'] / 1e6:.2f} M", "rate": f"{metrics['rate'] / 1e3:.0f} k/s",
+           "elapsed": clock(metrics["seconds"]), "left": clock(metrics["eta"])}
+    for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"), ("reward", "{:.3f}"),
+                       ("std", "{:.2f}"), ("kl", "{:.4f}"), ("learning_rate", "{:.1e}"), ("explained", "{:.2f}")):
+        if name in metrics:
+            out[name.replace("_", " ")] = text.format(metrics[name])
+    return out
+
+
+class Lines:
+    """One plain line per ``every`` seconds (a log file, a pipe, CI)."""
+
+    def __init__(self, title: str, every: float = 5.0, stream: TextIO | None = None) -> None:
+        self.title, self.every, self.stream = title, every, stream
+        self.due = 0.0
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __call__(self, metrics: Metrics) -> None:
+        if time.monotonic() < self.due and metrics["eta"] > 0:
+            return
+        self.due = time.monotonic() + self.every
+        text = "  ".join(f"{k} {v}" for k, v in summary(metrics).items())
+        print(f"{self.title}: {text}", file=self.stream or sys.stdout, flush=True)
+
+
+class Live:
+    """A bar and a table that are redrawn in place (rich)."""
+
+    def __init__(self, title: str) -> None:
+        from rich.live import Live as RichLive
+
+        self.title = title
+        self.live = RichLive(refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> Live:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.__exit__(*error)
+
+    def __call__(self, metrics: Metrics) -> None:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table.grid(padding=(0, 2))
+        items = summary(metrics)
+        for _ in items:
+            table.add_column(justify="right")
+        table.add_row(*(f"[dim]{k}[/]" for k in items))
+        table.add_row(*items.values())
+        bar = ProgressBar(total=1.0, completed=min(1.0, metrics["fraction"]), width=60)
+        self.live.update(Group(f"[bold]{self.title}[/]", bar, table))
+
+
+Progress = Lines | Live
+
+
+def show(title: str) -> Progress:
+    """The live table where standard output is a terminal and rich is installed, else plain lines."""
+    if sys.stdout.isatty():
+        try:
+            return Live(title)
+        except ImportError:
+            pass  # rich only makes it prettier
+    return Lines(title)
+
+
+class tensorboard(AbstractContextManager["tensorboard"]):  # noqa: N801 (used like a function)
+    """A logger that writes TensorBoard events to ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError("TensorBoard logging needs the package tensorboard: pip install tensorboard") from error
+        self.writer = SummaryWriter(str(folder))
+
+    def __call__(self, steps: int, metrics: Metrics) -> None:
+        for name, value in metrics.items():
+            self.writer.add_scalar(name, value, steps)
+
+    def __exit__(self, *_: object) -> None:
+        self.writer.close()

@@ -1,0 +1,82 @@
+"""Several training processes that behave as one: what they share, and the operations that keep them equal.
+
+Start with ``torchrun --nproc-per-node 2 ...``; gloo on CPU, nccl on GPUs. One process needs nothing of this.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from policies.nets.normalizer import Moments, merge
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process' ``index`` among ``size``; index 0 logs, shows progress and decides when to stop."""
+
+    index: int = 0
+    size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        return self.index == 0
+
+    def mean_(self, values: Tensor) -> None:
+        """Replace ``values`` by their mean over the processes, bit-equal on all of them."""
+        if self.size > 1:
+            dist.all_reduce(values)
+            values.div_(self.size)
+
+    def merged(self, local: Moments) -> Moments:
+        """Moments of the rows of all processes: the exact merge, in the order of the ranks."""
+        if self.size == 1:
+            return local
+        flat = torch.cat([local.count[None], local.mean, local.var])
+        parts = [torch.empty_like(flat) for _ in range(self.size)]
+        dist.all_gather(parts, flat)
+        width = len(local.mean)
+        each = [Moments(p[0], p[1 : 1 + width], p[1 + width :]) for p in parts]
+        total = each[0]
+        for part in each[1:]:
+            total = merge(total, part)
+        return total
+
+    def agree(self, decision: bool, device: torch.device) -> bool:
+        """The first process' ``decision`` (clocks and files differ between processes; loops must not)."""
+        if self.size == 1:
+            return decision
+        flag = torch.tensor([int(decision)], device=device)
+        dist.broadcast(flag, 0)
+        return bool(flag.item())
+
+    def copy_from_first(self, tensors: list[Tensor]) -> None:
+        """Overwrite ``tensors`` by those of the first process."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
+
+
+def join(device: str = "cpu") -> tuple[Ranks, torch.device]:
+    """Join the processes that torchrun started, and the device of this one. Alone where it did not start us."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        return Ranks(), torch.device(device)
+    missing = [k for k in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if k not in os.environ]
+    if missing:
+        raise ValueError(f"WORLD_SIZE is {size} but {', '.join(missing)} not set: start with torchrun, or unset WORLD_SIZE")
+    here = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if device.startswith("cuda") else torch.device(device)
+    if here.type == "cuda":
+        torch.cuda.set_device(here)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if here.type == "cuda" else "gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size()), here

@@ -1,0 +1,150 @@
+"""Networks: feed-forward and recurrent Gaussian actors and the critic.
+
+``forward`` of an actor is what is deployed: the deterministic action. The distribution is a value
+(:class:`Gaussian`), made from a mean and the actor's ``log_std`` where it is needed; no module remembers one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "elu": nn.ELU, "relu": nn.ReLU, "silu": nn.SiLU}
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent normal distributions over actions: ``mean`` [..., A], ``log_std`` [A]."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Action [..., A] of standard normal ``noise`` [..., A]."""
+        return self.mean + self.log_std.exp() * noise
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-density [...] of ``action`` [..., A]."""
+        noise = (action - self.mean) * torch.exp(-self.log_std)
+        return -0.5 * noise.square().sum(-1) - self.log_std.sum() - HALF_LOG_2PI * self.mean.shape[-1]
+
+    def entropy(self) -> Tensor:
+        """Differential entropy [] in nats (that of a state does not depend on it)."""
+        return self.log_std.sum() + (0.5 + HALF_LOG_2PI) * self.log_std.shape[-1]
+
+    def kl_from(self, old: Gaussian) -> Tensor:
+        """Kullback-Leibler divergence KL(old || self) [...] in nats."""
+        ratio = torch.exp(2.0 * (old.log_std - self.log_std))
+        shift = ((old.mean - self.mean) * torch.exp(-self.log_std)).square()
+        return 0.5 * (shift.sum(-1) + (ratio - 1.0).sum()) + (self.log_std - old.log_std).sum()
+
+
+def activation(name: str) -> nn.Module:
+    """A new activation module by ``name``."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation {name!r} is unknown; legal: {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()
+
+
+def linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    """A layer with orthogonal weights times ``gain`` and no bias at start."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(inputs: int, hidden: Sequence[int], outputs: int, name: str, last_gain: float) -> nn.Sequential:
+    """Layers ``inputs -> hidden... -> outputs`` with the activation ``name`` between them."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [linear(inputs, width, math.sqrt(2.0)), activation(name)]
+        inputs = width
+    return nn.Sequential(*layers, linear(inputs, outputs, last_gain))
+
+
+class FeedForwardActor(nn.Module):
+    """Observation [..., O] to the deterministic action [..., A]."""
+
+    hidden_dim = 0
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden: Sequence[int], name: str, init_std: float) -> None:
+        super().__init__()
+        self.net = mlp(obs_dim, hidden, action_dim, name, 0.01)  # small: all actions are tried from the first step on
+        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(init_std)))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Deterministic action [..., A]: the mean."""
+        return self.net(obs)
+
+
+class RecurrentActor(nn.Module):
+    """Observation [N, O] and hidden state [N, H] to the deterministic action [N, A] and the next hidden state (GRU)."""
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden: Sequence[int], name: str, init_std: float, hidden_dim: int
+    ) -> None:
+        super().__init__()
+        self.hidden_dim = hidden_dim
+        self.encoder = nn.Sequential(mlp(obs_dim, hidden[:-1], hidden[-1], name, math.sqrt(2.0)), activation(name))
+        self.from_input = linear(hidden[-1], 3 * hidden_dim, 1.0)  # reset, update, candidate
+        self.from_hidden = linear(hidden_dim, 3 * hidden_dim, 1.0)
+        self.head = linear(hidden_dim, action_dim, 0.01)
+        self.log_std = nn.Parameter(torch.full((action_dim,), math.log(init_std)))
+
+    def forward(self, obs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Deterministic action [N, A] and next hidden state [N, H]."""
+        hidden = self.cell(self.from_input(self.encoder(obs)), hidden)
+        return self.head(hidden), hidden
+
+    def cell(self, gates_in: Tensor, hidden: Tensor) -> Tensor:
+        """One gated step (Cho et al. 2014), with the input's share [N, 3H] given."""
+        in_r, in_z, in_n = gates_in.chunk(3, -1)
+        hid_r, hid_z, hid_n = self.from_hidden(hidden).chunk(3, -1)
+        update = torch.sigmoid(in_z + hid_z)
+        candidate = torch.tanh(in_n + torch.sigmoid(in_r + hid_r) * hid_n)
+        return candidate + update * (hidden - candidate)
+
+    def unroll(self, obs: Tensor, hidden: Tensor, first: Tensor) -> Tensor:
+        """Actions [T, N, A] over a window of observations [T, N, O] from ``hidden`` [N, H].
+
+        The hidden state is cleared before step t where ``first`` [T, N] says that t begins an episode.
+        """
+        keep = (~first).to(obs.dtype)[..., None]
+        states = []
+        for gates, kept in zip(self.from_input(self.encoder(obs)), keep):  # all input gates in one product
+            hidden = self.cell(gates, hidden * kept)
+            states.append(hidden)
+        return self.head(torch.stack(states))
+
+
+Actor = FeedForwardActor | RecurrentActor
+
+
+def make_actor(
+    obs_dim: int, action_dim: int, hidden: Sequence[int], *, name: str = "silu", init_std: float = 1.0,
+    hidden_dim: int = 0,
+) -> Actor:
+    """A recurrent actor where ``hidden_dim`` > 0, else a feed-forward one."""
+    if init_std <= 0:
+        raise ValueError(f"init_std is the standard deviation of the first actions and must be positive, got {init_std}")
+    if hidden_dim:
+        return RecurrentActor(obs_dim, action_dim, hidden, name, init_std, hidden_dim)
+    return FeedForwardActor(obs_dim, action_dim, hidden, name, init_std)
+
+
+class Critic(nn.Module):
+    """Privileged observation [..., C] to the value [...]."""
+
+    def __init__(self, critic_dim: int, hidden: Sequence[int], name: str) -> None:
+        super().__init__()
+        self.net = mlp(critic_dim, hidden, 1, name, 1.0)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Value [...] of ``obs`` [..., C]."""
+        return self.net(obs)[..., 0]

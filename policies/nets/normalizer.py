@@ -1,0 +1,90 @@
+"""Running mean and variance of observations: the statistics, their exact merge, and the layer that applies them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Moments(NamedTuple):
+    """Count, mean [O] and (population) variance [O] of a set of rows, in float64."""
+
+    count: Tensor  # []
+    mean: Tensor
+    var: Tensor
+
+
+def moments(rows: Tensor) -> Moments:
+    """Moments of ``rows`` [..., R, O]; leading axes are slices that are summed in float32 and merged in float64."""
+    if rows.ndim == 2:
+        rows = rows[None]
+    rows = rows.reshape(-1, *rows.shape[-2:])
+    slice_mean = rows.mean(1)
+    within = (rows - slice_mean[:, None]).square().mean(1).double()  # two passes: no cancellation
+    slice_mean = slice_mean.double()
+    mean = slice_mean.mean(0)
+    var = within.mean(0) + (slice_mean - mean).square().mean(0)
+    count = torch.tensor(float(rows.shape[0] * rows.shape[1]), dtype=torch.float64, device=rows.device)
+    return Moments(count, mean, var)
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """Moments of the union of two disjoint sets, exactly (Chan, Golub and LeVeque 1979, eq. 1.5)."""
+    count = a.count + b.count
+    weight = torch.where(count > 0, b.count / count.clamp(min=1.0), torch.zeros_like(count))
+    delta = b.mean - a.mean
+    var = a.var + (b.var - a.var) * weight + delta.square() * weight * (1.0 - weight)
+    return Moments(count, a.mean + delta * weight, var)
+
+
+class Normalizer(nn.Module):
+    """``clip((x - mean) / std, -limit, limit)`` with the statistics of all rows given to :meth:`update`.
+
+    Identity (but for the limit) before the first update. The statistics are float64 buffers; what ``forward``
+    (and an exported graph) uses are the float32 buffers ``shift`` and ``scale`` derived from them.
+    A feature that never varied has scale 1: it may move later, and 1/0 would then be its value.
+    """
+
+    count: Tensor
+    mean: Tensor
+    var: Tensor
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int, *, limit: float = 10.0) -> None:
+        super().__init__()
+        self.limit, self.frozen = limit, False
+        for name, value in (("count", torch.zeros(())), ("mean", torch.zeros(size)), ("var", torch.ones(size))):
+            self.register_buffer(name, value.double())
+        self.register_buffer("shift", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalized ``x`` [..., O]."""
+        return ((x - self.shift) * self.scale).clamp(-self.limit, self.limit)
+
+    def normalize_(self, x: Tensor) -> None:
+        """:meth:`forward`, in place: a whole rollout at once without a second copy of it."""
+        x.sub_(self.shift).mul_(self.scale).clamp_(-self.limit, self.limit)
+
+    def freeze(self) -> None:
+        """Ignore all further updates (evaluation, fine-tuning)."""
+        self.frozen = True
+
+    @torch.no_grad()
+    def update(self, batch: Moments) -> None:
+        """Merge the moments of new rows."""
+        if self.frozen:
+            return
+        bad = (~(torch.isfinite(batch.mean) & torch.isfinite(batch.var))).nonzero().flatten().tolist()
+        if bad:
+            raise ValueError(f"observation components {bad} are not finite: the simulation or a map produces NaN or inf")
+        merged = merge(Moments(self.count, self.mean, self.var), batch)
+        for name, value in zip(Moments._fields, merged):
+            getattr(self, name).copy_(value)
+        self.shift.copy_(self.mean)
+        # below 1e-6 of the mean a float32 variance is rounding
+        constant = self.var <= 1e-12 * (1.0 + self.mean.square())
+        self.scale.copy_(torch.where(constant, torch.ones_like(self.var), self.var.clamp(min=1e-30).rsqrt()))
