@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,12 +64,17 @@ def export_policy(
     graph: PolicyGraph, task: Task, path: str | Path, env: Env, *, training: Mapping[str, Any], seed: int,
     git_revision: str | None = None, name: str | None = None,
 ) -> Artifact:
-    """Write ``graph`` as an artifact, its golden trace recorded in ``env`` (one world, sensors as in training)."""
+    """Write ``graph`` as an artifact, its golden trace recorded in ``env`` (one world, sensors as in training).
+
+    A formula without an end has the episode as its horizon.
+    """
     golden = record_golden(env, graph_policy(graph))
+    reach = horizon(task.formula)
     return export(
         graph, path, robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
-        formula_text=task.formula_text, constants=task.constants, horizon_s=horizon(task.formula), training=training,
-        seed=seed, golden=golden, stop=task.stop, name=name or task.name, git_revision=git_revision)
+        formula_text=task.formula_text, constants=task.constants,
+        horizon_s=reach if isfinite(reach) else task.episode_s, training=training, seed=seed, golden=golden,
+        stop=task.stop, name=name or task.name, git_revision=git_revision)
 
 
 def reference_of(task: Task) -> Reference | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -99,6 +99,40 @@ def rollout(
             break
     return Rollout({name: np.stack(values) for name, values in trace.items()}, np.stack(actions), lengths, terminated,
                    finite, env.task.control_dt, env.seed)
+
+
+def from_flights(flights: Sequence[Mapping[str, np.ndarray]], dt: float, seed: int = 0) -> Rollout:
+    """Recorded flights as episodes: each a mapping name -> [T_i, ...] sampled every ``dt`` s from mission start.
+
+    Flights may differ in length. What was commanded is unknown here, so that effort is not a number.
+    """
+    lengths = [{len(values) for values in flight.values()} for flight in flights]
+    bad = [i for i, found in enumerate(lengths) if len(found) != 1 or 0 in found]
+    if bad or not flights:
+        raise ValueError(f"every flight has signals of one length, at least one sample; not so in flights {bad}")
+    count = np.array([found.pop() for found in lengths], dtype=np.int64)
+    names = set(flights[0]).intersection(*flights)
+    signals = {name: np.stack([held(np.asarray(f[name], np.float32), int(count.max())) for f in flights], axis=1)
+               for name in sorted(names)}
+    actions = np.full((int(count.max()) - 1, len(flights), 1), np.nan, np.float32)
+    return Rollout(signals, actions, count, np.zeros(len(flights), bool), np.ones(len(flights), bool), dt, seed)
+
+
+def held(values: np.ndarray, samples: int) -> np.ndarray:
+    """``values`` [T, ...] continued with its last sample to ``samples``."""
+    return np.concatenate([values, np.repeat(values[-1:], samples - len(values), axis=0)])
+
+
+def resample(times: np.ndarray, values: np.ndarray, dt: float, duration_s: float) -> np.ndarray:
+    """What was last known at 0, dt, 2 dt, ... of a signal received at ``times`` [M] s (sorted): [T, ...].
+
+    The value at an instant is the newest one received by then, as a controller would have seen it; before the first
+    one that first value stands in. The samples end with the last one received, or after ``duration_s``.
+    """
+    end = min(duration_s, float(times[-1]))
+    wanted = dt * np.arange(int(end / dt + 1e-6) + 1)
+    newest = np.searchsorted(times, wanted + 1e-9, side="right") - 1
+    return np.asarray(values)[np.maximum(newest, 0)]
 
 
 def graph_policy(graph: PolicyGraph) -> Act:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.evaluate.rollout import graph_policy, record_golden, rollout
+from policies.evaluate.rollout import from_flights, graph_policy, record_golden, resample, rollout
 from sim.types import Obs, Step
 
 
@@ -82,6 +82,21 @@ def test_recurrent_policy_carries_its_state_from_step_to_step() -> None:
     graph: Any = SimpleNamespace(normalizer=lambda x: x, actor=actor, hidden_dim=2)
     found = rollout(Line([99]), graph_policy(graph))
     np.testing.assert_allclose(found.actions[:, 0, 0], np.arange(6) / 8)
+
+
+def test_flights_of_different_length_become_episodes() -> None:
+    found = from_flights([{"x": np.array([1.0, 2, 3]), "only": np.zeros(3)}, {"x": np.array([5.0])}], 0.5)
+    np.testing.assert_allclose(found.signals["x"], [[1, 5], [2, 5], [3, 5]])
+    assert list(found.signals) == ["x"] and found.lengths.tolist() == [3, 1]
+    with pytest.raises(ValueError, match=r"not so in flights \[1\]"):
+        from_flights([{"x": np.zeros(2)}, {"x": np.zeros(2), "y": np.zeros(3)}], 0.5)
+
+
+def test_resampling_takes_the_newest_value_received_by_then() -> None:
+    times = np.array([0.05, 0.21, 0.39, 0.62])
+    got = resample(times, np.array([10.0, 11.0, 12.0, 13.0]), 0.2, 5.0)
+    assert got.tolist() == [10.0, 10.0, 12.0, 12.0]  # at 0, 0.2, 0.4, 0.6; nothing is known of 0.8
+    assert resample(times, np.arange(4), 0.2, 0.4).tolist() == [0, 0, 2]
 
 
 def test_golden_trace_is_recorded_with_one_world_only() -> None:
