@@ -1,0 +1,194 @@
+"""Messages <-> signals and commands: pure functions, driven by the rows of ``ros.yaml``, and nothing else.
+
+Each codec goes both ways: the controller decodes states and encodes commands, the simulated robot does the opposite.
+Numbers are converted to the signals' units and frames (SI, ENU, FLU, wxyz) and back; there is no filtering and no
+limit here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import pi
+from typing import Any
+
+import numpy as np
+
+from robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
+from temporeal_bridge import messages
+
+Signals = dict[str, np.ndarray]
+Options = Mapping[str, Any]
+
+DEG = 180.0 / pi
+UNITS = {"rad/s": 1.0, "deg/s": pi / 180.0}
+
+
+class CodecError(ValueError):
+    """A message whose content cannot be what the codec expects."""
+
+
+@dataclass(frozen=True)
+class StateCodec:
+    """A message type that carries signals.
+
+    Args:
+        type: the message type.
+        signals: ``signals(options)``: names of the signals it carries.
+        decode: ``decode(message, options)`` -> signals.
+        encode: ``encode(signals, stamp_ns, frames, options)`` -> message; ``frames``: world and body frame names.
+    """
+
+    type: str | None
+    signals: Callable[[Options], tuple[str, ...]]
+    decode: Callable[[Any, Options], Signals]
+    encode: Callable[[Mapping[str, np.ndarray], int, tuple[str, str], Options], Any]
+
+
+@dataclass(frozen=True)
+class CommandCodec:
+    """A message type that carries one command: ``encode(command, options)`` and ``decode(message, options)``."""
+
+    type: str
+    encode: Callable[[np.ndarray, Options], Any]
+    decode: Callable[[Any, Options], np.ndarray]
+
+
+def named(table: Mapping[str, Any], name: str) -> Any:
+    """Codec ``name`` of ``table``."""
+    if name not in table:
+        raise CodecError(f"unknown codec {name!r}; known: {', '.join(table)}")
+    return table[name]
+
+
+def check_type(codec: StateCodec | CommandCodec, name: str, type: str) -> None:
+    """A codec reads one message type."""
+    if codec.type is not None and codec.type != type:
+        raise CodecError(f"codec {name!r} is for {codec.type}, not for {type}")
+
+
+def choice(options: Options, key: str, legal: tuple[str, ...]) -> str:
+    """An option that is one of a few words."""
+    if options.get(key) not in legal:
+        raise CodecError(f"option {key} is {options.get(key)!r}; legal: {', '.join(legal)}")
+    return str(options[key])
+
+
+def xyz(vector: Any) -> np.ndarray:
+    """float32 [3] of a Vector3 or Point."""
+    return np.array([vector.x, vector.y, vector.z], dtype=np.float32)
+
+
+def vector3(value: Any, kind: str = "Vector3") -> Any:
+    """Vector3 or Point of three numbers."""
+    x, y, z = (float(v) for v in value)
+    return messages.record(f"geometry_msgs/msg/{kind}")(x=x, y=y, z=z)
+
+
+# nav_msgs/Odometry. Options: linear: world | body (frame of the linear velocity), angular: body | absent.
+
+
+def odometry_signals(options: Options) -> tuple[str, ...]:
+    """Names of the signals that an Odometry carries."""
+    rates = ("base_ang_vel_b",) if choice(options, "angular", ("body", "absent")) == "body" else ()
+    return ("base_pos_w", "base_quat_w", "base_vel_w", *rates, "height")
+
+
+def decode_odometry(message: Any, options: Options) -> Signals:
+    """Signals of an Odometry; velocities in the stated frame are turned into the world frame."""
+    pose, twist = message.pose.pose, message.twist.twist
+    q = pose.orientation
+    raw = np.array([q.x, q.y, q.z, q.w])
+    length = float(np.linalg.norm(raw))
+    if not 0.5 < length < 2.0:
+        raise CodecError(f"Odometry: the orientation (x, y, z, w) = {raw.tolist()} is not a quaternion of length 1")
+    quat = normalized(wxyz_from_xyzw(raw))
+    velocity = np.array([twist.linear.x, twist.linear.y, twist.linear.z])
+    if choice(options, "linear", ("world", "body")) == "body":
+        velocity = rotate(quat, velocity)
+    position = xyz(pose.position)
+    out = {"base_pos_w": position, "base_quat_w": quat.astype(np.float32), "base_vel_w": velocity.astype(np.float32),
+           "height": position[2]}
+    if choice(options, "angular", ("body", "absent")) == "body":
+        out["base_ang_vel_b"] = xyz(twist.angular)
+    return out
+
+
+def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tuple[str, str], options: Options) -> Any:
+    """The Odometry that a robot in this state publishes."""
+    make = messages.record
+    quat, velocity = np.asarray(signals["base_quat_w"], dtype=float), np.asarray(signals["base_vel_w"], dtype=float)
+    if choice(options, "linear", ("world", "body")) == "body":
+        velocity = rotate_inverse(quat, velocity)
+    rates = signals["base_ang_vel_b"] if choice(options, "angular", ("body", "absent")) == "body" else np.zeros(3)
+    x, y, z, w = (float(v) for v in xyzw_from_wxyz(quat))
+    pose = make("geometry_msgs/msg/Pose")(
+        position=vector3(signals["base_pos_w"], "Point"),
+        orientation=make("geometry_msgs/msg/Quaternion")(x=x, y=y, z=z, w=w))
+    twist = make("geometry_msgs/msg/Twist")(linear=vector3(velocity), angular=vector3(rates))
+    return make("nav_msgs/msg/Odometry")(
+        header=messages.header(stamp_ns, frames[0]), child_frame_id=frames[1],
+        pose=make("geometry_msgs/msg/PoseWithCovariance")(pose=pose, covariance=np.zeros(36)),
+        twist=make("geometry_msgs/msg/TwistWithCovariance")(twist=twist, covariance=np.zeros(36)))
+
+
+# A message with header and float32[] values (crazyflie_interfaces/LogDataGeneric). Options: signal, unit.
+
+
+def decode_log_values(message: Any, options: Options) -> Signals:
+    """The one signal that a log block carries."""
+    scale = UNITS[choice(options, "unit", tuple(UNITS))]
+    return {options["signal"]: (np.asarray(message.values, dtype=np.float64) * scale).astype(np.float32)}
+
+
+def encode_log_values(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tuple[str, str], options: Options) -> Any:
+    """The log block of a signal."""
+    scale = UNITS[choice(options, "unit", tuple(UNITS))]
+    values = np.atleast_1d(np.asarray(signals[options["signal"]], dtype=np.float64) / scale).astype(np.float32)
+    return messages.record("crazyflie_interfaces/msg/LogDataGeneric")(
+        header=messages.header(stamp_ns, frames[0]), timestamp=stamp_ns // 1_000_000 % 2**32, values=values)
+
+
+# Commands
+
+
+def encode_legacy_rates(command: np.ndarray, options: Options) -> Any:
+    """Collective thrust [N] and body rates [rad/s, FLU] -> the Crazyflie's legacy setpoint in rate mode.
+
+    Signs and thrust curve: see ``robots/crazyflie/ros.yaml``, where the sources are named.
+    """
+    thrust, p, q, r = (float(v) for v in command)
+    full = thrust / options["max_thrust_n"] * options["full"]
+    setpoint = 0.0 if full < options["low"] else min(full, float(options["high"]))
+    return messages.record("geometry_msgs/msg/Twist")(
+        linear=vector3((DEG * q, DEG * p, setpoint)), angular=vector3((0.0, 0.0, -DEG * r)))
+
+
+def decode_legacy_rates(message: Any, options: Options) -> np.ndarray:
+    """What the firmware makes of a legacy setpoint in rate mode: [4] thrust N, body rates rad/s."""
+    raw = min(max(float(message.linear.z), 0.0), float(options["high"]))
+    thrust = 0.0 if raw < options["low"] else raw / options["full"] * options["max_thrust_n"]
+    return np.array([thrust, message.linear.y / DEG, message.linear.x / DEG, -message.angular.z / DEG])
+
+
+def encode_array(command: np.ndarray, options: Options) -> Any:
+    """A command as std_msgs/Float32MultiArray, in the command's own order and units."""
+    layout = messages.record("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
+    return messages.record("std_msgs/msg/Float32MultiArray")(
+        layout=layout, data=np.asarray(command, dtype=np.float32).ravel())
+
+
+def decode_array(message: Any, options: Options) -> np.ndarray:
+    """The numbers of a Float32MultiArray."""
+    return np.asarray(message.data, dtype=np.float64)
+
+
+STATES: dict[str, StateCodec] = {
+    "odometry": StateCodec("nav_msgs/msg/Odometry", odometry_signals, decode_odometry, encode_odometry),
+    "log_values": StateCodec(
+        "crazyflie_interfaces/msg/LogDataGeneric", lambda options: (options["signal"],), decode_log_values, encode_log_values),
+}
+COMMANDS: dict[str, CommandCodec] = {
+    "legacy_rates": CommandCodec("geometry_msgs/msg/Twist", encode_legacy_rates, decode_legacy_rates),
+    "array": CommandCodec("std_msgs/msg/Float32MultiArray", encode_array, decode_array),
+}

@@ -1,0 +1,312 @@
+"""The transport over Eclipse Cyclone DDS from PyPI: ROS 2's wire conventions, no ROS installation.
+
+What ROS 2 tools and nodes need to see and hear this node:
+
+- topic ``rt/<name>``, type ``pkg::msg::dds_::Name_``, little-endian XCDR1, KEEP_LAST QoS;
+- the type's hash in each endpoint's USER_DATA, the enclave in the participant's;
+- the topic ``ros_discovery_info``, which says which endpoints belong to which node.
+
+Traps that shaped it: the binding's own codec takes milliseconds for an image, so bytes are passed through as they are;
+listeners deadlock against Python's lock, so there is one wait set; a KEEP_ALL writer freezes the whole process when a
+reader stops, so histories are bounded and a write blocks for at most 5 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from cyclonedds.core import DDSException, ReadCondition, SampleState, ViewState, WaitSet
+from cyclonedds.core import InstanceState as Instance
+from cyclonedds.domain import Domain, DomainParticipant
+from cyclonedds.idl import make_idl_struct
+from cyclonedds.idl.types import uint8
+from cyclonedds.pub import DataWriter
+from cyclonedds.qos import Policy, Qos
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+from cyclonedds.util import duration
+
+from temporeal_bridge import messages
+from temporeal_bridge.ros_arguments import parse
+from temporeal_bridge.transport import (
+    Callback,
+    Capabilities,
+    Endpoint,
+    QoS,
+    Received,
+    TransportError,
+    domain_id,
+    resolve_name,
+)
+
+MAX_INDEX = 60  # participants per machine and domain that find each other without multicast
+BLOCKING_MS = 5
+WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
+GRAPH_TOPIC, GRAPH_TYPE = "ros_discovery_info", "rmw_dds_common/msg/ParticipantEntitiesInfo"
+
+
+def ports(domain: int, index: int) -> tuple[int, int]:
+    """The two UDP ports of participant ``index`` (DDSI-RTPS 9.6.1): discovery and data."""
+    base = 7400 + 250 * domain + 2 * index
+    return base + 10, base + 11
+
+
+def free_domain(seed: int | None = None) -> int:
+    """A domain from 1 to 101 on which nobody on this machine listens. Above, ports meet those of ordinary clients."""
+    order = list(range(1, 102))
+    random.Random(seed).shuffle(order)
+    for domain in order:
+        if all(port_free(port) for index in range(4) for port in ports(domain, index)):
+            return domain
+    raise TransportError("every DDS domain from 1 to 101 is in use on this machine")
+
+
+def port_free(port: int) -> bool:
+    """Whether nobody on this machine listens on the UDP port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def loopback_config(max_index: int = MAX_INDEX) -> str:
+    """Cyclone DDS settings that keep a process on this machine: no other interface, no multicast."""
+    interface = "lo0" if sys.platform == "darwin" else "lo"
+    return (
+        "<CycloneDDS><Domain><General><Interfaces>"
+        f'<NetworkInterface name="{interface}" multicast="false"/>'
+        "</Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery>"
+        f"<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>{max_index}</MaxAutoParticipantIndex>"
+        '<Peers><Peer address="localhost"/></Peers></Discovery></Domain></CycloneDDS>')
+
+
+@dataclass
+class Opened:
+    """A domain of this process: Cyclone keeps one per number, with one configuration."""
+
+    domain: Domain
+    config: str
+    users: int
+
+
+OPEN: dict[int, Opened] = {}
+
+
+def enter_domain(number: int, config: str) -> None:
+    """Open the domain in this process, or join the one that is open with the same configuration."""
+    opened = OPEN.get(number)
+    if opened is None:
+        try:
+            OPEN[number] = Opened(Domain(number, config or None), config, 1)
+        except DDSException as error:
+            raise TransportError(f"DDS domain {number} cannot be opened: {error}; is CYCLONEDDS_URI valid?") from error
+    elif opened.config != config:
+        raise TransportError(
+            f"DDS domain {number} is in use in this process with another configuration: "
+            "use the same loopback setting, or another domain")
+    else:
+        opened.users += 1
+
+
+def leave_domain(number: int) -> None:
+    """Count down; the last user closes the domain."""
+    opened = OPEN[number]
+    opened.users -= 1
+    if not opened.users:
+        del OPEN[number]
+
+
+@lru_cache(maxsize=None)
+def raw_type(name: str) -> Any:
+    """A DDS type that passes CDR bytes through unread. One class per type: Cyclone refuses subclasses of one.
+
+    The member is a stand-in: topics match by name and type name. ``deserialize_key`` is called too, when a publisher
+    leaves.
+    """
+    made = make_idl_struct("Raw", messages.dds_type(name), {"data": uint8})
+    made.serialize = lambda self, *_, **__: self.data
+    made.deserialize = classmethod(lambda cls, data, *_, **__: cls(data))
+    made.deserialize_key = classmethod(lambda cls, data, *_, **__: cls(data))
+    return made
+
+
+def dds_qos(qos: QoS, user_data: bytes, writer: bool) -> Qos:
+    """The DDS policies of an endpoint."""
+    policies = [
+        Policy.Reliability.Reliable(duration(milliseconds=BLOCKING_MS)) if qos.reliable else Policy.Reliability.BestEffort,
+        Policy.Durability.TransientLocal if qos.latched else Policy.Durability.Volatile,
+        Policy.History.KeepLast(qos.depth),
+        Policy.DataRepresentation(use_cdrv0_representation=True),
+        Policy.Userdata(user_data),
+    ]
+    if writer:
+        policies.append(Policy.WriterDataLifecycle(autodispose=False))
+        if qos.latched:  # what a late reader is given is bounded by the service's own history
+            policies.append(Policy.DurabilityService(
+                0, Policy.History.KeepLast(qos.depth), qos.depth, qos.depth, qos.depth))
+    return Qos(*policies)
+
+
+@dataclass(eq=False)
+class Reader:
+    """A DDS reader, its wait condition and its callback."""
+
+    entity: DataReader[Any]
+    condition: ReadCondition
+    callback: Callback
+    topic: str
+    type: str
+    depth: int
+
+
+class DdsTransport:
+    """One ROS 2 node on a DDS domain. See :class:`temporeal_bridge.transport.Transport`."""
+
+    capabilities = Capabilities(discovery=True)
+    active = True
+
+    def __init__(
+        self, node: str, namespace: str = "/", *, domain: int | str | None = None, loopback: bool = False,
+        ros_args: Sequence[str] = (), max_index: int = MAX_INDEX,
+    ) -> None:
+        given = parse(ros_args)
+        self.node, self.remaps = given.node or node, given.remaps
+        self.namespace = "/" + (given.namespace or namespace).strip("/")
+        self.domain = domain_id(domain)
+        loopback = loopback or os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() == "LOCALHOST"
+        self.loopback = loopback
+        enter_domain(self.domain, loopback_config(max_index) if loopback else "")
+        try:
+            self.participant = DomainParticipant(self.domain, qos=Qos(Policy.Userdata(b"enclave=/;")))
+        except DDSException as error:
+            leave_domain(self.domain)
+            first, last = ports(self.domain, 0)[0], ports(self.domain, max_index)[1]
+            raise TransportError(
+                f"no free port on DDS domain {self.domain} (UDP {first} to {last}): the domain is in use by "
+                f"{max_index + 1} participants or other programs; choose another ROS_DOMAIN_ID ({error})") from error
+        self.closed = False
+        self.waitset = WaitSet(self.participant)
+        self.readers: list[Reader] = []
+        self.writers: list[Any] = []
+        self.topics: dict[tuple[str, str], Topic[Any]] = {}
+        self.graph = self._writer(GRAPH_TOPIC, GRAPH_TYPE, QoS(depth=1, latched=True))
+        self._announce()
+
+    def _topic(self, name: str, type: str) -> Topic[Any]:
+        if (name, type) not in self.topics:
+            self.topics[name, type] = Topic(self.participant, name, raw_type(type))
+        return self.topics[name, type]
+
+    def _writer(self, name: str, type: str, qos: QoS) -> Any:
+        user_data = f"typehash={messages.type_hash(type)};".encode()
+        return DataWriter(self.participant, self._topic(name, type), dds_qos(qos, user_data, True))
+
+    def _announce(self) -> None:
+        """Tell the graph which endpoints are this node's: rewritten after each new one."""
+        gid = messages.record("rmw_dds_common/msg/Gid")
+
+        def of(entity: Any) -> Any:
+            return gid(data=np.frombuffer(entity.guid.bytes, dtype=np.uint8))
+
+        entities = messages.record("rmw_dds_common/msg/NodeEntitiesInfo")(
+            node_namespace=self.namespace, node_name=self.node,
+            reader_gid_seq=[of(reader.entity) for reader in self.readers],
+            writer_gid_seq=[of(writer) for writer in self.writers])
+        info = messages.record(GRAPH_TYPE)(gid=of(self.participant), node_entities_info_seq=[entities])
+        self.graph.write(raw_type(GRAPH_TYPE)(messages.encode(GRAPH_TYPE, info)))
+
+    def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
+        """See :class:`Transport`."""
+        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        writer = self._writer(f"rt{name}", type, qos)
+        self.writers.append(writer)
+        self._announce()
+        return Endpoint(name, type, qos, writer)
+
+    def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
+        """See :class:`Transport`."""
+        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        user_data = f"typehash={messages.type_hash(type)};".encode()
+        entity = DataReader(self.participant, self._topic(f"rt{name}", type), dds_qos(qos, user_data, False))
+        condition = ReadCondition(entity, ViewState.Any | Instance.Any | SampleState.Any)
+        self.waitset.attach(condition)
+        self.readers.append(Reader(entity, condition, callback, name, type, qos.depth))
+        self._announce()
+        return Endpoint(name, type, qos, entity)
+
+    def publish(self, endpoint: Endpoint, data: bytes) -> None:
+        """See :class:`Transport`. A reliable write that finds no room within 5 ms loses its message."""
+        writer: Any = endpoint.handle
+        try:
+            writer.write(raw_type(endpoint.type)(data))
+        except DDSException as error:
+            if error.code != DDSException.DDS_RETCODE_TIMEOUT:
+                raise TransportError(f"cannot publish on {endpoint.topic}: {error}") from error
+
+    def wait(self, timeout_s: float) -> int:
+        """See :class:`Transport`."""
+        count = self._deliver()
+        until = time.monotonic() + timeout_s
+        while not count:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self.waitset.wait(duration(seconds=min(left, WAIT_SLICE_S)))
+            count = self._deliver()
+        return count
+
+    def _deliver(self) -> int:
+        count = 0
+        for reader in self.readers:
+            for sample in reader.entity.take(N=max(reader.depth, 1)):
+                data = getattr(sample, "data", None)
+                if isinstance(data, bytes) and sample.sample_info.valid_data:
+                    reader.callback(Received(reader.topic, reader.type, data, time.monotonic()))
+                    count += 1
+        return count
+
+    def matched(self, endpoint: Endpoint) -> int:
+        """See :class:`Transport`."""
+        entity: Any = endpoint.handle
+        if isinstance(entity, DataReader):
+            return len(entity.get_matched_publications())
+        return len(entity.get_matched_subscriptions())
+
+    def no_peer_hint(self, endpoint: Endpoint) -> str:
+        """Where this node looked, and whether somebody is there with a QoS that does not fit."""
+        where = f" on DDS domain {self.domain}{' (this machine only)' if self.loopback else ''}"
+        if isinstance(endpoint.handle, DataReader) and endpoint.handle.get_requested_incompatible_qos_status().total_count:
+            where += "; a publisher is there, but it offers less than is asked for (best effort against reliable?)"
+        return where
+
+    def now(self) -> int:
+        """See :class:`Transport`."""
+        return time.time_ns()
+
+    def monotonic(self) -> float:
+        """See :class:`Transport`."""
+        return time.monotonic()
+
+    def close(self) -> None:
+        """See :class:`Transport`."""
+        if self.closed:
+            return
+        self.closed = True
+        # the binding deletes an entity when nothing refers to it; callers may still hold endpoints, so do it now
+        self.waitset.__del__()
+        for entity in (*(r.condition for r in self.readers), *(r.entity for r in self.readers), *self.writers,
+                       self.graph, *self.topics.values(), self.participant):
+            entity.__del__()
+        self.readers, self.writers, self.topics = [], [], {}
+        leave_domain(self.domain)

@@ -1,0 +1,135 @@
+"""A bus inside one process with a clock that only moves when told to: deterministic tests and replay."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from temporeal_bridge import messages
+from temporeal_bridge.transport import Callback, Capabilities, Endpoint, QoS, Received, resolve_name
+
+
+@dataclass(eq=False)
+class Reader:
+    """A subscription's queue."""
+
+    callback: Callback
+    queue: deque[Received]
+
+
+@dataclass
+class Topic:
+    """Readers of one topic, number of its writers, last latched message."""
+
+    type: str
+    readers: list[tuple[QoS, Reader]] = field(default_factory=list)
+    writers: list[QoS] = field(default_factory=list)
+    last: Received | None = None
+
+
+class Bus:
+    """What the transports of one test share. ``seconds`` is the monotonic clock; stamps count from ``epoch_ns``."""
+
+    def __init__(self, epoch_ns: int = 1_700_000_000_000_000_000) -> None:
+        self.seconds, self.epoch_ns = 0.0, epoch_ns
+        self.topics: dict[str, Topic] = {}
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        if seconds < 0:
+            raise ValueError(f"time does not go back: {seconds} s")
+        self.seconds += seconds
+
+    def topic(self, name: str, type: str) -> Topic:
+        """The topic, made at first use. Two types on one name never meet, as on a real bus."""
+        messages.record(type)
+        return self.topics.setdefault(f"{name} {type}", Topic(type))
+
+
+class MemoryTransport:
+    """One node on a :class:`Bus`. :meth:`wait` with nothing to deliver moves the clock by its time-out."""
+
+    capabilities = Capabilities(deterministic=True)
+    active = True
+
+    def __init__(self, bus: Bus, node: str, namespace: str = "/", remaps: Sequence[tuple[str, str]] = ()) -> None:
+        self.bus, self.node, self.namespace, self.remaps = bus, node, namespace, tuple(remaps)
+        self.readers: list[Reader] = []
+        self.endpoints: list[Endpoint] = []
+
+    def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
+        """See :class:`Transport`."""
+        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        self.bus.topic(name, type).writers.append(qos)
+        return self._keep(Endpoint(name, type, qos, "writer"))
+
+    def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
+        """See :class:`Transport`."""
+        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        reader = Reader(callback, deque(maxlen=qos.depth))
+        where = self.bus.topic(name, type)
+        where.readers.append((qos, reader))
+        if qos.latched and where.last is not None:
+            reader.queue.append(where.last)
+        self.readers.append(reader)
+        return self._keep(Endpoint(name, type, qos, reader))
+
+    def _keep(self, endpoint: Endpoint) -> Endpoint:
+        self.endpoints.append(endpoint)
+        return endpoint
+
+    def publish(self, endpoint: Endpoint, data: bytes) -> None:
+        """See :class:`Transport`."""
+        where = self.bus.topic(endpoint.topic, endpoint.type)
+        sample = Received(endpoint.topic, endpoint.type, bytes(data), self.bus.seconds)
+        if endpoint.qos.latched:
+            where.last = sample
+        for qos, reader in where.readers:
+            if compatible(endpoint.qos, qos):
+                reader.queue.append(sample)
+
+    def wait(self, timeout_s: float) -> int:
+        """See :class:`Transport`."""
+        count = self._deliver()
+        if not count and timeout_s > 0:
+            self.bus.advance(timeout_s)
+        return count
+
+    def _deliver(self) -> int:
+        count = 0
+        for reader in self.readers:
+            for _ in range(len(reader.queue)):
+                reader.callback(reader.queue.popleft())
+                count += 1
+        return count
+
+    def matched(self, endpoint: Endpoint) -> int:
+        """See :class:`Transport`."""
+        where = self.bus.topic(endpoint.topic, endpoint.type)
+        if isinstance(endpoint.handle, Reader):
+            return sum(compatible(writer, endpoint.qos) for writer in where.writers)
+        return sum(compatible(endpoint.qos, qos) for qos, _ in where.readers)
+
+    def now(self) -> int:
+        """See :class:`Transport`."""
+        return self.bus.epoch_ns + round(self.bus.seconds * 1e9)
+
+    def monotonic(self) -> float:
+        """See :class:`Transport`."""
+        return self.bus.seconds
+
+    def close(self) -> None:
+        """See :class:`Transport`."""
+        for endpoint in self.endpoints:
+            where = self.bus.topic(endpoint.topic, endpoint.type)
+            if isinstance(endpoint.handle, Reader):
+                where.readers = [pair for pair in where.readers if pair[1] is not endpoint.handle]
+            else:
+                where.writers.remove(endpoint.qos)
+        self.endpoints, self.readers = [], []
+
+
+def compatible(offered: QoS, requested: QoS) -> bool:
+    """Whether a writer serves a reader: a reader that wants more than is offered gets nothing."""
+    return (offered.reliable or not requested.reliable) and (offered.latched or not requested.latched)

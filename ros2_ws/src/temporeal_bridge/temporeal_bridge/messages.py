@@ -1,0 +1,104 @@
+"""ROS 2 messages without ROS: plain records, their CDR bytes, their definitions and their type hashes.
+
+The records are the ones of the ``rosbags`` type store; their fields are those of the ``.msg`` files. CDR bytes are
+little-endian XCDR1 with the 4-byte encapsulation header, as every ROS 2 middleware writes them.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+DISTRO = "jazzy"  # message definitions are those of $ROS_DISTRO where that is set and known
+
+
+class MessageError(ValueError):
+    """An unknown message type, or bytes that are not a message of the stated type."""
+
+
+@lru_cache(maxsize=1)
+def store() -> Any:
+    """The type store of this process."""
+    known = {s.value.removeprefix("ros2_"): s for s in Stores if s.value.startswith("ros2_")}
+    return get_typestore(known[os.environ.get("ROS_DISTRO", DISTRO) if os.environ.get("ROS_DISTRO") in known else DISTRO])
+
+
+def define(definitions: dict[str, str]) -> None:
+    """Add message types that plain ROS 2 does not have, from the text of their ``.msg`` files."""
+    new: dict[str, Any] = {}
+    for name, text in definitions.items():
+        if name not in store().types:
+            new.update(get_types_from_msg(text, name))
+    if new:
+        store().register(new)
+
+
+def record(name: str) -> Any:
+    """The record class of message type ``name`` (``geometry_msgs/msg/Twist``)."""
+    if name not in store().types:
+        package = name.split("/")[0]
+        near = sorted(t for t in store().types if t.split("/")[0] == package)
+        hint = f"{package} has: {', '.join(near)}" if near else "add its .msg text under `definitions` in ros.yaml"
+        raise MessageError(f"unknown message type {name!r}; {hint}")
+    return store().types[name]
+
+
+def encode(name: str, message: Any) -> bytes:
+    """CDR bytes of ``message``."""
+    return bytes(store().serialize_cdr(message, name))
+
+
+def decode(name: str, data: bytes) -> Any:
+    """The message of type ``name`` in the CDR bytes ``data``."""
+    record(name)
+    try:
+        return store().deserialize_cdr(data, name)
+    except Exception as error:  # the generated codec raises whatever its struct calls raise
+        raise MessageError(f"{len(data)} bytes are not a {name}: {error}") from error
+
+
+@lru_cache(maxsize=None)
+def type_hash(name: str) -> str:
+    """``RIHS01_...``: the hash that ROS 2 compares types by (REP 2011)."""
+    record(name)
+    return str(store().hash_rihs01(name))
+
+
+def dds_type(name: str) -> str:
+    """The DDS name of a message type: ``geometry_msgs/msg/Twist`` -> ``geometry_msgs::msg::dds_::Twist_``."""
+    parts = name.split("/")
+    if len(parts) != 3 or not all(parts):
+        raise MessageError(f"a message type is written package/msg/Name, got {name!r}")
+    return f"{parts[0]}::{parts[1]}::dds_::{parts[2]}_"
+
+
+def definition(name: str) -> str:
+    """The complete definition (with those of its parts) that a bag carries."""
+    return str(store().generate_msgdef(name, ros_version=2)[0])
+
+
+def time(stamp_ns: int) -> Any:
+    """``builtin_interfaces/msg/Time`` of nanoseconds since the epoch."""
+    return record("builtin_interfaces/msg/Time")(sec=stamp_ns // 1_000_000_000, nanosec=stamp_ns % 1_000_000_000)
+
+
+def nanoseconds(stamp: Any) -> int:
+    """Nanoseconds since the epoch of a ``builtin_interfaces/msg/Time``."""
+    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+
+
+def header(stamp_ns: int, frame_id: str = "") -> Any:
+    """``std_msgs/msg/Header``."""
+    return record("std_msgs/msg/Header")(stamp=time(stamp_ns), frame_id=frame_id)
+
+
+def diagnostics(stamp_ns: int, name: str, hardware: str, level: int, text: str, values: dict[str, Any]) -> Any:
+    """``diagnostic_msgs/msg/DiagnosticArray`` with one status. ``level``: 0 ok, 1 warning, 2 error, 3 stale."""
+    pair = record("diagnostic_msgs/msg/KeyValue")
+    status = record("diagnostic_msgs/msg/DiagnosticStatus")(
+        level=level, name=name, message=text, hardware_id=hardware,
+        values=[pair(key=key, value=str(value)) for key, value in values.items()])
+    return record("diagnostic_msgs/msg/DiagnosticArray")(header=header(stamp_ns), status=[status])

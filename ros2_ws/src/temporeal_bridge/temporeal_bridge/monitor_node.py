@@ -1,0 +1,187 @@
+"""Watches the mission: the artifact's formula over the live state, bounds and verdict as topics.
+
+    python -m temporeal_bridge.monitor_node --artifact outputs/demo/artifact --namespace /cf1
+
+The state is sampled and held on the formula's grid (the artifact's control period) from mission time zero, which the
+controller publishes on ``mission``. A sample older than the staleness limit counts as lost.
+
+Topics, in the robot's namespace:
+
+- ``monitor/robustness`` (std_msgs/Float64MultiArray: lower bound, upper bound, mission time [s]), 10 Hz;
+- ``monitor/verdict`` (std_msgs/String, latched): JSON with verdict, bounds and each clause, at every change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from math import floor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policies.export.manifest import MANIFEST, ArtifactError, Manifest, decode
+from robots.spec import RobotSpec, load_robot
+from sim.stl.monitor import Monitor, Reading
+from sim.stl.parse import parse
+from temporeal_bridge import messages
+from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.node import parser, plain, run
+from temporeal_bridge.policy_node import MISSION_TIME
+from temporeal_bridge.state import StateInput
+from temporeal_bridge.transport import QOS, Received, Transport
+
+PUBLISH_S = 0.1
+LATE_S = 0.25  # a grid point this far in the past is decided with what came: the rest is lost
+
+
+def monitor_of(manifest: Manifest, robot: RobotSpec) -> Monitor:
+    """A monitor of the artifact's formula on the grid of its control period."""
+    schema = {**robot.signals, MISSION_TIME.name: MISSION_TIME}
+    return Monitor(parse(manifest.formula, schema, manifest.constants), 1.0 / manifest.rate_hz)
+
+
+class MonitorNode:
+    """The formula, online."""
+
+    def __init__(self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
+        self.transport, self.manifest, self.robot = transport, manifest, robot
+        self.hold_s = float(interface.safety["stale_after_s"])
+        self.dt = 1.0 / manifest.rate_hz
+        self.blank = monitor_of(manifest, robot).state()
+        self.monitor = monitor_of(manifest, robot)
+        self.state = StateInput(transport, robot, interface)
+        transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
+        self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
+        self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])
+        self.flight, self.start, self.samples, self.lost, self.said = -1, 0, 0, 0, ""
+        self.running = False
+        self.held: tuple[int, dict[str, np.ndarray]] | None = None  # stamp [ns] and signals of the newest state used
+        self.results: list[dict[str, Any]] = []
+        self.next_publish = transport.monotonic()
+        self._say("idle")
+
+    def _on_mission(self, received: Received) -> None:
+        header = messages.decode(received.type, received.data)
+        mode, _, number = header.frame_id.partition(" ")
+        if mode == "active" and int(number) != self.flight:
+            self.flight, self.start = int(number), messages.nanoseconds(header.stamp)
+            self.monitor.set_state(self.blank)
+            self.samples, self.lost, self.running = 0, 0, True
+            self._say("undecided")
+
+    def deadline(self) -> float:
+        """See :class:`temporeal_bridge.node.Node`."""
+        return self.next_publish
+
+    def step(self) -> None:
+        """Feed every grid point whose sample is known by now."""
+        source = self.state.paced
+        newest = (source.stamp, self.state.newest()) if self.state.complete else None
+        if self.running:
+            self._feed(newest)
+        self.held = newest
+        now = self.transport.monotonic()
+        if now >= self.next_publish:
+            self.next_publish = now + PUBLISH_S
+            if self.running:
+                self._publish_bounds()
+
+    def _feed(self, newest: tuple[int, dict[str, np.ndarray]] | None) -> None:
+        """A grid point takes the last state before it, so it is known when a later state, or the time-out, has come."""
+        late = self.transport.now() - round(LATE_S * 1e9)
+        while self.running:
+            at = self.start + round(self.samples * self.dt * 1e9)
+            if newest is not None and newest[0] <= at:
+                self.held = newest
+            if (newest is None or newest[0] <= at) and late <= at:
+                return
+            self._sample(at)
+
+    def _sample(self, at: int) -> None:
+        fresh = self.held is not None and (at - self.held[0]) * 1e-9 <= self.hold_s
+        sample: dict[str, Any] | None = None
+        if self.held is not None and fresh:
+            sample = {**self.held[1], MISSION_TIME.name: np.float64(self.samples * self.dt)}
+        self.lost += sample is None
+        self.samples += 1
+        reading = self.monitor.update(sample)
+        if reading.final or reading.verdict != self.said:
+            self._say(reading.verdict, reading)
+        if reading.final:
+            self.running = False
+            self.results.append(self.result(reading.verdict, reading))
+
+    def result(self, verdict: str, reading: Reading | None) -> dict[str, Any]:
+        """What is known of the flight."""
+        out: dict[str, Any] = {"flight": self.flight, "verdict": verdict, "final": bool(reading and reading.final)}
+        if reading is not None:
+            out |= {"lower": reading.lower, "upper": reading.upper, "time_s": reading.time_s, "lost": self.lost,
+                    "samples": reading.samples,
+                    "clauses": [{"text": c.text, "lower": c.lower, "upper": c.upper, "verdict": c.verdict}
+                                for c in reading.clauses]}
+        return out
+
+    def _say(self, verdict: str, reading: Reading | None = None) -> None:
+        self.said = verdict
+        text = json.dumps(plain(self.result(verdict, reading)))
+        message = messages.record("std_msgs/msg/String")(data=text)
+        self.transport.publish(self.verdict, messages.encode("std_msgs/msg/String", message))
+
+    def _publish_bounds(self) -> None:
+        reading = self.monitor.reading
+        layout = messages.record("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
+        data = np.array([reading.lower, reading.upper, reading.time_s])
+        message = messages.record("std_msgs/msg/Float64MultiArray")(layout=layout, data=data)
+        self.transport.publish(self.robustness, messages.encode("std_msgs/msg/Float64MultiArray", message))
+
+    def summary(self) -> dict[str, Any]:
+        """See :class:`temporeal_bridge.node.Node`."""
+        flights = list(self.results)
+        if self.running:
+            flights.append(self.result(self.monitor.reading.verdict, self.monitor.reading))
+        return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.dt, "flights": flights}
+
+
+def judge_truth(manifest: Manifest, robot: RobotSpec, path: Path, start_ns: int) -> Reading:
+    """The formula over the true trajectory that :mod:`robot_sim` wrote, sampled and held on the same grid."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in (*robot.signals, "stamp_ns")}
+    monitor, dt = monitor_of(manifest, robot), 1.0 / manifest.rate_hz
+    reading = monitor.reading
+    for k in range(floor(manifest.horizon_s / dt + 1e-6) + 1):
+        row = int(np.searchsorted(arrays["stamp_ns"], start_ns + round(k * dt * 1e9), side="right")) - 1
+        sample = {name: arrays[name][max(row, 0)] for name in robot.signals} if row < len(arrays["stamp_ns"]) else None
+        reading = monitor.update(sample and {**sample, MISSION_TIME.name: k * dt})
+    return reading
+
+
+def load_manifest(path: Path) -> Manifest:
+    """The manifest of the artifact in folder ``path``."""
+    try:
+        return decode((path / MANIFEST).read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"{path} is not an artifact: {MANIFEST}: {error.strerror or error}") from error
+
+
+def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
+    """The node from its command line."""
+    robot = load_robot(args.robot)
+    manifest = load_manifest(args.artifact)
+    if manifest.robot != robot.name:
+        raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot.name!r}")
+    return MonitorNode(transport, manifest, robot, load_interface(robot, args.interface))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    options = parser("monitor_node", "Watch the artifact's formula on the live state.")
+    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    return run(options, arguments, make, "monitor.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

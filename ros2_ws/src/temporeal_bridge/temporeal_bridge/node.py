@@ -1,0 +1,105 @@
+"""What every node process does: read its command line, join the bus, run until told to stop, leave a summary."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from temporeal_bridge import ros_arguments
+from temporeal_bridge.transport import Transport, open_transport
+
+LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
+
+
+class Node(Protocol):
+    """A node on a transport: :meth:`step` runs after messages were delivered, at the latest at :meth:`deadline`."""
+
+    def step(self) -> None:
+        """Do what is due now."""
+
+    def deadline(self) -> float:
+        """Monotonic time [s] at which :meth:`step` must run next, messages or not."""
+
+    def summary(self) -> dict[str, Any]:
+        """What happened so far, for the JSON file."""
+
+
+def spin(node: Node, transport: Transport, stop: Callable[[], bool]) -> None:
+    """Run ``node`` until ``stop()``."""
+    while not stop():
+        left = node.deadline() - transport.monotonic()
+        transport.wait(min(max(left, 0.0), LONGEST_WAIT_S))
+        node.step()
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """The options that all nodes have. What follows ``--ros-args`` is ROS's own."""
+    out = argparse.ArgumentParser(prog=name, description=description)
+    out.add_argument("--robot", default="crazyflie", help="folder name below robots/ (default: %(default)s)")
+    out.add_argument("--interface", default=None, help="interface of the robot's ros.yaml (default: the one it names)")
+    out.add_argument("--namespace", default="/", help="ROS namespace, for example /cf1")
+    out.add_argument("--transport", default="auto", help="dds, rclpy, or auto: rclpy in a sourced ROS 2 (default)")
+    out.add_argument("--domain", default=None, help="DDS domain 0..232 (default: $ROS_DOMAIN_ID, else 0)")
+    out.add_argument("--loopback", action="store_true", help="talk to this machine only")
+    out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
+    return out
+
+
+def run(
+    parsed: argparse.ArgumentParser, arguments: Sequence[str] | None,
+    make: Callable[[argparse.Namespace, Transport], Node], file: str,
+) -> int:
+    """The whole life of a node process; the exit status is 0, or 2 after a message about wrong input."""
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, _: stopped.append(got))
+    own, ros = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)
+    args = parsed.parse_args(own)
+    transport: Transport | None = None
+    try:
+        transport = open_transport(
+            args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
+        node = make(args, transport)
+        try:
+            spin(node, transport, lambda: bool(stopped))
+        finally:
+            close = getattr(node, "close", None)
+            if close is not None:
+                close()
+            if args.out is not None:
+                write_json(args.out / file, node.summary())
+    except (ValueError, KeyError, OSError, RuntimeError) as error:
+        print(f"{parsed.prog}: error: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if transport is not None:
+            transport.close()
+    return 0
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON has it: numpy numbers as numbers, infinities and NaN as null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
+    part.replace(path)

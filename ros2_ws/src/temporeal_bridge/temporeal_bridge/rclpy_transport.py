@@ -1,0 +1,233 @@
+"""The transport inside a sourced ROS 2: one managed (lifecycle) node of ``rclpy``, whatever middleware is set.
+
+Messages cross as the CDR bytes they are on the wire (``rclpy`` calls them raw), so codecs are the same as on every
+other transport. The executor spins inside :meth:`RclpyTransport.wait` and nowhere else: subscriptions, lifecycle
+transitions and parameter services are all served by the thread that calls it.
+
+The node activates itself, unless the ROS parameter ``managed`` is true: then it waits for a launch file or for
+``ros2 lifecycle set`` to configure and activate it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import rclpy
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor, TimeoutException
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+from temporeal_bridge.transport import (
+    Callback,
+    Capabilities,
+    Endpoint,
+    QoS,
+    Received,
+    TransportError,
+    domain_id,
+    resolve_name,
+)
+
+WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
+MANAGED = "managed"  # ROS parameter: somebody else configures and activates this node
+RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+
+
+@contextmanager
+def discovery_range(loopback: bool) -> Iterator[None]:
+    """Keep what is created inside to this machine: ROS reads the environment when a context is initialized."""
+    before = os.environ.get(RANGE)
+    if loopback:
+        os.environ[RANGE] = "LOCALHOST"
+    try:
+        yield
+    finally:
+        if loopback:
+            os.environ.pop(RANGE)
+            if before is not None:
+                os.environ[RANGE] = before
+
+
+def message_class(name: str) -> Any:
+    """The class that this ROS generated for ``geometry_msgs/msg/Twist``."""
+    package, _, kind = name.partition("/msg/")
+    try:
+        return getattr(importlib.import_module(f"{package}.msg"), kind)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise TransportError(
+            f"the sourced ROS 2 has no message type {name!r} ({error}): build and source {package or 'its package'}, "
+            "or use the transport dds, which needs only the text of its definition") from error
+
+
+def ros_qos(qos: QoS) -> Any:
+    """The ROS profile of an endpoint."""
+    profile: Any = QoSProfile
+    return profile(
+        history=HistoryPolicy.KEEP_LAST, depth=qos.depth,
+        reliability=ReliabilityPolicy.RELIABLE if qos.reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if qos.latched else DurabilityPolicy.VOLATILE)
+
+
+class ManagedNode(LifecycleNode):  # type: ignore[misc]
+    """A lifecycle node that remembers whether it is active. Anything but activation makes it passive first."""
+
+    active = False
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Commands may flow."""
+        done = super().on_activate(state)
+        self.active = done == TransitionCallbackReturn.SUCCESS
+        return done
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Commands stop."""
+        self.active = False
+        return super().on_deactivate(state)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Commands stop for good."""
+        self.active = False
+        return super().on_shutdown(state)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Commands stop."""
+        self.active = False
+        return super().on_error(state)
+
+
+class RclpyTransport:
+    """One node of a sourced ROS 2. See :class:`temporeal_bridge.transport.Transport`."""
+
+    capabilities = Capabilities(discovery=True, parameters=True, lifecycle=True)
+
+    def __init__(
+        self, node: str, namespace: str = "/", *, domain: int | str | None = None, loopback: bool = False,
+        ros_args: Sequence[str] = (),
+    ) -> None:
+        self.context, self.received, domain = Context(), 0, domain_id(domain)
+        arguments = ["--ros-args", *ros_args] if ros_args else []
+        try:
+            with discovery_range(loopback):
+                rclpy.init(args=arguments, context=self.context, domain_id=domain)
+            self.ros = ManagedNode(
+                node, namespace=namespace, context=self.context, automatically_declare_parameters_from_overrides=True)
+        except Exception as error:  # rclpy raises classes of its C extension, and others for bad arguments
+            self.context.try_shutdown()
+            raise TransportError(
+                f"cannot join ROS 2 as {node!r} on domain {domain} with the arguments {arguments}: {error}") from error
+        self.node, self.namespace = self.ros.get_name(), self.ros.get_namespace()
+        self.endpoints: list[Endpoint] = []
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.ros)
+        if not self.ros.has_parameter(MANAGED):
+            self.ros.declare_parameter(MANAGED, False)
+        if not self.ros.get_parameter(MANAGED).value:
+            self.ros.trigger_configure()
+            self.ros.trigger_activate()
+
+    @property
+    def active(self) -> bool:
+        """See :class:`Transport`."""
+        return self.ros.active
+
+    def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
+        """See :class:`Transport`."""
+        self._check(topic)
+        publisher = self.ros.create_publisher(message_class(type), topic, ros_qos(qos))
+        return self._keep(Endpoint(publisher.topic_name, type, qos, publisher))
+
+    def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
+        """See :class:`Transport`."""
+        self._check(topic)
+
+        def deliver(data: bytes) -> None:
+            self.received += 1
+            callback(Received(subscription.topic_name, type, data, time.monotonic()))
+
+        subscription = self.ros.create_subscription(message_class(type), topic, deliver, ros_qos(qos), raw=True)
+        return self._keep(Endpoint(subscription.topic_name, type, qos, subscription))
+
+    def _check(self, topic: str) -> None:
+        """Refuse what is no topic name with the same words as every transport."""
+        resolve_name(topic, self.namespace, self.node)
+
+    def _keep(self, endpoint: Endpoint) -> Endpoint:
+        self.endpoints.append(endpoint)
+        return endpoint
+
+    def publish(self, endpoint: Endpoint, data: bytes) -> None:
+        """See :class:`Transport`. Histories are KEEP_LAST, so a stopped reader does not block a writer."""
+        publisher: Any = endpoint.handle
+        try:
+            publisher.publish(bytes(data))
+        except Exception as error:  # classes of rclpy's C extension
+            raise TransportError(f"cannot publish on {endpoint.topic}: {error}") from error
+
+    def wait(self, timeout_s: float) -> int:
+        """See :class:`Transport`."""
+        before, until = self.received, time.monotonic() + timeout_s
+        while True:
+            left = until - time.monotonic()
+            if self._serve_one(max(0.0, min(left, WAIT_SLICE_S))):
+                self._drain()
+            if self.received > before or left <= 0 or not self.context.ok():
+                return self.received - before
+
+    def _drain(self) -> None:
+        """Everything that has arrived. A round of the executor gives one message of each topic, so there are as many
+        rounds as the deepest history holds, and no more: a flood must not keep the caller here."""
+        self._round()  # the one that is under way, which may be at its end
+        for _ in range(max((endpoint.qos.depth for endpoint in self.endpoints), default=1)):
+            if not self._round():
+                break
+
+    def _round(self) -> int:
+        """Go once round what is ready; how many callbacks ran."""
+        count = 0
+        while self._serve_one(0.0):
+            count += 1
+        return count
+
+    def _serve_one(self, timeout_s: float) -> bool:
+        """One callback of the executor, if one is ready within ``timeout_s``."""
+        try:
+            handler, _, _ = self.executor.wait_for_ready_callbacks(timeout_s)
+        except (TimeoutException, ShutdownException, ExternalShutdownException):
+            return False
+        handler()
+        handler.result()  # raises what the callback raised
+        return True
+
+    def matched(self, endpoint: Endpoint) -> int:
+        """See :class:`Transport`."""
+        entity: Any = endpoint.handle
+        count = getattr(entity, "get_publisher_count", None) or entity.get_subscription_count
+        return int(count())
+
+    def no_peer_hint(self, endpoint: Endpoint) -> str:
+        """Where this node looked, and who is there without being connected."""
+        others = self.ros.count_publishers(endpoint.topic) + self.ros.count_subscribers(endpoint.topic)
+        where = f" on ROS domain {self.context.get_domain_id()}"
+        return where + ("; its topic has other endpoints, so the QoS or the type may not fit" if others > 1 else "")
+
+    def now(self) -> int:
+        """See :class:`Transport`. Simulated time if the parameter ``use_sim_time`` is set."""
+        return int(self.ros.get_clock().now().nanoseconds)
+
+    def monotonic(self) -> float:
+        """See :class:`Transport`."""
+        return time.monotonic()
+
+    def close(self) -> None:
+        """See :class:`Transport`."""
+        if not self.context.ok():
+            return
+        self.executor.shutdown(timeout_sec=0)
+        self.ros.destroy_node()
+        self.context.try_shutdown()

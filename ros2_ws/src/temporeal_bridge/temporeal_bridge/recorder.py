@@ -1,0 +1,199 @@
+"""Records topics to an MCAP bag that ``ros2 bag`` and Foxglove read: incoming bytes as they are, definitions inside.
+
+    python -m temporeal_bridge.recorder --namespace /cf1 --bag outputs/flight
+
+What was received is on disk after a second. When the disk is full, recording ends with a clear error and a bag that
+is complete up to the last flush: some space is kept back for its index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rosbags.rosbag2 import StoragePlugin, Writer
+
+from robots.spec import load_robot
+from temporeal_bridge import messages
+from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.node import parser, run
+from temporeal_bridge.transport import QOS, QoS, Received, Transport
+
+FLUSH_S = 1.0
+BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes
+
+
+class RecorderError(RuntimeError):
+    """Recording ended early; the message says where what was recorded is."""
+
+
+class WholeFile:
+    """A binary file whose :meth:`write` writes everything or raises: no buffer that could fail later."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd, self.position = os.open(path, os.O_WRONLY), path.stat().st_size
+        os.lseek(self.fd, self.position, os.SEEK_SET)
+
+    def write(self, data: Any) -> int:
+        """All bytes of ``data``."""
+        view = memoryview(data).cast("B")
+        total = len(view)
+        while len(view):
+            done = os.write(self.fd, view)
+            self.position += done
+            view = view[done:]
+        return total
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.position
+
+    def cut(self, position: int) -> None:
+        """Forget everything from ``position`` on."""
+        os.ftruncate(self.fd, position)
+        os.lseek(self.fd, position, os.SEEK_SET)
+        self.position = position
+
+    def close(self) -> None:
+        """Close."""
+        os.close(self.fd)
+
+
+class Bag:
+    """An MCAP bag in folder ``path`` that is written chunk by chunk."""
+
+    def __init__(self, path: Path) -> None:
+        if path.exists():
+            raise RecorderError(f"{path} is there already; a bag is never overwritten")
+        self.path = path
+        self.writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
+        self.writer.open()
+        self.storage: Any = self.writer.storage
+        self.storage.bio.close()
+        self.storage.bio = self.file = WholeFile(self.storage.path)
+        self.ballast = path / ".reserve"
+        self.ballast.write_bytes(b"\0" * BALLAST_BYTES)
+        self.connections: dict[tuple[str, str], Any] = {}
+        self.closed = False
+
+    def add(self, topic: str, type: str) -> None:
+        """Declare a topic."""
+        self.connections[topic, type] = self.writer.add_connection(topic, type, typestore=messages.store())
+
+    def write(self, topic: str, type: str, stamp_ns: int, data: bytes) -> None:
+        """Keep one message; it is on disk after the next :meth:`flush`."""
+        if self.storage.chunk.bio.tell() > 900_000:  # the writer itself starts a new chunk at 1 MiB, unguarded
+            self.flush()
+        self.writer.write(self.connections[topic, type], stamp_ns, data)
+
+    def flush(self) -> None:
+        """Write what is pending as one chunk. A full disk ends the recording; the bag stays readable."""
+        if not self.storage.chunk.msgs:
+            return
+        good, chunks = self.file.tell(), len(self.storage.chunks)
+        stats = dict(self.storage.channel_stats)
+        pending = {cid: len(rows) for cid, rows in self.storage.chunk.msgs.items()}
+        try:
+            self.storage.close_chunk()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            self._give_up(good, chunks, {c: n - pending.get(c, 0) for c, n in stats.items()}, error)
+
+    def _give_up(self, good: int, chunks: int, stats: dict[int, int], error: OSError) -> None:
+        """Cut off the torn chunk, close the bag with the space kept back, and say so."""
+        self.file.cut(good)
+        del self.storage.chunks[chunks:]
+        self.storage.channel_stats = stats
+        self.writer.counts = dict(stats)
+        self.storage.chunk = type(self.storage.chunk)(2**63 - 1, 0, type(self.storage.chunk.bio)(), {})
+        self.close()
+        raise RecorderError(
+            f"recording stopped: {error.strerror} while writing {self.path}; "
+            f"the {sum(stats.values())} messages up to the last flush are kept and readable") from error
+
+    def close(self) -> None:
+        """Finish the bag: index, footer, metadata."""
+        if self.closed:
+            return
+        self.closed = True
+        self.ballast.unlink(missing_ok=True)
+        self.writer.close()
+
+
+class Recorder:
+    """Subscribes to topics and writes what comes, as it comes."""
+
+    def __init__(self, transport: Transport, bag: Bag, topics: Sequence[tuple[str, str, QoS]]) -> None:
+        self.transport, self.bag = transport, bag
+        self.counts: dict[str, int] = {}
+        for topic, kind, qos in topics:
+            endpoint = transport.subscribe(topic, kind, qos, self._take)
+            bag.add(endpoint.topic, kind)
+            self.counts[endpoint.topic] = 0
+        self.next_flush = transport.monotonic() + FLUSH_S
+
+    def _take(self, received: Received) -> None:
+        self.bag.write(received.topic, received.type, self.transport.now(), received.data)
+        self.counts[received.topic] += 1
+
+    def deadline(self) -> float:
+        """See :class:`temporeal_bridge.node.Node`."""
+        return self.next_flush
+
+    def step(self) -> None:
+        """Flush once a second."""
+        now = self.transport.monotonic()
+        if now >= self.next_flush:
+            self.next_flush = now + FLUSH_S
+            self.bag.flush()
+
+    def close(self) -> None:
+        """Finish the bag."""
+        if not self.bag.closed:
+            self.bag.flush()
+            self.bag.close()
+
+    def summary(self) -> dict[str, Any]:
+        """See :class:`temporeal_bridge.node.Node`."""
+        return {"node": "recorder", "bag": self.bag.path, "messages": self.counts}
+
+
+def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[str, str, QoS]]:
+    """Everything that a flight of robots in ``namespaces`` says: states, commands, mission, monitor, diagnostics.
+
+    Best effort with deep histories: that matches every publisher, and a slow recorder never holds one up.
+    """
+    deep, latched = QoS(reliable=False, depth=1000), QOS["latched"]
+    out = [("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", deep)]
+    for namespace in namespaces:
+        base = f"/{namespace.strip('/')}".rstrip("/")
+        rows = [*interface.states, *interface.commands.values()]
+        out += [(f"{base}/{row.topic}", row.type, deep) for row in rows]
+        out += [(f"{base}/mission", "std_msgs/msg/Header", latched),
+                (f"{base}/monitor/robustness", "std_msgs/msg/Float64MultiArray", deep),
+                (f"{base}/monitor/verdict", "std_msgs/msg/String", latched)]
+    return out
+
+
+def make(args: argparse.Namespace, transport: Transport) -> Recorder:
+    """The node from its command line."""
+    interface = load_interface(load_robot(args.robot), args.interface)
+    return Recorder(transport, Bag(args.bag), robot_topics(interface, args.also or [transport.namespace]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    options = parser("recorder", "Record the topics of one robot, or of several, to an MCAP bag.")
+    options.add_argument("--bag", type=Path, required=True, help="folder of the new bag")
+    options.add_argument("--of", dest="also", action="append", metavar="NAMESPACE", help="namespace to record (repeatable; default: the own one)")
+    return run(options, arguments, make, "recorder.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

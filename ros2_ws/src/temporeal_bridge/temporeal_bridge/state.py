@@ -1,0 +1,74 @@
+"""The newest state of the robot by signal name, from as many topics as its interface has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from robots.signals import SignalError, check_signal
+from robots.spec import RobotSpec
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.interface import Interface, StateTopic
+from temporeal_bridge.transport import Endpoint, Received, Transport, qos_named
+
+
+@dataclass
+class Source:
+    """What came last on one topic: signals, when it was taken [s, monotonic] and its stamp [ns]."""
+
+    topic: StateTopic
+    signals: dict[str, np.ndarray]
+    at: float = -inf
+    stamp: int = 0
+
+
+class StateInput:
+    """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used."""
+
+    def __init__(self, transport: Transport, robot: RobotSpec, interface: Interface, qos: str | None = None) -> None:
+        self.transport, self.robot = transport, robot
+        self.sources = [Source(topic, {}) for topic in interface.states]
+        self.endpoints: list[Endpoint] = [
+            transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s))
+            for s in self.sources]
+        self.rejected, self.last_rejection = 0, ""
+
+    def _taker(self, source: Source) -> Any:
+        codec = codecs.STATES[source.topic.codec]
+
+        def take(received: Received) -> None:
+            try:
+                message = messages.decode(received.type, received.data)
+                signals = codec.decode(message, source.topic.options)
+                source.signals = {n: check_signal(self.robot.signals[n], v) for n, v in signals.items()}
+            except (SignalError, codecs.CodecError, messages.MessageError) as error:
+                self.rejected += 1
+                self.last_rejection = f"{received.topic}: {error}"
+                return
+            source.at, source.stamp = received.at, messages.nanoseconds(message.header.stamp)
+
+        return take
+
+    @property
+    def complete(self) -> bool:
+        """Whether every topic has brought something."""
+        return all(source.at > -inf for source in self.sources)
+
+    @property
+    def paced(self) -> Source:
+        """The source whose arrival paces the controller: the first of the interface."""
+        return self.sources[0]
+
+    def age(self, now: float) -> float:
+        """Age [s] of the oldest part of the state; infinite while a part is missing."""
+        return max(now - source.at for source in self.sources)
+
+    def newest(self) -> dict[str, np.ndarray]:
+        """The state by signal name."""
+        out: dict[str, np.ndarray] = {}
+        for source in self.sources:
+            out.update(source.signals)
+        return out
