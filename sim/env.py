@@ -115,6 +115,8 @@ class Env:
         actor, self.memory = self.observe(measured, self.memory)
         final = Obs(actor, torch.cat([actor, self.objective.privileged(truth, self.progress)], -1))
         self.episode_return += reward
+        if bool((terminated | truncated).any()):  # the backend's tensors: the resets below would overwrite them
+            truth = {k: v.clone() for k, v in truth.items()}
         info = {
             "signals": truth, "success": self.objective.success(truth, self.progress) & ~terminated,
             "length": self.count.clone(), "return": self.episode_return.clone(), "finite": finite,

@@ -85,3 +85,15 @@ def test_every_task_is_judged_and_reported(name: str, tmp_path: Path) -> None:
     assert (judged.tracking_m is None) == (name == "waypoints")
     pages = make_report(task, [("native", "Own simulator", judged, found)], tmp_path, require=0.95)
     assert pages.html.stat().st_size > 20_000 and pages.json.exists()
+
+
+def test_last_sample_of_an_episode_is_its_own_and_not_the_next_ones_first() -> None:
+    task = load_task("hover")  # ends where a coordinate is more than 0.6 m from home
+    found = rollout(make(task, 32), lambda obs: torch.full((len(obs), 4), -1.0))
+    assert found.terminated.all()
+    last = found.signals["base_pos_w"][found.lengths - 1, np.arange(32)]
+    before = found.signals["base_pos_w"][found.lengths - 2, np.arange(32)]
+    home = np.asarray(task.constants["home"])
+    assert (np.abs(last - home).max(-1) > 0.6).all() and (np.abs(before - home).max(-1) <= 0.6).all()
+    failed = evaluate(found, task.formula)
+    assert failed.clauses[1].first_to_fail == 32  # the fence, not the goal that was still open
