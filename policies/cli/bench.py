@@ -50,7 +50,7 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Run the named benchmarks."""
-    options = parser().parse_args(argv)
+    options = parser().parse_intermixed_args(argv)
     known = bench_names()
     if options.list:
         return show_list(known, options.json)

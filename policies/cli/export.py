@@ -30,7 +30,7 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Export one run."""
-    options = parser().parse_args(argv)
+    options = parser().parse_intermixed_args(argv)
     from policies.cli import runs
     from policies.evaluate.handover import export_policy
 

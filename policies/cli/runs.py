@@ -5,7 +5,6 @@ Everything slow is imported inside the functions.
 
 from __future__ import annotations
 
-import os
 import shutil
 import typing
 from collections.abc import Iterator, Mapping
@@ -16,13 +15,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from policies.cli import settings as config
-from policies.cli.console import BadInput, complain
+from policies.cli.console import BadInput
 from policies.cli.settings import Settings, of_group
 
 if TYPE_CHECKING:
     from policies.evaluate.rollout import Act
     from policies.export.runtime import Artifact
     from sim.env import Env
+    from sim.maps import PolicyGraph
     from sim.task import Task
 
 CONFIG = "config.yaml"
@@ -62,7 +62,7 @@ def make_task(settings: Mapping[str, Any]) -> Task:
 
 def make_env(
     settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
-    task: Task | None = None,
+    task: Task | None = None, device: str | None = None,
 ) -> Env:
     """The environment that the settings describe; keywords replace what an evaluation needs otherwise."""
     from sim.env import make_env as build
@@ -72,7 +72,7 @@ def make_env(
         return build(
             task, backend=backend or settings["backend"]["name"],
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
-            seed=settings["seed"] if seed is None else seed, device=settings["device"], threads=settings["threads"],
+            seed=settings["seed"] if seed is None else seed, device=device or settings["device"], threads=settings["threads"],
             randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
 
 
@@ -87,14 +87,15 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
         legal = [field.name for field in fields(made)]
         for key in given:
             if key not in legal:
-                raise BadInput(f"algo.{key}: {settings['algo']['name']} has no such setting; legal: {', '.join(legal)}")
+                name = settings["algo"]["name"]
+                raise BadInput(f"algo.{key}: {name} has no such setting; legal: {', '.join(legal)}")
         return module, made(**given)
 
 
 def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
     """Make the run's folder and write its settings; what is already there is never lost silently."""
     saved = folder / CONFIG
-    if settings["resume"]:
+    if resumes(settings):
         if not saved.exists():
             raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
         check_same(config.read(saved), settings)
@@ -112,6 +113,16 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with out=<folder>") from error
 
 
+def resumes(settings: Mapping[str, Any]) -> bool | Path:
+    """Whether to go on: False, True (from the last checkpoint) or the checkpoint file to go on from."""
+    value = settings["resume"]
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if not Path(str(value)).is_file():
+        raise BadInput(f"resume={value}: true, false or a checkpoint file that is there")
+    return Path(str(value))
+
+
 def check_same(old: Settings, new: Settings) -> None:
     """A resumed run is the same run: task, learner, worlds and seed may not change."""
     for key in SAME:
@@ -127,6 +138,19 @@ def load_run(folder: Path) -> Settings:
         hint = f"; runs here: {', '.join(known)}" if (known := known_runs()) else "; `temporeal train` makes one"
         raise BadInput(f"{folder} is not a run (it has no {CONFIG}){hint}")
     return config.read(folder / CONFIG)
+
+
+def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyGraph:
+    """The policy of the run in ``folder`` between raw signals and raw commands of ``task``."""
+    from policies.algos.checkpoint import CheckpointError
+    from sim.maps import PolicyGraph
+
+    module, _ = algorithm(settings)
+    try:
+        actor, normalizer, _ = module.load_policy(folder, settings["device"])
+    except CheckpointError as error:
+        raise BadInput(str(error)) from error
+    return PolicyGraph(task.observe, normalizer, actor, task.act).eval()
 
 
 def load_artifact(folder: Path) -> Artifact:
@@ -189,12 +213,3 @@ def known_runs(root: Path = Path("outputs/train")) -> list[str]:
     """The runs below ``outputs/train``."""
     return sorted(str(path.parent) for path in root.glob(f"*/{CONFIG}"))
 
-
-def rank() -> int:
-    """Index of this process among those that torchrun started."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def warn(text: str) -> None:
-    """A line on stderr that begins with the word warning."""
-    complain(f"warning: {text}")

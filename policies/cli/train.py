@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from policies.cli.console import OK, Parser, add_json, add_overrides, print_json, say
+from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
 
 SUMMARY = "learn a task; settings as words: task=hover algo=ppo seed=2"
 HELP = """\
@@ -37,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     """Compose the settings, train, write the run."""
     from policies.cli import settings as config
 
-    options = parser().parse_args(argv)
+    options = parser().parse_intermixed_args(argv)
     settings = config.compose(options.overrides)
     if options.out:
         settings["out"] = options.out
@@ -45,22 +46,39 @@ def run(argv: Sequence[str]) -> int:
         say(config.as_yaml(settings).rstrip())
         return OK
     result = train(settings, overwrite=options.overwrite, quiet=options.json)
+    if result["rank"] != 0:
+        return OK
     if options.json:
         print_json(result)
-    elif result["rank"] == 0:
+    else:
         say(f"trained in {result['seconds']:.1f} s: {result['run']}\nnext: temporeal eval {result['run']}")
     return OK
 
 
 def train(settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = False) -> dict[str, Any]:
     """Train as the settings say; where the run is and how long it took."""
+    from policies.algos.checkpoint import CheckpointError
+    from policies.algos.progress import show, tensorboard
+    from policies.algos.ranks import join
     from policies.cli import runs
 
-    folder, rank = runs.run_folder(settings), runs.rank()
+    folder, resume = runs.run_folder(settings), runs.resumes(settings)
     module, configuration = runs.algorithm(settings)
-    env = runs.make_env(settings, seed=settings["seed"] + rank * runs.RANK_SEED)
-    if rank == 0:
+    with runs.bad_input():
+        ranks, device = join(settings["device"])
+    seed = settings["seed"] + ranks.index * runs.RANK_SEED
+    env = runs.make_env(settings, seed=seed, device=str(device))
+    if ranks.is_first:
         runs.open_run(settings, folder, overwrite)
+    ranks.wait()
+    title = f"{settings['task']['name']}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
-    module.train(env, configuration, out=folder, resume=settings["resume"])
-    return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": rank}
+    with tensorboard(folder / "events") if ranks.is_first else nullcontext() as logger:
+        try:
+            result = module.train(
+                env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
+                progress=show(title) if ranks.is_first and not quiet else None)
+        except CheckpointError as error:
+            raise BadInput(str(error)) from error
+    last = result.history[-1] if result.history else {}
+    return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}

@@ -60,7 +60,6 @@ def test_open_places_take_new_keys() -> None:
         ("deploy.tranport=dds", ["deploy has no setting 'tranport'", "did you mean 'transport'?"]),
         ("seed=one", ["expected a whole number as in seed=1", "got a word"]),
         ("seed=1.5", ["expected a whole number", "got a number"]),
-        ("resume=1", ["expected true or false as in resume=false"]),
         ("task.name=hover", ["choose with task=hover"]),
         ("seed=1,2", ["sweep", "key=[1,2]"]),
         ("+colour=red", ["not added or deleted"]),
