@@ -7,7 +7,8 @@
 ``signals()`` fills tensors that the backend owns: they are valid until the next ``signals()`` call. ``force_w`` and
 ``torque_b`` are live views of the parameters. Copy what must last.
 
-A command is taken as given, except that rotor speed setpoints are limited to [0, 1] and the mixer limits thrusts.
+A command is taken as given, except that rotor speed setpoints are limited to [0, 1] and the mixer limits thrusts; what
+is not a number acts as zero.
 In ``ctbr_cmd`` mode the rate loop and mixer of the robot's own controller run at every physics step; they use the
 robot's *nominal* parameters, because the controller on the robot does not know the true ones.
 """

@@ -103,8 +103,23 @@ def step_ctbr(state, params, ctrl, nominal, dt, substeps, worlds):
 @cuda.jit(device=True)
 def store(state, i, s, ctrl, w):
     """Write the state and both commands of world ``w``."""
-    for f in range(STATE_SIZE):
-        state[i + f * 16] = s[f]
+    state[i] = s[0]
+    state[i + 16] = s[1]
+    state[i + 32] = s[2]
+    state[i + 48] = s[3]
+    state[i + 64] = s[4]
+    state[i + 80] = s[5]
+    state[i + 96] = s[6]
+    state[i + 112] = s[7]
+    state[i + 128] = s[8]
+    state[i + 144] = s[9]
+    state[i + 160] = s[10]
+    state[i + 176] = s[11]
+    state[i + 192] = s[12]
+    state[i + 208] = s[13]
+    state[i + 224] = s[14]
+    state[i + 240] = s[15]
+    state[i + 256] = s[16]
     for j in range(4):
         state[i + (BEFORE + j) * 16] = state[i + (COMMAND + j) * 16]
         state[i + (COMMAND + j) * 16] = ctrl[w, j]

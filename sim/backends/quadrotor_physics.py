@@ -56,11 +56,12 @@ GRAVITY = 9.81  # m/s^2
 TINY = 1e-12  # guards a division by a yaw torque of zero, N
 
 SCALAR_FUNCTIONS = (
+    "larger",
+    "smaller",
     "clamp",
     "wrench",
     "derivative",
     "advance",
-    "weighted",
     "rk4",
     "tidy",
     "motor_step",
@@ -72,9 +73,19 @@ SCALAR_FUNCTIONS = (
 )
 
 
+def larger(a, b):
+    """The larger of two numbers (the built-in does not compile for every target)."""
+    return a if a > b else b
+
+
+def smaller(a, b):
+    """The smaller of two numbers."""
+    return a if a < b else b
+
+
 def clamp(x, low, high):
     """``x`` limited to [low, high]."""
-    return min(max(x, low), high)
+    return smaller(larger(x, low), high)
 
 
 def wrench(n0, n1, n2, n3, p):
@@ -200,7 +211,7 @@ def on_ground(s):
     """The plane z = 0: no penetration, an inelastic stop, and friction that holds whatever touches it."""
     held = s[PZ] <= ZERO and s[VZ] <= ZERO
     return (
-        s[PX], s[PY], max(s[PZ], ZERO), s[QW], s[QX], s[QY], s[QZ],
+        s[PX], s[PY], larger(s[PZ], ZERO), s[QW], s[QX], s[QY], s[QZ],
         ZERO if held else s[VX], ZERO if held else s[VY], ZERO if held else s[VZ],
         ZERO if held else s[WX], ZERO if held else s[WY], ZERO if held else s[WZ],
         s[N0], s[N1], s[N2], s[N3],
@@ -210,7 +221,7 @@ def on_ground(s):
 def thrust_to_speed(t, nominal):
     """Rotor speed in [0, 1] that gives thrust ``t`` [N] on the nominal curve: its larger root."""
     c1, c2 = nominal[NOM_C1], nominal[NOM_C2]
-    root = math.sqrt(max(c1 * c1 + FOUR * c2 * (t - nominal[NOM_C0]), ZERO))
+    root = math.sqrt(larger(c1 * c1 + FOUR * c2 * (t - nominal[NOM_C0]), ZERO))
     return clamp((root - c1) / (TWO * c2), ZERO, ONE)
 
 
@@ -229,14 +240,14 @@ def mixer(thrust, tx, ty, tz, nominal):
     t1 = lift - roll + pitch
     t2 = lift + roll + pitch
     t3 = lift + roll - pitch
-    excess = max(max(max(t0, t1), max(t2, t3)) - full, ZERO)
+    excess = larger(larger(larger(t0, t1), larger(t2, t3)) - full, ZERO)
     t0 = clamp(t0 - excess, ZERO, full)
     t1 = clamp(t1 - excess, ZERO, full)
     t2 = clamp(t2 - excess, ZERO, full)
     t3 = clamp(t3 - excess, ZERO, full)
     # yaw adds to M2 and M4 and takes from M1 and M3, or the reverse: the room that all four have
-    room_up = min(min(full - t1, full - t3), min(t0, t2))
-    room_down = min(min(full - t0, full - t2), min(t1, t3))
+    room_up = smaller(smaller(full - t1, full - t3), smaller(t0, t2))
+    room_down = smaller(smaller(full - t0, full - t2), smaller(t1, t3))
     yaw = clamp(yaw, -room_down, room_up)
     return t0 - yaw, t1 + yaw, t2 - yaw, t3 + yaw
 
