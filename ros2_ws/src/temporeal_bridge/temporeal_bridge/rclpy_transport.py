@@ -65,10 +65,9 @@ def message_class(name: str) -> Any:
             "or use the transport dds, which needs only the text of its definition") from error
 
 
-def ros_qos(qos: QoS) -> Any:
+def ros_qos(qos: QoS) -> QoSProfile:
     """The ROS profile of an endpoint."""
-    profile: Any = QoSProfile
-    return profile(
+    return QoSProfile(
         history=HistoryPolicy.KEEP_LAST, depth=qos.depth,
         reliability=ReliabilityPolicy.RELIABLE if qos.reliable else ReliabilityPolicy.BEST_EFFORT,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if qos.latched else DurabilityPolicy.VOLATILE)

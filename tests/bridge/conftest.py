@@ -1,0 +1,77 @@
+"""A hand-written policy as an artifact: flies to A, then to B, and holds B. What the bridge's tests fly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FORMULA = "F[0,3] (norm(base_pos_w - a) < reach) & G[5,6] (norm(base_pos_w - b) < reach) & G[0,6] (height > floor)"
+CONSTANTS = {"a": (0.5, 0.3, 1.2), "b": (-0.3, 0.4, 0.8), "reach": 0.25, "floor": 0.2}
+HORIZON_S, RATE_HZ = 6.0, 50.0
+SIGNALS = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
+
+
+def build_policy() -> Any:
+    """Cascaded controller as a torch module; the clock is its memory."""
+    import torch
+    from torch import nn
+
+    class Cascade(nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {"tick": torch.zeros(n)}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            tick = memory["tick"]
+            first = (tick < 3.0 * RATE_HZ).float()[:, None]
+            goal = first * torch.tensor(CONSTANTS["a"]) + (1 - first) * torch.tensor(CONSTANTS["b"])
+            error = (goal - signals["base_pos_w"]).clamp(-0.6, 0.6)
+            wanted = 2.5 * error - 2.2 * signals["base_vel_w"] + torch.tensor([0.0, 0.0, 9.81])
+            w, x, y, z = signals["base_quat_w"].unbind(-1)
+            rows = [  # columns of this matrix are the body axes in the world
+                torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], -1),
+                torch.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], -1),
+                torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)]
+            in_body = sum(wanted[:, i, None] * row for i, row in enumerate(rows))
+            thrust = 0.0319 * in_body[:, 2]
+            up = in_body / in_body.norm(dim=-1, keepdim=True)
+            rates = 5.0 * torch.stack([-up[:, 1], up[:, 0], 0.0 * signals["base_ang_vel_b"][:, 2]], -1)
+            # height and rates are read so that every signal of the robot is an input
+            command = torch.cat([(thrust + 0.0 * signals["height"])[:, None], rates], -1)
+            return {"ctbr_cmd": command}, {"tick": tick + 1.0}
+
+    return Cascade()
+
+
+def write_artifact(path: Path, **changes: Any) -> Path:
+    """The policy as an artifact in folder ``path``."""
+    import torch
+
+    from policies.export.artifact import export
+    from robots.spec import load_robot
+
+    policy, rng, steps = build_policy(), np.random.default_rng(0), 20
+    signals = {name: rng.normal(size=(steps, *shape)).astype(np.float32) for name, shape in (
+        ("base_pos_w", (3,)), ("base_vel_w", (3,)), ("base_ang_vel_b", (3,)), ("height", ()))}
+    quat = rng.normal(size=(steps, 4))
+    signals["base_quat_w"] = (quat / np.linalg.norm(quat, axis=-1, keepdims=True)).astype(np.float32)
+    memory, commands = policy.initial_memory(1), []
+    with torch.no_grad():
+        for t in range(steps):
+            command, memory = policy({k: torch.from_numpy(v[t][None]) for k, v in signals.items()}, memory)
+            commands.append(command["ctbr_cmd"][0].numpy())
+    golden = {**{f"signals.{k}": v for k, v in signals.items()}, "commands.ctbr_cmd": np.stack(commands)}
+    arguments: dict[str, Any] = {
+        "robot": load_robot("crazyflie"), "signals": SIGNALS, "command": "ctbr_cmd", "rate_hz": RATE_HZ,
+        "formula_text": FORMULA, "constants": CONSTANTS, "horizon_s": HORIZON_S, "training": {"by": "hand"}, "seed": 0,
+        "stop": "level", "golden": golden, "name": "cascade", "git_revision": "test", **changes}
+    export(policy, path, **arguments)
+    return path
+
+
+@pytest.fixture(scope="session")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the hand-written policy's artifact."""
+    return write_artifact(tmp_path_factory.mktemp("policy") / "artifact")
