@@ -50,7 +50,7 @@ def histogram(
     top = max(int(counts.max()), 1)
 
     def x(value: float) -> float:
-        return LEFT + (value - edges[0]) / (edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
+        return LEFT + (value - float(edges[0])) / float(edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
 
     def y(count: float) -> float:
         return HEIGHT - BOTTOM - count / top * (HEIGHT - TOP - BOTTOM)

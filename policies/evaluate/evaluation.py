@@ -144,7 +144,8 @@ def gate(evaluation: Evaluation, require: float | None = None, require_lower: fl
 def held_robustness(formula: Formula, rollout: Rollout, holds: np.ndarray) -> np.ndarray:
     """Robustness [E] at time 0 of the traces with their last sample held, below zero unless the formula ``holds``."""
     value = robustness(formula, hold(rollout.signals, horizon(formula), rollout.dt), rollout.dt)[0].astype(np.float64)
-    return np.where(holds, np.maximum(value, 0.0), np.minimum(value, BELOW_ZERO))
+    margins: np.ndarray = np.where(holds, np.maximum(value, 0.0), np.minimum(value, BELOW_ZERO))
+    return margins
 
 
 def hold(signals: Mapping[str, np.ndarray], seconds: float, dt: float) -> dict[str, np.ndarray]:
@@ -232,7 +233,7 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
     """Figures as plain JSON values: no infinity, no NaN (null instead), no per-episode arrays."""
     e = evaluation
     interval = "ci95" if e.satisfied.confidence == 0.95 else "ci"
-    return clean({
+    figures: dict[str, Any] = clean({
         "p_satisfied": e.satisfied.estimate, interval: [e.satisfied.low, e.satisfied.high],
         "confidence": e.satisfied.confidence, "episodes": e.satisfied.trials, "satisfied": e.satisfied.successes,
         "robustness": asdict(e.robustness), "formula": e.text, "horizon_s": e.horizon_s, "dt": e.dt, "seed": e.seed,
@@ -240,6 +241,7 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
         "clauses": [asdict(c) for c in e.clauses], "subgoals": [asdict(s) for s in e.subgoals],
         "tracking_m": None if e.tracking_m is None else asdict(e.tracking_m), "effort": asdict(e.effort),
         "change": asdict(e.change), "length_s": asdict(e.length_s)})
+    return figures
 
 
 def clean(value: Any) -> Any:

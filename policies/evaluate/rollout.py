@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -85,13 +85,13 @@ def rollout(
     for k in range(steps):
         action = policy(obs.actor).clamp(-1.0, 1.0)
         step = env.step(action)
-        obs = step.obs
+        obs, info = step.obs, cast("Mapping[str, Any]", step.info)
         actions.append(np.where(alive[:, None], host(action), np.float32(0)))
-        for name, value in pick(step.info["signals"], names).items():
+        for name, value in pick(info["signals"], names).items():
             trace[name].append(np.where(column(alive, value.dim()), host(value), trace[name][-1]))
         lengths += alive
         terminated |= alive & host(step.terminated)
-        finite &= ~alive | host(step.info["finite"])
+        finite &= ~alive | host(info["finite"])
         alive &= ~host(step.terminated | step.truncated)
         if progress is not None:
             progress(k + 1, steps)
@@ -145,11 +145,11 @@ def graph_policy(graph: PolicyGraph) -> Act:
     def act(obs: Tensor) -> Tensor:
         seen = graph.normalizer(obs)
         if not graph.hidden_dim:
-            return graph.actor(seen)
+            return cast("Tensor", graph.actor(seen))
         if not hidden:
             hidden.append(torch.zeros(len(obs), graph.hidden_dim, device=obs.device))
         action, hidden[0] = graph.actor(seen, hidden[0])
-        return action
+        return cast("Tensor", action)
 
     return act
 
