@@ -230,7 +230,7 @@ class Quadrotor:
         self._params[ids // LANES, :, ids % LANES] = packed
         if padding:
             self._params[-1, :, _lanes(self.num_worlds) :] = self._params[-1, :, :1]
-        self.runner.params_changed(self)
+        self.runner.params_changed(self, len(ids))
 
     def _check_ids(self, ids: Tensor) -> Tensor:
         ids = torch.as_tensor(ids).to(self.device, torch.int64)
@@ -312,13 +312,18 @@ class CpuRunner:
         self.shared: np.ndarray | None = None
         self.motor = command == "motor_cmd"
 
-    def params_changed(self, sim: Quadrotor) -> None:
-        """Take the faster kernel while all worlds have one parameter set without drag and delay."""
+    def params_changed(self, sim: Quadrotor, count: int) -> None:
+        """Take the faster kernel while all worlds have one parameter set without drag and delay.
+
+        ``count`` worlds got new parameters. Once worlds differ, only a change of all of them can make them equal.
+        """
+        if not self.motor or (self.shared is None and count < sim.num_worlds):
+            return
         self.shared = None
-        if self.motor and not (sim._values["drag"].any() or sim._values["command_delay"].any()):
-            first = sim._params[:1, :, :1]
-            if bool((sim._params == first).all()):
-                self.shared = first.flatten().contiguous().numpy()
+        values = sim._values
+        alike = all(bool((x == x[:1]).all()) for x in values.values())
+        if alike and not (values["drag"].any() or values["command_delay"].any()):
+            self.shared = sim._params[0, :, 0].contiguous().numpy()
 
     def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
         """Advance the worlds of ``sim``."""

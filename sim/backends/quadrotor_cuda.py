@@ -139,7 +139,7 @@ class CudaRunner:
             )
         self.kernel = step_motor if command == "motor_cmd" else step_ctbr
 
-    def params_changed(self, sim: Quadrotor) -> None:
+    def params_changed(self, sim: Quadrotor, count: int) -> None:
         """Nothing is kept aside here."""
 
     def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
