@@ -162,6 +162,7 @@ class Serving:
 @pytest.mark.parametrize("name", TYPES)
 def test_bytes_are_those_of_ros(name: str) -> None:
     from rclpy.serialization import deserialize_message, serialize_message
+
     from temporeal_bridge import messages
 
     message = filled(name)
@@ -174,6 +175,7 @@ def test_bytes_are_those_of_ros(name: str) -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_fields_have_the_values_that_ros_wrote(name: str) -> None:
     from rclpy.serialization import serialize_message
+
     from temporeal_bridge import messages
 
     def same(record: Any, message: Any) -> None:
@@ -202,6 +204,7 @@ def test_fields_have_the_values_that_ros_wrote(name: str) -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_ros_hears_the_dds_transport(name: str, ros: Ros, dds: Any) -> None:
     from rclpy.serialization import serialize_message
+
     from temporeal_bridge.transport import QOS
 
     topic, message, heard = "out_" + name.split("/")[-1].lower(), filled(name), list[Any]()
@@ -216,6 +219,7 @@ def test_ros_hears_the_dds_transport(name: str, ros: Ros, dds: Any) -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_the_dds_transport_hears_ros(name: str, qos: str, ros: Ros, dds: Any) -> None:
     from rclpy.serialization import serialize_message
+
     from temporeal_bridge import messages
     from temporeal_bridge.transport import QOS
 
@@ -230,6 +234,7 @@ def test_the_dds_transport_hears_ros(name: str, qos: str, ros: Ros, dds: Any) ->
 
 def test_a_latched_message_reaches_the_ros_node_that_comes_later(ros: Ros, dds: Any) -> None:
     from rclpy.qos import DurabilityPolicy, QoSProfile
+
     from temporeal_bridge import messages
     from temporeal_bridge.transport import QOS
 
@@ -295,12 +300,12 @@ def test_the_command_line_sees_a_dds_node(dds: Any) -> None:
 def managed(domain: int) -> Iterator[Any]:
     from temporeal_bridge.rclpy_transport import RclpyTransport
 
-    transport = RclpyTransport("pilot", "/cf1", domain=domain, loopback=True, ros_args=["-p", "managed:=true"])
+    transport = RclpyTransport("pilot", "/cf1", domain=domain, loopback=True, ros_args=["-p", "autostart:=false"])
     yield transport
     transport.close()
 
 
-def test_an_unmanaged_node_activates_itself(domain: int) -> None:
+def test_a_node_activates_itself(domain: int) -> None:
     from temporeal_bridge.rclpy_transport import RclpyTransport
 
     transport = RclpyTransport("alone", domain=domain, loopback=True)
@@ -317,7 +322,7 @@ def test_lifecycle_and_parameters_from_the_command_line(managed: Any) -> None:
         command("ros2", "lifecycle", "set", "/cf1/pilot", "activate")
         assert managed.active
         assert "active [3]" in command("ros2", "lifecycle", "get", "/cf1/pilot")
-        assert "True" in command("ros2", "param", "get", "/cf1/pilot", "managed")
+        assert "False" in command("ros2", "param", "get", "/cf1/pilot", "autostart")
         command("ros2", "lifecycle", "set", "/cf1/pilot", "deactivate")
         assert not managed.active
 

@@ -4,8 +4,8 @@ Messages cross as the CDR bytes they are on the wire (``rclpy`` calls them raw),
 other transport. The executor spins inside :meth:`RclpyTransport.wait` and nowhere else: subscriptions, lifecycle
 transitions and parameter services are all served by the thread that calls it.
 
-The node activates itself, unless the ROS parameter ``managed`` is true: then it waits for a launch file or for
-``ros2 lifecycle set`` to configure and activate it.
+The node configures and activates itself, unless the ROS parameter ``autostart`` is false: then it waits for a launch
+file or for ``ros2 lifecycle set``. A node that is not active commands nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,9 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-
-import rclpy
-from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor, TimeoutException
-from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from temporeal_bridge.transport import (
     Callback,
@@ -34,24 +28,39 @@ from temporeal_bridge.transport import (
     resolve_name,
 )
 
+try:
+    import rclpy
+    from rcl_interfaces.msg import ParameterDescriptor
+    from rclpy.context import Context
+    from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor, TimeoutException
+    from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+    from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+except ImportError as error:
+    raise TransportError(
+        "the transport rclpy needs a sourced ROS 2 (source /opt/ros/<distro>/setup.bash) and the Python that it was "
+        f"built for: {error}. Without ROS, use the transport dds") from error
+
 WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
-MANAGED = "managed"  # ROS parameter: somebody else configures and activates this node
-RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+AUTOSTART = "autostart"  # ROS parameter: false where somebody else configures and activates this node
+# keep to this machine: ROS reads its environment when a context is initialized. Humble has the older name, which newer
+# ones warn about
+LOOPBACK = {"ROS_LOCALHOST_ONLY": "1"} if os.environ.get("ROS_DISTRO") == "humble" else (
+    {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"})
 
 
 @contextmanager
-def discovery_range(loopback: bool) -> Iterator[None]:
-    """Keep what is created inside to this machine: ROS reads the environment when a context is initialized."""
-    before = os.environ.get(RANGE)
-    if loopback:
-        os.environ[RANGE] = "LOCALHOST"
+def environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """These environment variables inside, the old ones afterwards."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         yield
     finally:
-        if loopback:
-            os.environ.pop(RANGE)
-            if before is not None:
-                os.environ[RANGE] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def message_class(name: str) -> Any:
@@ -112,10 +121,9 @@ class RclpyTransport:
         self.context, self.received, domain = Context(), 0, domain_id(domain)
         arguments = ["--ros-args", *ros_args] if ros_args else []
         try:
-            with discovery_range(loopback):
+            with environment(LOOPBACK if loopback else {}):
                 rclpy.init(args=arguments, context=self.context, domain_id=domain)
-            self.ros = ManagedNode(
-                node, namespace=namespace, context=self.context, automatically_declare_parameters_from_overrides=True)
+            self.ros = ManagedNode(node, namespace=namespace, context=self.context)
         except Exception as error:  # rclpy raises classes of its C extension, and others for bad arguments
             self.context.try_shutdown()
             raise TransportError(
@@ -124,9 +132,7 @@ class RclpyTransport:
         self.endpoints: list[Endpoint] = []
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.ros)
-        if not self.ros.has_parameter(MANAGED):
-            self.ros.declare_parameter(MANAGED, False)
-        if not self.ros.get_parameter(MANAGED).value:
+        if self.ros.declare_parameter(AUTOSTART, True).value:
             self.ros.trigger_configure()
             self.ros.trigger_activate()
 
@@ -134,6 +140,13 @@ class RclpyTransport:
     def active(self) -> bool:
         """See :class:`Transport`."""
         return self.ros.active
+
+    def declare(self, settings: Mapping[str, Any]) -> None:
+        """Show the node's settings as parameters. They are read when the node starts and cannot be changed later."""
+        for name, value in settings.items():
+            if value is not None and not self.ros.has_parameter(name):
+                plain = value if isinstance(value, (bool, int, float, str)) else str(value)
+                self.ros.declare_parameter(name, plain, ParameterDescriptor(read_only=True, dynamic_typing=True))
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
@@ -206,8 +219,11 @@ class RclpyTransport:
     def matched(self, endpoint: Endpoint) -> int:
         """See :class:`Transport`."""
         entity: Any = endpoint.handle
-        count = getattr(entity, "get_publisher_count", None) or entity.get_subscription_count
-        return int(count())
+        if hasattr(entity, "get_subscription_count"):
+            return int(entity.get_subscription_count())
+        if hasattr(entity, "get_publisher_count"):
+            return int(entity.get_publisher_count())
+        return int(self.ros.count_publishers(endpoint.topic))  # Humble: whoever is there, whether the QoS fits or not
 
     def no_peer_hint(self, endpoint: Endpoint) -> str:
         """Where this node looked, and who is there without being connected."""
