@@ -13,7 +13,7 @@ from sim.maps import initial_memory
 from sim.random import stream, uniform
 from sim.randomize import draw_parameters, parse_randomization
 from sim.sensors import SensorConfig, Sensors
-from sim.task import Task
+from sim.task import Draw, Task
 from sim.types import Backend, Obs, Step
 
 
@@ -27,9 +27,13 @@ class Env:
 
     def __init__(
         self, task: Task, backend: Backend, *, seed: int = 0, randomize: Mapping[str, Any] | None = None,
-        sensors: Mapping[str, Any] | None = None,
+        sensors: Mapping[str, Any] | None = None, explore: float = 0.0,
     ) -> None:
-        self.task, self.backend, self.seed = task, backend, seed
+        if not 0.0 <= explore <= 1.0:
+            raise ValueError(f"explore is the share of episodes that start mid-mission, 0 to 1; got {explore}")
+        if explore and task.explore is None:
+            raise ValueError(f"task {task.name!r} has no mid-mission starts: explore must be 0, got {explore}")
+        self.task, self.backend, self.seed, self.explore = task, backend, seed, explore
         self.num_worlds, self.device = backend.num_worlds, backend.device
         self.randomization = parse_randomization(randomize, task.robot)
         names = tuple(task.observe.signals)
@@ -75,10 +79,26 @@ class Env:
         def draw(name: str, count: int) -> Tensor:
             return uniform(self.seed, ids, episode, stream(name), count)
 
-        self.backend.reset(ids, self.task.initial(draw))
         for table in (self.memory, self.progress):
             for value in table.values():
                 value[ids] = 0.0
+        state = self.task.initial(draw)
+        if self.explore and self.task.explore is not None:
+            state = self._begin_midway(ids, draw, state)
+        self.backend.reset(ids, state)
+
+    def _begin_midway(self, ids: Tensor, draw: Draw, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The states [K, ...] to start from, a share of them in the middle of the mission; sets clock and memory."""
+        assert self.task.explore is not None
+        midway, memory = self.task.explore(draw)
+        chosen = draw("explore", 1)[:, 0] < self.explore
+        for name, value in memory.items():
+            picked = torch.where(chosen.reshape(-1, *[1] * (value.dim() - 1)), value, torch.zeros_like(value))
+            for table in (self.memory, self.progress):
+                if name in table:
+                    table[name][ids] = picked
+        self.count[ids] = torch.where(chosen, memory["tick"].long(), 0)
+        return {name: torch.where(chosen[:, None], midway[name], value) for name, value in state.items()}
 
     def _enter(self, ids: Tensor) -> Obs:
         """First observation [K, ...] of the worlds ``ids``, whose new state is in ``self.truth``."""
@@ -158,8 +178,12 @@ class Env:
 def make_env(
     task: Task, *, backend: str = "quadrotor", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
     randomize: Mapping[str, Any] | None = None, sensors: Mapping[str, Any] | None = None, threads: int = 0,
+    explore: float = 0.0,
 ) -> Env:
-    """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``."""
+    """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``.
+
+    ``explore``: share of episodes that start in the middle of the mission; for training, where it is faster.
+    """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")
     module = resolve("sim.backends", backend)
@@ -168,4 +192,4 @@ def make_env(
     built = module.make(
         task.robot, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
         threads=threads)
-    return Env(task, built, seed=seed, randomize=randomize, sensors=sensors)
+    return Env(task, built, seed=seed, randomize=randomize, sensors=sensors, explore=explore)

@@ -52,6 +52,9 @@ class Task:
         episode_s: episode length, s: at least the formula's horizon.
         formula: over the schema (robot signals and ``mission_time``) and ``constants``.
         initial: ``initial(draw) -> state`` of K worlds by signal name.
+        explore: starts in the middle of the mission, for training only: ``explore(draw) -> (state, memory)``, where
+            ``memory`` holds a ``tick`` [K] (control steps since mission start) and replaces what both the observation
+            map and the objective would remember by then.
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
         scene: shapes to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
     """
@@ -69,6 +72,7 @@ class Task:
     act: AffineAction
     objective: Objective
     initial: Callable[[Draw], dict[str, Tensor]]
+    explore: Callable[[Draw], tuple[dict[str, Tensor], dict[str, Tensor]]] | None = None
     scene: Sequence[Mapping[str, Any]] = ()
     stop: str = "level"
 

@@ -43,8 +43,8 @@ class Reward:
     near: float = 4.0  # times exp(-(distance / 0.25 m)^2)
     far: float = 1.0  # per metre of distance
     violated: float = 15.0  # once, outside the fence: the episode ends
-    effort: float = 0.1  # times the squared action
-    smooth: float = 2.0  # times the squared change of the action
+    effort: float = 0.02  # times the squared action
+    smooth: float = 0.1  # times the squared change of the action
     spin: float = 0.02  # times the squared body rate
 
 

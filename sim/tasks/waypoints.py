@@ -43,16 +43,16 @@ CONSTANTS: dict[str, Any] = {
 class Reward:
     """Weights. Distances in m, rates in rad/s; the step terms are per second of flight."""
 
-    progress: float = 4.0  # per metre closer to the current stage's point
-    hit: float = 5.0  # once per subgoal reached inside its window
-    hold: float = 4.0  # per second inside the region while it must be held
+    progress: float = 6.0  # per metre closer to the current stage's point
+    hit: float = 8.0  # once per subgoal reached inside its window
+    hold: float = 6.0  # per second inside the region while it must be held
     near: float = 1.0  # per second, times exp(-distance / 0.2 m) to the point of a hold stage
-    late: float = 1.0  # per second that the current stage's deadline has passed
+    late: float = 2.0  # per second that the current stage's deadline has passed
     keep: float = 4.0  # per second, times the shortfall of the smallest kept margin below keep_margin
     keep_margin: float = 0.12  # m
-    violated: float = 15.0  # once, when something to be kept is violated: the episode ends
-    effort: float = 0.1  # per second, times the squared action
-    smooth: float = 2.0  # per second, times the squared change of the action
+    violated: float = 10.0  # once, when something to be kept is violated: the episode ends
+    effort: float = 0.02  # per second, times the squared action
+    smooth: float = 0.1  # per second, times the squared change of the action
     spin: float = 0.02  # per second, times the squared body rate
 
 
@@ -175,6 +175,39 @@ def initial(draw: Draw) -> dict[str, Tensor]:
             "base_ang_vel_b": 0.2 * torch.cat([u[:, 10:12], u[:, :1]], -1)}
 
 
+class Explore:
+    """Starts in the middle of the mission: a stage, a time that fits it, a place on the way between its points.
+
+    A place that violates what must be kept is replaced by the stage's first point, or the mission's start.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """State and memory of K worlds."""
+        mission, points = self.objective.mission, self.objective.points
+        goals, u, state = len(mission.subgoals), draw("explore.start", 12), initial(draw)
+        stage = (u[:, 0] * len(points)).long().clamp(max=len(points) - 1)
+        hit, time = torch.zeros(len(u), goals, device=u.device), torch.zeros(len(u), device=u.device)
+        for i, goal in enumerate(mission.subgoals):  # earlier subgoals were hit somewhere in their windows
+            took = goal.window[0] + (goal.window[1] - goal.window[0]) * (0.25 + 0.75 * draw("explore.took", goals)[:, i])
+            passed = i < stage
+            hit[:, i] = torch.where(passed, 1.0 + time + took, hit[:, i])
+            time = torch.where(passed, time + took + goal.hold, time)
+        time = time + 1.5 * u[:, 1]
+        before = torch.cat([torch.tensor([[0.0, 0.0, 1.0]], device=u.device), points[:-1]])[stage]
+        place = before + u[:, 2:3].square() * (points[stage] - before) + 0.3 * (u[:, 3:6] - 0.5)
+        tick = torch.round(time / mission.dt)
+        state = {"base_pos_w": place, "base_quat_w": state["base_quat_w"], "base_vel_w": 2.4 * u[:, 6:9] - 1.2,
+                 "base_ang_vel_b": 2 * u[:, 9:12] - 1}
+        memory = {"tick": tick, "hit": hit, "held": torch.zeros_like(hit)}
+        progress, _ = mission({**state, "height": place[:, 2], "mission_time": time}, memory)
+        unsafe = self.objective.safety(progress) < 0.1
+        state["base_pos_w"] = torch.where(unsafe[:, None], before, place)
+        return state, memory
+
+
 def scene(c: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """What to draw, in metres in the world frame."""
     goals = [{"type": "sphere", "name": n.upper(), "center": c[n], "radius": c["reach"] if n != "c" else c["hold"],
@@ -202,8 +235,9 @@ def make(
     points = stage_points(mission, constants, formula)
     mass = robot.parameters["mass"].nominal[0]
     act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
+    objective = Objective(mission, points, Reward(**dict(reward or {})), 4)
     return Task(
         name="waypoints", robot=robot, command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=9.0,
         formula=parsed, formula_text=formula, constants=constants,
         observe=Observe(Mission(parts, control_dt, slack), points, 4), act=act,
-        objective=Objective(mission, points, Reward(**dict(reward or {})), 4), initial=initial, scene=scene(constants))
+        objective=objective, initial=initial, explore=Explore(objective), scene=scene(constants))
