@@ -24,7 +24,7 @@ def instantiate(
         module: its float constants are converted by ``real``; everything else is taken as it is.
         jit: decorator, for example ``numba.njit(...)`` or ``numba.cuda.jit(device=True)``.
         real: float type of the constants, for example ``numpy.float32``.
-        replaced: other globals by name that this target needs in another form.
+        replaced: other globals, or functions, by name that this target needs in another form.
     """
     space: dict[str, Any] = {
         name: real(value) if type(value) is float else value for name, value in vars(module).items()
@@ -32,6 +32,9 @@ def instantiate(
     space.update(replaced)
     compiled = {}
     for name in module.SCALAR_FUNCTIONS:
+        if name in replaced:
+            compiled[name] = replaced[name]
+            continue
         plain = getattr(module, name)
         bound = FunctionType(plain.__code__, space, name, plain.__defaults__)
         bound.__module__ = module.__name__

@@ -137,7 +137,7 @@ class FusedHover:
         blocks = -(-num_worlds // LANES)
         self.threads = Threads(threads)
         self._state = torch.zeros(blocks, kernels.FIELDS, LANES)
-        self._params = _shared_params(params)
+        self._params = shared_params(params)
         # an odd number of cache lines per row: at a power of two the rows of a block would all compete for one cache set
         columns = (blocks | 1) * LANES
         self._turn = 0
@@ -235,7 +235,8 @@ class FusedHover:
         self._obs[self._turn].copy_(obs)
 
 
-def _shared_params(params: Mapping[str, tuple[float, ...]]) -> np.ndarray:
+def shared_params(params: Mapping[str, tuple[float, ...]]) -> np.ndarray:
+    """One parameter set, without disturbances, as the physics takes it: float32 [PARAM_SIZE]."""
     values = {name: torch.tensor([params[name]]) for name in PARAM_FIELDS if name not in DISTURBANCES}
     values |= {name: torch.zeros(1, PARAM_FIELDS[name][1]) for name in DISTURBANCES}
     packed: np.ndarray = pack_params(values).flatten().numpy()

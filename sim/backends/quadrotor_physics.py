@@ -56,6 +56,7 @@ GRAVITY = 9.81  # m/s^2
 TINY = 1e-12  # guards a division by a yaw torque of zero, N
 
 SCALAR_FUNCTIONS = (
+    "select",
     "larger",
     "smaller",
     "clamp",
@@ -71,6 +72,11 @@ SCALAR_FUNCTIONS = (
     "rate_loop",
     "blend",
 )
+
+
+def select(condition, a, b):
+    """``a`` where the condition holds, else ``b``."""
+    return a if condition else b
 
 
 def larger(a, b):
@@ -147,10 +153,10 @@ def derivative(s, u0, u1, u2, u3, p, dragged):
         p[INV_JX] * (tx + p[TORQUE_X] - (p[JZ] - p[JY]) * (wy * wz)),
         p[INV_JY] * (ty + p[TORQUE_Y] - (p[JX] - p[JZ]) * (wz * wx)),
         p[INV_JZ] * (tz + p[TORQUE_Z] - (p[JY] - p[JX]) * (wx * wy)),
-        e0 * (p[RATE_UP] if e0 > ZERO else p[RATE_DOWN]),
-        e1 * (p[RATE_UP] if e1 > ZERO else p[RATE_DOWN]),
-        e2 * (p[RATE_UP] if e2 > ZERO else p[RATE_DOWN]),
-        e3 * (p[RATE_UP] if e3 > ZERO else p[RATE_DOWN]),
+        e0 * select(e0 > ZERO, p[RATE_UP], p[RATE_DOWN]),
+        e1 * select(e1 > ZERO, p[RATE_UP], p[RATE_DOWN]),
+        e2 * select(e2 > ZERO, p[RATE_UP], p[RATE_DOWN]),
+        e3 * select(e3 > ZERO, p[RATE_UP], p[RATE_DOWN]),
     )
 
 
@@ -209,11 +215,11 @@ def motor_step(s, u0, u1, u2, u3, p, dt, dragged):
 
 def on_ground(s):
     """The plane z = 0: no penetration, an inelastic stop, and friction that holds whatever touches it."""
-    held = s[PZ] <= ZERO and s[VZ] <= ZERO
+    held = (s[PZ] <= ZERO) & (s[VZ] <= ZERO)
     return (
         s[PX], s[PY], larger(s[PZ], ZERO), s[QW], s[QX], s[QY], s[QZ],
-        ZERO if held else s[VX], ZERO if held else s[VY], ZERO if held else s[VZ],
-        ZERO if held else s[WX], ZERO if held else s[WY], ZERO if held else s[WZ],
+        select(held, ZERO, s[VX]), select(held, ZERO, s[VY]), select(held, ZERO, s[VZ]),
+        select(held, ZERO, s[WX]), select(held, ZERO, s[WY]), select(held, ZERO, s[WZ]),
         s[N0], s[N1], s[N2], s[N3],
     )  # fmt: skip
 

@@ -13,11 +13,11 @@ class Row:
     """One measured figure.
 
     ``target`` is what it should reach and ``peer`` what others reach, as number or text; ``ok`` says whether the
-    target is met, None where there is none.
+    target is met, None where there is none. ``value`` is None where it cannot be measured here; ``peer`` says why.
     """
 
     name: str
-    value: float
+    value: float | None
     unit: str = ""
     target: float | str | None = None
     peer: float | str | None = None
