@@ -1,7 +1,7 @@
 """Analytic policy gradient: a quadrotor policy learned by differentiating through the simulation.
 
     flight = Flight()                                # hover as in "Learning to Fly in Seconds"
-    result = train(flight, APGConfig(seed=1))        # numpy and numba only: no torch
+    result = train(flight, APGConfig(), seed=1)      # numpy and numba only: no torch
     actor = result.actor.to_actor()                  # the same function as a torch module
 
 The physics is known and smooth, so the gradient of a cost along a flight is computed, not estimated from samples:
@@ -127,17 +127,50 @@ class Flight:
         return np.array(out + scales, np.float32)
 
 
+def flat_reference(positions: Array, dt: float, *, cyclic: bool = False) -> tuple[tuple[float, ...], ...]:
+    """Reference rows along ``positions`` [L, 3] m, one per control step of ``dt`` s, heading along world x.
+
+    A quadrotor's attitude follows from its acceleration (differential flatness, Mellinger and Kumar 2011): body z
+    points along acceleration plus gravity; velocity, acceleration and body rates are central differences.
+    """
+    p = np.asarray(positions, np.float64)
+    if p.ndim != 2 or p.shape[1] != 3 or len(p) < 3:
+        raise ValueError(f"positions have shape {p.shape}, expected [L, 3] with at least 3 rows")
+
+    def slope(x: Array) -> Array:
+        return (np.roll(x, -1, 0) - np.roll(x, 1, 0)) / (2 * dt) if cyclic else np.gradient(x, dt, axis=0)
+
+    velocity = slope(p)
+    z = slope(velocity) + np.array([0.0, 0.0, GRAVITY])
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    y = np.cross(z, [1.0, 0.0, 0.0])
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    turn = np.stack([np.cross(y, z), y, z], -1)  # [L, 3, 3] body -> world
+    spin = np.swapaxes(turn, 1, 2) @ slope(turn)  # skew matrix of the body rates
+    rates = np.stack([spin[:, 2, 1], spin[:, 0, 2], spin[:, 1, 0]], -1)
+    rows = np.concatenate([p, _quaternions(turn), velocity, rates], 1)
+    return tuple(tuple(row) for row in rows.tolist())
+
+
+def _quaternions(turn: Array) -> Array:
+    """Unit quaternions wxyz [L, 4] of rotations ``turn`` [L, 3, 3] by less than half a turn."""
+    w = 0.5 * np.sqrt(np.maximum(1 + np.trace(turn, axis1=1, axis2=2), 1e-12))
+    skew = np.stack([turn[:, 2, 1] - turn[:, 1, 2], turn[:, 0, 2] - turn[:, 2, 0], turn[:, 1, 0] - turn[:, 0, 1]], -1)
+    q = np.concatenate([w[:, None], skew / (4 * w[:, None])], 1)
+    return q / np.linalg.norm(q, axis=1, keepdims=True)
+
+
 @dataclass(frozen=True)
 class APGConfig:
-    """Settings of the learner."""
+    """Settings of the learner. ``configs/algo/apg.yaml`` has the same names."""
 
     worlds: int = 64  # simulated in parallel, a multiple of 16
     window: int = 40  # control steps that the gradient goes back
-    updates: int = 200
+    updates: int = 300
     hidden: tuple[int, ...] = (64, 64)  # tanh layers of the actor
-    learning_rate: float = 3e-3  # of Adam, falls linearly ...
+    learning_rate: float = 6e-3  # of Adam, falls linearly ...
     learning_rate_end: float = 0.0  # ... to this
-    grad_norm: float = 1.0  # the actor's gradient is scaled down to at most this length
+    grad_norm: float = 0.3  # the actor's gradient is scaled down to at most this length
     discount: float = 0.99
     past_gradient: bool = True  # also back through the past actions in the observation
     initial_action: float = 0.35  # bias of the output before its tanh: near hover from the start
@@ -149,7 +182,6 @@ class APGConfig:
     td_lambda: float = 0.95
     target_rate: float = 0.2  # how far the target network moves to the critic at each update
     leave_cost: float = 20.0  # what leaving the fence costs, as the critic sees it
-    seed: int = 1
 
     def __post_init__(self) -> None:
         if self.worlds < LANES or self.worlds % LANES:
@@ -405,12 +437,14 @@ class DivergedError(RuntimeError):
     """The gradient or the cost is not finite."""
 
 
-def train(flight: Flight, config: APGConfig, *, on_update: Callable[[Progress, Actor], None] | None = None) -> Result:
-    """Learn to fly ``flight``. The result depends on ``config.seed`` and the arguments only.
+def train(
+    flight: Flight, config: APGConfig, *, seed: int = 0, on_update: Callable[[Progress, Actor], None] | None = None
+) -> Result:
+    """Learn to fly ``flight``. The result depends on the arguments only.
 
     ``on_update`` is called after every update with its figures and the actor as it is (copy what must last).
     """
-    rng = np.random.default_rng(config.seed)
+    rng = np.random.default_rng(seed)
     actor = Mlp.drawn((flight.obs_dim, *config.hidden, 4), rng)
     actor.weights[-1][:] *= config.initial_gain
     actor.biases[-1][:] = config.initial_action
@@ -547,13 +581,15 @@ class Critic:
 # --- files and a command of its own: training as a process that never loads torch ------------------------------------
 
 
-def save(path: Path, actor: Actor, flight: Flight, config: APGConfig, snapshots: Sequence[tuple[int, float, Array]] = ()) -> None:
-    """Write the actor, what it was trained on, and ``snapshots`` (update, Unix time, parameters) as one .npz."""
+def save(
+    path: Path, actor: Actor, settings: Mapping[str, Any], snapshots: Sequence[tuple[int, float, Array]] = ()
+) -> None:
+    """Write the actor, the ``settings`` it was trained with, and ``snapshots`` (update, Unix time, parameters): .npz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(
             file, flat=actor.net.flat, sizes=np.array(actor.net.sizes),
-            settings=np.array(json.dumps({"flight": asdict(flight), "config": asdict(config)})),
+            settings=np.array(json.dumps(settings)),
             snapshot_update=np.array([s[0] for s in snapshots]), snapshot_time=np.array([s[1] for s in snapshots]),
             snapshot_flat=np.array([s[2] for s in snapshots], np.float32),
         )  # fmt: skip
@@ -569,21 +605,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Train the hover task and write the actor."""
     p = argparse.ArgumentParser("python -m policies.algos.apg", description="Train L2F's hover task; write actor.npz.")
     p.add_argument("--out", type=Path, required=True, help="file of the actor, .npz")
+    p.add_argument("--seed", type=int, default=0, help="of everything random (%(default)s)")
     p.add_argument("--every", type=int, default=0, help="keep the actor of every so many updates (%(default)s: none)")
     for f in fields(APGConfig):
         kind = {"bool": lambda s: s == "true", "tuple[int, ...]": lambda s: tuple(int(x) for x in s.split(","))}
         read = kind.get(str(f.type), {"int": int, "float": float}.get(str(f.type)))
         p.add_argument("--" + f.name.replace("_", "-"), type=read, default=f.default, help="%(default)s")
     options = vars(p.parse_args(argv))
-    out, every = options.pop("out"), options.pop("every")
+    out, every, seed = options.pop("out"), options.pop("every"), options.pop("seed")
     flight, config, snapshots = Flight(), APGConfig(**options), []
 
     def keep(progress: Progress, actor: Actor) -> None:
         if every and (progress.update + 1) % every == 0:
             snapshots.append((progress.update + 1, time.time(), actor.net.flat.copy()))
 
-    result = train(flight, config, on_update=keep)
-    save(out, result.actor, flight, config, snapshots)
+    result = train(flight, config, seed=seed, on_update=keep)
+    save(out, result.actor, {"flight": asdict(flight), "config": asdict(config), "seed": seed}, snapshots)
     return 0
 
 

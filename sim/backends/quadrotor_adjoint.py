@@ -179,6 +179,9 @@ def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: i
         value = np.asarray(params.get(name, OPTIONAL.get(name)), np.float32)
         return np.broadcast_to(value.reshape(-1, size), (worlds, size))
 
+    for name in ("mass", "inertia", "tau_up", "tau_down"):
+        if not (np.asarray(params[name]) > 0).all():
+            raise ValueError(f"parameters: {name} must be > 0, got {params[name]}")
     p = np.zeros((worlds, PARAM_SIZE), np.float32)
     p[:, physics.INV_MASS] = 1 / rows("mass", 1)[:, 0]
     p[:, physics.JX : physics.JZ + 1] = rows("inertia", 3)
@@ -193,7 +196,7 @@ def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: i
         size = len(OPTIONAL[name])
         p[:, first : first + size] = rows(name, size)
     if not np.isfinite(p).all():
-        raise ValueError("parameters: mass, inertia and time constants must be > 0 and everything finite")
+        raise ValueError("parameters: every value must be finite")
     return p
 
 
