@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sim.task import Task
 
 CONFIG = "config.yaml"
-SAME = ("robot", "task", "algo", "seed", "num_worlds")  # what a run keeps over a resume
+SAME = ("robot", "task", "seed", "num_worlds")  # what a run keeps over a resume; the learner knows the rest
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
 
 
@@ -62,17 +62,21 @@ def make_task(settings: Mapping[str, Any]) -> Task:
 
 def make_env(
     settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
-    task: Task | None = None, device: str | None = None,
+    task: Task | None = None, device: str | None = None, training: bool = False,
 ) -> Env:
-    """The environment that the settings describe; keywords replace what an evaluation needs otherwise."""
+    """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
+
+    ``training`` takes the task's share of mid-mission starts (``task.explore``); an evaluation never does.
+    """
     from sim.env import make_env as build
 
     task = task or make_task(settings)
     with bad_input():
         return build(
-            task, backend=backend or settings["backend"]["name"],
+            task, backend=backend or settings["backend"]["name"], device=device or settings["device"],
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
-            seed=settings["seed"] if seed is None else seed, device=device or settings["device"], threads=settings["threads"],
+            seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
+            explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
             randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
 
 
@@ -99,7 +103,8 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         if not saved.exists():
             raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
         check_same(config.read(saved), settings)
-    elif folder.exists() and any(folder.iterdir()):
+        return
+    if folder.exists() and any(folder.iterdir()):
         if not saved.exists():
             raise BadInput(f"{folder} is there and is no run: choose another folder with out=<folder>")
         if not overwrite:
@@ -108,7 +113,7 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        config.write(settings, saved)
+        config.write({**settings, "resume": None}, saved)
     except OSError as error:
         raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with out=<folder>") from error
 

@@ -61,13 +61,14 @@ def train(settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = Fa
     from policies.algos.progress import show, tensorboard
     from policies.algos.ranks import join
     from policies.cli import runs
+    from policies.cli import settings as config
 
     folder, resume = runs.run_folder(settings), runs.resumes(settings)
     module, configuration = runs.algorithm(settings)
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
-    env = runs.make_env(settings, seed=seed, device=str(device))
+    env = runs.make_env(settings, seed=seed, device=str(device), training=True)
     if ranks.is_first:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()
@@ -80,5 +81,7 @@ def train(settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = Fa
                 progress=show(title) if ranks.is_first and not quiet else None)
         except CheckpointError as error:
             raise BadInput(str(error)) from error
+    if resume and ranks.is_first:
+        config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
     last = result.history[-1] if result.history else {}
     return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}

@@ -68,10 +68,14 @@ class MonitorNode:
         header = messages.decode(received.type, received.data)
         mode, _, number = header.frame_id.partition(" ")
         if mode == "active" and int(number) != self.flight:
-            self.flight, self.start = int(number), messages.nanoseconds(header.stamp)
-            self.monitor.set_state(self.blank)
-            self.samples, self.lost, self.running = 0, 0, True
-            self._say("undecided")
+            self.begin(int(number), messages.nanoseconds(header.stamp))
+
+    def begin(self, flight: int, start_ns: int) -> None:
+        """Judge the mission ``flight``, whose time zero is the stamp ``start_ns``."""
+        self.flight, self.start = flight, start_ns
+        self.monitor.set_state(self.blank)
+        self.samples, self.lost, self.running = 0, 0, True
+        self._say("undecided")
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""

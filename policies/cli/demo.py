@@ -1,0 +1,223 @@
+"""``temporeal demo``: the whole chain on one robot, from a formula to flights over real middleware."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, counter, print_json, say
+
+if TYPE_CHECKING:
+    from policies.evaluate.handover import Judged
+    from policies.export.manifest import Manifest
+    from sim.maps import PolicyGraph
+    from sim.task import Task
+    from temporeal_bridge.flights import FlightReport
+
+SUMMARY = "train a mission, judge it, export it and fly it through the ROS 2 nodes"
+HELP = """\
+The whole chain in a few minutes: trains a quadrotor on the mission `waypoints`, judges the policy on randomized
+episodes in our simulator and in MuJoCo, exports the artifact and replays its golden trace, then flies it in real time
+through the ROS 2 nodes (controller, simulated robot, monitor, recorder, each a process, over DDS).
+Writes summary.json, report.html (figures and a 3-D replay), artifact/, run/ and flights/ into outputs/demo or --out.
+An earlier demo there is replaced.
+
+Exit status: 0 satisfied (see the thresholds below), 1 not, 2 something could not run.
+
+Example:
+  temporeal demo
+  temporeal demo --flights 2 --episodes 200 algo.max_seconds=30 --out outputs/quick
+"""
+
+REQUIRED = {"native": 0.98, "mujoco": 0.95, "flights": 0.9}
+"""Least P(satisfied) in each simulator and least share of satisfied flights for the verdict "satisfied"."""
+
+TITLES = {"native": "Our simulator", "mujoco": "MuJoCo", "ros2": "Real-time flights through the ROS 2 nodes (MuJoCo)"}
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("demo", HELP)
+    add_overrides(p)
+    p.add_argument("--episodes", type=int, default=1000, help="judged in our simulator; half of it in MuJoCo (%(default)s)")
+    p.add_argument("--flights", type=int, default=10, help="real-time flights (%(default)s)")
+    p.add_argument("--parallel", type=int, default=2, help="robots in the air at a time (%(default)s)")
+    p.add_argument("--out", type=Path, default=Path("outputs/demo"), metavar="FOLDER", help="where to (%(default)s)")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Every stage in order; each prints its figures."""
+    options = parser().parse_intermixed_args(argv)
+    for name in ("episodes", "flights", "parallel"):
+        if getattr(options, name) < 1:
+            raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
+    from policies.cli import runs
+    from policies.cli.deploy import needs_bridge
+    from policies.cli.settings import compose
+
+    needs_bridge()
+    clear(options.out)
+    settings = {**compose(["experiment=demo", *options.overrides]), "out": str(options.out / "run")}
+    tell = (lambda text: None) if options.json else say
+    began = time.perf_counter()
+    task = runs.make_task(settings)
+    tell(f"mission ({task.robot.name}):\n{task.formula_text}\n\n1. train")
+    trained = train(settings, options.json)
+    graph = runs.load_graph(settings, options.out / "run", task)
+    tell(f"   {trained['env_steps'] / 1e6:.1f} M steps in {trained['seconds']:.0f} s\n2. judge")
+    judged = {"native": judge(settings, graph, "quadrotor", options.episodes, options.json),
+              "mujoco": judge(settings, graph, "mujoco", max(1, options.episodes // 2), options.json)}
+    for key, found in judged.items():
+        tell(f"   {TITLES[key]}: {in_words(found)}")
+    tell("3. export")
+    manifest = export(settings, task, graph, options.out / "artifact")
+    tell(f"   {options.out / 'artifact'}: self-test passed\n4. fly, {options.parallel} at a time, in real time")
+    flown = fly(settings, options, tell)
+    judged["ros2"] = judge_flights(task, manifest, flown)
+    summary = summarize(trained, judged, flown, time.perf_counter() - began)
+    page = report(task, judged, summary, options.out)
+    (options.out / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    if options.json:
+        print_json(summary)
+    tell(f"   {flown.satisfied} of {len(flown.flights)} satisfied; state to command p50 {flown.latency_ms['p50']:.2f} ms, "
+         f"p99 {flown.latency_ms['p99']:.2f} ms\n\nverdict: {summary['verdict']} in {summary['seconds']:.0f} s\n{NEXT}"
+         .format(page=page, out=options.out))
+    return OK if summary["verdict"] == "satisfied" else FAILED
+
+
+NEXT = """\
+look at  {page}
+try      temporeal demo algo.max_seconds=30           less training: which clause fails first?
+         temporeal eval {out}/artifact --backend mujoco --require 0.95
+         temporeal deploy {out}/artifact --sim --spread 1   robots drawn from all published parameters
+         temporeal train task=track                   another mission: a figure-eight"""
+
+
+def clear(out: Path) -> None:
+    """Make room for a new demo; a folder that is none of ours is left alone."""
+    import shutil
+
+    if out.exists() and any(out.iterdir()) and not (out / "run").is_dir():
+        raise BadInput(f"{out} is there and holds no demo: choose another folder with --out")
+    shutil.rmtree(out, ignore_errors=True)
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        raise BadInput(f"cannot write to {out}: {error.strerror}; choose another with --out") from error
+
+
+def train(settings: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """Figures of the training; the run is in ``settings["out"]``."""
+    from policies.cli.train import train as train_run
+
+    result = train_run(settings, quiet=quiet)
+    return {"seconds": result["seconds"], "env_steps": int(result["steps"]), "run": result["run"]}
+
+
+def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episodes: int, quiet: bool) -> Judged:
+    """Fresh randomized episodes; MuJoCo at 2 ms, as the simulated robot of the flights."""
+    from policies.cli import runs
+    from policies.evaluate.evaluation import evaluate
+    from policies.evaluate.handover import EVALUATION_SEED, Judged
+    from policies.evaluate.rollout import graph_policy, rollout
+
+    if backend == "mujoco":
+        finer = {**(settings["task"].get("settings") or {}), "substeps": 10}
+        settings = {**settings, "task": {**settings["task"], "settings": finer}}
+    task = runs.make_task(settings)
+    env = runs.make_env(settings, task=task, num_worlds=episodes, backend=backend, seed=settings["seed"] + EVALUATION_SEED)
+    began = time.perf_counter()
+    found = rollout(env, graph_policy(graph), progress=None if quiet else counter(f"   {backend}, step"))
+    return Judged(evaluate(found, task.formula), found, time.perf_counter() - began)
+
+
+def in_words(found: Judged) -> str:
+    """One line."""
+    p = found.evaluation.satisfied
+    return (f"satisfied {p.successes} of {p.trials} = {p.estimate:.3f}, {p.confidence:.0%} interval "
+            f"[{p.low:.3f}, {p.high:.3f}], {found.seconds:.0f} s")
+
+
+def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path) -> Manifest:
+    """The artifact, proven by its own trace."""
+    from policies.cli import runs
+    from policies.evaluate.handover import export_policy
+
+    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1)
+    with runs.bad_input():
+        artifact = export_policy(graph, task, path, env, training=settings, seed=settings["seed"])
+    artifact.self_test()
+    return artifact.manifest
+
+
+def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
+    """Real-time flights of simulated robots, each robot drawn from the published parameters."""
+    from temporeal_bridge.flights import FlightError
+    from temporeal_bridge.flights import fly as fly_robots
+
+    try:
+        return fly_robots(
+            options.out / "artifact", settings["robot"]["name"], options.flights, options.parallel, settings["seed"],
+            options.out / "flights", progress=lambda row: tell(f"   flight {row['seed']}: {row['verdict']}"))
+    except FlightError as error:
+        raise BadInput(f"the flights could not be flown: {error}") from error
+
+
+def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> Judged:
+    """The true trajectories of the flights as episodes of the same formula."""
+    import numpy as np
+
+    from policies.evaluate.evaluation import evaluate
+    from policies.evaluate.handover import Judged
+    from policies.evaluate.rollout import from_flights, resample
+
+    episodes = []
+    for row in flown.flights:
+        with np.load(row["truth"]["file"]) as file:
+            times = (file["stamp_ns"] - row["truth"]["start_ns"]) * 1e-9
+            episodes.append({name: resample(times, file[name], task.control_dt, manifest.horizon_s)
+                             for name in task.robot.signals})
+        episodes[-1]["mission_time"] = task.control_dt * np.arange(len(episodes[-1]["height"]))
+    found = from_flights(episodes, task.control_dt)
+    return Judged(evaluate(found, task.formula), found, 0.0)
+
+
+def summarize(
+    trained: Mapping[str, Any], judged: Mapping[str, Judged], flown: FlightReport, seconds: float
+) -> dict[str, Any]:
+    """The figures of ``summary.json``."""
+    evaluations: dict[str, Any] = {key: figures(judged[key]) for key in ("native", "mujoco")}
+    share = flown.satisfied / len(flown.flights)
+    good = (evaluations["native"]["p_satisfied"] >= REQUIRED["native"]
+            and evaluations["mujoco"]["p_satisfied"] >= REQUIRED["mujoco"] and share >= REQUIRED["flights"])
+    evaluations["ros2"] = {
+        "satisfied": flown.satisfied, "flights": len(flown.flights),
+        "truth_satisfied": judged["ros2"].evaluation.satisfied.successes}
+    return {"train": dict(trained), "eval": evaluations, "node": {"latency_ms": dict(flown.latency_ms)},
+            "verdict": "satisfied" if good else "violated", "required": REQUIRED, "seconds": seconds}
+
+
+def figures(found: Judged) -> dict[str, Any]:
+    """P(satisfied) with its interval, and robustness."""
+    e = found.evaluation
+    return {"p_satisfied": e.satisfied.estimate, "ci95": [e.satisfied.low, e.satisfied.high],
+            "episodes": e.satisfied.trials, "robustness": {f"{q:g}": v for q, v in e.robustness.quantiles.items()},
+            "seconds": found.seconds}
+
+
+def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any], out: Path) -> Path:
+    """The page."""
+    from policies.evaluate.handover import make_report
+
+    latency = summary["node"]["latency_ms"]
+    facts = {
+        "Training": f"{summary['train']['env_steps'] / 1e6:.1f} M steps in {summary['train']['seconds']:.0f} s",
+        "Flights": f"{summary['eval']['ros2']['satisfied']} of {summary['eval']['ros2']['flights']} satisfied, by the monitor",
+        "State to command": f"p50 {latency['p50']:.2f} ms, p99 {latency['p99']:.2f} ms"}
+    rows = [(key, TITLES[key], found.evaluation, found.rollout) for key, found in judged.items()]
+    return make_report(task, rows, out, facts=facts).html

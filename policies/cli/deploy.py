@@ -1,0 +1,194 @@
+"""``temporeal deploy``: run the node processes of an artifact, on a robot or with a simulated one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from policies.cli.console import (
+    BAD_INPUT,
+    FAILED,
+    OK,
+    BadInput,
+    Parser,
+    add_json,
+    add_overrides,
+    complain,
+    print_json,
+    say,
+)
+
+SUMMARY = "fly an artifact through the ROS 2 nodes; --sim with a simulated robot"
+HELP = """\
+Starts the controller, the monitor and the recorder of one robot, each in its own process, and stops them together
+(Ctrl-C). With --sim the robot is a simulated one (MuJoCo, noise, latency) in a further process, in real time, on a
+bus of its own; every flight is judged by the monitor and by the true trajectory.
+Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rclpy, deploy.namespace=/cf1, ...
+
+Read "Flying a real machine" in the README before you fly one.
+
+Exit status: 0 every flight satisfied the formula, 1 one did not, 2 the nodes could not run.
+
+Example:
+  temporeal deploy outputs/artifact --sim --flights 3
+  temporeal deploy outputs/artifact deploy.namespace=/cf1 deploy.loopback=true
+"""
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("deploy", HELP)
+    p.add_argument("artifact", type=Path, metavar="ARTIFACT", help="folder that `temporeal export` wrote")
+    add_overrides(p)
+    p.add_argument("--sim", action="store_true", help="fly a simulated robot")
+    p.add_argument("--flights", type=int, default=1, help="with --sim: number of flights (%(default)s)")
+    p.add_argument("--parallel", type=int, default=1, help="with --sim: robots at a time (%(default)s)")
+    p.add_argument("--seed", type=int, default=0, help="with --sim: of the first flight (%(default)s)")
+    p.add_argument("--spread", type=float, default=0.0,
+                   help="with --sim: share 0..1 of the parameters' published ranges to draw robots from (%(default)s)")
+    p.add_argument("--out", type=Path, metavar="FOLDER", help="logs, recording, summaries (outputs/deploy/<time>)")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Check the artifact, then fly."""
+    options = parser().parse_intermixed_args(argv)
+    from policies.cli import runs
+    from policies.cli.settings import compose
+
+    needs_bridge()
+    deploy = compose(options.overrides)["deploy"]
+    robot = runs.load_artifact(options.artifact).manifest.robot
+    out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")
+    return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
+
+
+def needs_bridge() -> None:
+    """The nodes are a distribution of their own."""
+    import importlib.util
+
+    if importlib.util.find_spec("temporeal_bridge") is None:
+        raise BadInput("the package temporeal_bridge is not installed: pip install ros2_ws/src/temporeal_bridge")
+
+
+def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
+    """Real-time flights of simulated robots."""
+    from dataclasses import asdict
+
+    from policies.cli import runs
+    from temporeal_bridge.flights import FlightError, fly
+
+    try:
+        with runs.bad_input():
+            report = fly(options.artifact, robot, options.flights, options.parallel, options.seed, out,
+                         interface=deploy["interface"], transport=deploy["transport"], spread=options.spread,
+                         progress=None if options.json else lambda row: say(f"flight {row['seed']}: {row['verdict']}"))
+    except FlightError as error:
+        raise BadInput(str(error)) from error
+    if options.json:
+        print_json(asdict(report))
+    else:
+        say(flight_table(report.flights))
+        latency = ", ".join(f"{key} {value:.2f} ms" for key, value in report.latency_ms.items() if value is not None)
+        say(f"satisfied {report.satisfied} of {len(report.flights)}; state to command {latency}\n"
+            f"recorded: {report.bag}")
+    return OK if report.satisfied == len(report.flights) else FAILED
+
+
+def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
+    """A line per flight: what the monitor said, and what was true."""
+    lines = [f"{'flight':>6}  {'monitor':10}  {'truth':10}  {'robustness':>10}  missed"]
+    for row in flights:
+        truth = row.get("truth") or {}
+        margin = truth.get("robustness")
+        shown = "" if margin is None else f"{margin:.3f}"
+        line = f"{row['seed']:6}  {row['verdict']:10}  {truth.get('verdict', '?'):10}  {shown:>10}  {row['missed']:6}"
+        lines.append(f"{line}  {row['reason']}".rstrip())
+    return "\n".join(lines)
+
+
+def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
+    """The nodes for a robot that is there, until they are told to stop."""
+    for name in ("flights", "parallel", "seed", "spread"):
+        if getattr(options, name) != parser().get_default(name):
+            raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
+    shared = node_options(deploy, robot) + ["--out", str(out)]
+    artifact = ["--artifact", str(options.artifact)]
+    nodes = {"policy_node": [*shared, *artifact, *(["--start"] if deploy["autostart"] else [])],
+             "monitor_node": [*shared, *artifact]}
+    if deploy["record"]:
+        nodes["recorder"] = [*shared, "--bag", str(out / "bag")]
+    if not options.json:
+        say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
+    ended = run_nodes(nodes)
+    if ended:
+        name, status = ended
+        complain(f"temporeal: {name} ended by itself with status {status}; the others were stopped")
+    flights = summary(out / "monitor.json")
+    if options.json:
+        print_json({"flights": flights, "out": out})
+    for row in () if options.json else flights:
+        say(f"flight {row['flight']}: {row['verdict']}")
+    if ended and ended[1]:
+        return BAD_INPUT
+    return OK if all(row["verdict"] == "satisfied" for row in flights) else FAILED
+
+
+def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
+    """What every node is told."""
+    out = ["--robot", robot, "--transport", deploy["transport"], "--domain", str(deploy["domain"]),
+           "--namespace", deploy["namespace"]]
+    out += ["--interface", deploy["interface"]] if deploy["interface"] else []
+    return out + (["--loopback"] if deploy["loopback"] else [])
+
+
+def run_nodes(nodes: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
+    """Run all until interrupted (None) or until one ends by itself: its name and status. Then stop the others."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    # sessions of their own: a Ctrl-C at the terminal comes to us, and we stop them in order
+    running = {
+        name: subprocess.Popen([sys.executable, "-m", f"temporeal_bridge.{name}", *words], start_new_session=True)
+        for name, words in nodes.items()}
+    try:
+        while True:
+            for name, process in running.items():
+                if process.poll() is not None:
+                    return name, process.returncode
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        return None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        stop(list(running.values()))
+
+
+def stop(processes: Sequence[subprocess.Popen[Any]]) -> None:
+    """The controller first: ask, wait for the summary, insist."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    for process in processes:
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def summary(path: Path) -> list[dict[str, Any]]:
+    """The flights that the monitor saw; none where it left no summary."""
+    if not path.is_file():
+        return []
+    flights: list[dict[str, Any]] = json.loads(path.read_text())["flights"]
+    return flights

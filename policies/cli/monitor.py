@@ -1,0 +1,143 @@
+"""``temporeal monitor``: watch a formula on live topics."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, print_json, say
+
+if TYPE_CHECKING:
+    from policies.export.manifest import Manifest
+
+SUMMARY = "watch a formula on live topics: bounds, verdict, clause by clause"
+HELP = """\
+Reads the robot's state from its topics and evaluates the formula online: the robustness that the mission can still
+end with, and the verdict as soon as it is known. With an artifact, its formula, from each mission's start; with
+--formula, your own, from now. Only listens to the robot; publishes on monitor/verdict and monitor/robustness.
+Ends after --flights verdicts or with Ctrl-C.
+
+Exit status: 0 every verdict was satisfied, 1 one was not or none came, 2 bad input.
+
+Example:
+  temporeal monitor outputs/artifact deploy.namespace=/cf1
+  temporeal monitor --formula "G[0,10] (height > 0.3)" --robot crazyflie
+"""
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("monitor", HELP)
+    p.add_argument("words", nargs="*", metavar="[ARTIFACT] [key=value ...]", help="folder of an artifact; settings")
+    p.add_argument("--formula", help="a formula over the robot's signals and mission_time, instead of an artifact's")
+    p.add_argument("--constants", metavar="JSON", default="{}", help="""of --formula, such as '{"a": [1, 0, 1]}'""")
+    p.add_argument("--robot", default="crazyflie", help="with --formula: the robot (%(default)s)")
+    p.add_argument("--rate", type=float, default=50.0, help="with --formula: samples per second (%(default)s)")
+    p.add_argument("--flights", type=int, help="end after this many verdicts (with --formula: 1)")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Watch until the verdicts are in."""
+    options = parser().parse_intermixed_args(argv)
+    overrides = [word for word in options.words if "=" in word]
+    folders = [word for word in options.words if "=" not in word]
+    if len(folders) + (options.formula is not None) != 1:
+        raise BadInput(f"give one artifact or --formula; got {', '.join(folders) or 'neither'}"
+                       f"{' and --formula' if options.formula and folders else ''}")
+    from policies.cli.deploy import needs_bridge
+    from policies.cli.settings import compose
+
+    needs_bridge()
+    deploy = compose(overrides)["deploy"]
+    manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
+    results = watch(manifest, deploy, options.flights or (1 if options.formula else None),
+                    now=options.formula is not None, quiet=options.json)
+    if options.json:
+        print_json({"formula": manifest.formula, "verdicts": results})
+    return OK if results and all(row["verdict"] == "satisfied" for row in results) else FAILED
+
+
+def of_artifact(folder: Path) -> Manifest:
+    """The manifest of a proven artifact."""
+    from policies.cli import runs
+
+    return runs.load_artifact(folder).manifest
+
+
+def of_formula(options: Any) -> Manifest:
+    """A formula of the user's as the monitor takes it: a manifest of no policy."""
+    from policies.cli import runs
+    from policies.export.manifest import Manifest
+    from robots.spec import load_robot
+    from sim.stl.parse import parse
+    from sim.stl.syntax import horizon
+    from temporeal_bridge.policy_node import MISSION_TIME
+
+    if not options.rate > 0:
+        raise BadInput(f"--rate is above 0 samples per second, got {options.rate}")
+    with runs.bad_input():
+        constants = json.loads(options.constants)
+        robot = load_robot(options.robot)
+        formula = parse(options.formula, {**robot.signals, MISSION_TIME.name: MISSION_TIME}, constants)
+    return Manifest(
+        name="formula", robot=robot.name, signals=(), commands=(), rate_hz=options.rate, memory=(),
+        formula=options.formula, constants=constants, horizon_s=horizon(formula), stop="", training={}, versions={},
+        seed=0, git_revision="", created="", files={})
+
+
+def watch(
+    manifest: Manifest, deploy: dict[str, Any], flights: int | None, *, now: bool, quiet: bool
+) -> list[dict[str, Any]]:
+    """Run the monitor node in this process until ``flights`` verdicts are final or a signal comes; the verdicts."""
+    from policies.cli import runs
+    from robots.spec import load_robot
+    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.monitor_node import MonitorNode
+    from temporeal_bridge.node import spin
+    from temporeal_bridge.transport import TransportError, open_transport
+
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, _: stopped.append(got))
+    robot = load_robot(manifest.robot)
+    try:
+        with runs.bad_input():
+            transport = open_transport(deploy["transport"], "monitor", deploy["namespace"], domain=deploy["domain"],
+                                       loopback=deploy["loopback"])
+            node = MonitorNode(transport, manifest, robot, load_interface(robot, deploy["interface"]))
+    except TransportError as error:
+        raise BadInput(str(error)) from error
+    told: list[str] = []
+
+    def done() -> bool:
+        nonlocal told
+        if now and node.flight < 0 and node.state.complete:
+            node.begin(0, transport.now())
+        lines = describe(node)
+        for line in () if quiet else lines:
+            if line not in told:
+                say(line)
+        told = lines
+        return bool(stopped) or (flights is not None and len(node.results) >= flights)
+
+    try:
+        spin(node, transport, done)
+    finally:
+        transport.close()
+    results: list[dict[str, Any]] = node.summary()["flights"]
+    return results
+
+
+def describe(node: Any) -> list[str]:
+    """Where the mission is: a line per second of mission time and for the verdict, and one per violated clause."""
+    if node.flight < 0:
+        return ["waiting for a mission" if node.state.complete else "waiting for the robot's state"]
+    reading = node.monitor.reading
+    bounds = f", robustness {reading.lower:.3f}..{reading.upper:.3f}" if reading.final else ""
+    head = f"flight {node.flight}, {int(reading.time_s):3} s: {reading.verdict}{bounds}"
+    return [head, *(f"  violated: {clause.text}" for clause in reading.clauses if clause.verdict == "violated")]

@@ -1,0 +1,130 @@
+"""Deploy and monitor: node processes stop together, bad words are refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from policies.cli import deploy, monitor
+from policies.cli.console import BadInput
+from policies.cli.main import main
+
+
+def test_what_is_no_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("deploy", "monitor"):
+        assert main([verb, str(tmp_path)]) == 2
+        assert "is not an artifact" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "one artifact or --formula"),
+        (["here", "--formula", "G[0,1] (height > 0)"], "one artifact or --formula"),
+        (["--formula", "G[0,1] (heigth > 0)"], "heigth"),
+        (["--formula", "G[0,1] (height > h)"], "h"),
+        (["--formula", "G[0,1] (height > 0)", "--constants", "{"], "Expecting"),
+        (["--formula", "G[0,1] (height > 0)", "--robot", "falcon"], "no robot 'falcon'; known: crazyflie"),
+        (["--formula", "G[0,1] (height > 0)", "--rate", "0"], "--rate"),
+        (["--formula", "G[0,1] (height > 0)", "deploy.domian=3"], "did you mean 'domain'"),
+        (["--formula", "G[0,1] (height > 0)", "deploy.domain=999"], "999"),
+    ],
+)
+def test_monitor_refuses(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["monitor", *words]) == 2
+    message = capsys.readouterr().err
+    assert told in message
+    assert "Traceback" not in message
+
+
+def test_node_options_of_a_namespace() -> None:
+    settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": None, "loopback": True}
+    words = deploy.node_options(settings, "crazyflie")
+    assert words == ["--robot", "crazyflie", "--transport", "dds", "--domain", "7", "--namespace", "/cf1", "--loopback"]
+
+
+def test_the_nodes_know_these_options() -> None:
+    """What deploy tells the nodes is what they understand."""
+    from temporeal_bridge.node import parser
+
+    settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": "x", "loopback": True}
+    parsed = parser("node", "").parse_args(deploy.node_options(settings, "crazyflie"))
+    assert (parsed.robot, parsed.transport, parsed.namespace, parsed.loopback) == ("crazyflie", "dds", "/cf1", True)
+
+
+def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Stand-ins for the node modules: one sleeps, one fails."""
+    package = tmp_path / "temporeal_bridge"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "sleeps.py").write_text(
+        "import signal, sys, time\n"
+        "def stop(*_): open(sys.argv[1], 'w').write('stopped'); sys.exit(0)\n"
+        "signal.signal(signal.SIGINT, stop); open(sys.argv[2], 'w').close(); time.sleep(60)\n")
+    (package / "fails.py").write_text(
+        "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nsys.exit(3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(deploy.sys, "executable", sys.executable)
+
+
+def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper(monkeypatch, tmp_path)
+    note, ready = tmp_path / "note", tmp_path / "ready"
+    assert deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]}) == ("fails", 3)
+    assert note.read_text() == "stopped"
+
+
+def test_interrupt_stops_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper(monkeypatch, tmp_path)
+    note, ready = tmp_path / "note", tmp_path / "ready"
+
+    def interrupt() -> None:
+        import os
+        import signal
+
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    assert deploy.run_nodes({"sleeps": [str(note), str(ready)]}) is None
+    assert note.read_text() == "stopped"
+
+
+def test_summary_of_flights(tmp_path: Path) -> None:
+    assert deploy.summary(tmp_path / "monitor.json") == []
+    (tmp_path / "monitor.json").write_text(json.dumps({"flights": [{"flight": 0, "verdict": "satisfied"}]}))
+    assert deploy.summary(tmp_path / "monitor.json")[0]["verdict"] == "satisfied"
+
+
+def test_sim_options_need_sim(tmp_path: Path) -> None:
+    options = deploy.parser().parse_args([str(tmp_path), "--flights", "3"])
+    with pytest.raises(BadInput, match="--flights needs --sim"):
+        deploy.operate(options, {}, "crazyflie", tmp_path)
+
+
+def test_flight_table_shows_monitor_and_truth() -> None:
+    rows = [
+        {"seed": 0, "verdict": "satisfied", "missed": 1, "reason": "",
+         "truth": {"verdict": "satisfied", "robustness": 0.1}},
+        {"seed": 1, "verdict": "violated", "missed": 0, "reason": "left the geofence"},
+    ]
+    lines = deploy.flight_table(rows).splitlines()
+    assert lines[1].split() == ["0", "satisfied", "satisfied", "0.100", "1"]
+    assert "left the geofence" in lines[2]
+
+
+def test_monitor_tells_what_is_violated() -> None:
+    clause = SimpleNamespace(text="G[0,9] (height > floor)", verdict="violated")
+    reading = SimpleNamespace(time_s=3.4, verdict="violated", final=True, lower=-0.2, upper=-0.2, clauses=[clause])
+    node = SimpleNamespace(flight=2, monitor=SimpleNamespace(reading=reading), state=SimpleNamespace(complete=True))
+    assert monitor.describe(node) == [
+        "flight 2,   3 s: violated, robustness -0.200..-0.200", "  violated: G[0,9] (height > floor)"]
+    waiting = SimpleNamespace(flight=-1, state=SimpleNamespace(complete=False))
+    assert monitor.describe(waiting) == ["waiting for the robot's state"]
