@@ -5,6 +5,7 @@ Everything slow is imported inside the functions.
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import typing
 from collections.abc import Iterator, Mapping
@@ -86,6 +87,10 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
 
     with bad_input():
         module = resolve("policies.algos", settings["algo"]["name"])
+        if "env" not in inspect.signature(module.train).parameters:
+            told = (module.__doc__ or "").partition("\n")[0]
+            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of sim.tasks ({told}): "
+                           f"python -m {module.__name__} --help")
         made = typing.get_type_hints(module.train)["config"]
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in of_group(settings, "algo").items()}
         legal = [field.name for field in fields(made)]
