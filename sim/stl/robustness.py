@@ -156,6 +156,11 @@ def _is_tensor(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def _is_traced(x: Array) -> bool:
+    # under a tracer shapes are symbols, and asking them would be recorded as a decision
+    return _is_tensor(x) and bool(sys.modules["torch"].jit.is_tracing())
+
+
 def _library(like: Array) -> tuple[Arrays, Lattice, Lattice]:
     """Functions and the lattices of margins and of truths of the library that ``like`` belongs to."""
     if _is_tensor(like):
@@ -181,7 +186,8 @@ def _inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
     if len({_is_tensor(a) for a in used.values()}) > 1:
         raise SignalError(f"torch tensors and numpy arrays are mixed: {sorted(used)}")
     for name, signal in names.items():
-        check_shape(signal, used[name])
+        if not _is_traced(used[name]):
+            check_shape(signal, used[name])
     return used
 
 

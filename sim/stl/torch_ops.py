@@ -47,7 +47,12 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
 def torch_arrays(like: Tensor) -> Arrays:
     """torch, with vector constants of ``like``'s type and device."""
     dtype = like.dtype if like.dtype.is_floating_point else torch.get_default_dtype()
-    return Arrays(OPERATIONS, lambda value: torch.tensor(value, dtype=dtype, device=like.device))
+
+    def vector(value: tuple[float, ...]) -> Tensor:
+        # filled on the device and not copied to it: no synchronization, and nothing for a tracer to warn of
+        return torch.stack([torch.full((), x, dtype=dtype, device=like.device) for x in value])
+
+    return Arrays(OPERATIONS, vector)
 
 
 def _rows(like: Tensor, count: int, fill: float | bool) -> Tensor:
