@@ -75,3 +75,32 @@ def write_artifact(path: Path, **changes: Any) -> Path:
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the hand-written policy's artifact."""
     return write_artifact(tmp_path_factory.mktemp("policy") / "artifact")
+
+
+class Lockstep:
+    """Nodes on one memory bus, each run when a message came or its deadline has: real nodes, fake time."""
+
+    def __init__(self, bus: Any) -> None:
+        self.bus, self.pairs = bus, list[tuple[Any, Any]]()
+
+    def add(self, transport: Any, node: Any) -> Any:
+        self.pairs.append((transport, node))
+        return node
+
+    def run(self, seconds: float, until: Any = lambda: False) -> None:
+        end = self.bus.seconds + seconds
+        while self.bus.seconds < end and not until():
+            while any([transport.wait(0.0) for transport, _ in self.pairs]):
+                for _, node in self.pairs:
+                    node.step()
+            for _, node in self.pairs:
+                node.step()
+            soonest = min(node.deadline() for _, node in self.pairs)
+            self.bus.advance(max(min(soonest, end) - self.bus.seconds, 1e-6))
+
+
+@pytest.fixture
+def lockstep() -> Lockstep:
+    from temporeal_bridge.memory import Bus
+
+    return Lockstep(Bus())

@@ -181,6 +181,9 @@ class DdsTransport:
         ros_args: Sequence[str] = (), max_index: int = MAX_INDEX,
     ) -> None:
         given = parse(ros_args)
+        if given.unknown:
+            raise TransportError(
+                f"--ros-args {' '.join(given.unknown)}: only -r, -p and --params-file are understood without ROS 2")
         self.node, self.remaps = given.node or node, given.remaps
         self.namespace = "/" + (given.namespace or namespace).strip("/")
         self.domain = domain_id(domain)

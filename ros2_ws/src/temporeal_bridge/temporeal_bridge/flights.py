@@ -283,7 +283,8 @@ def complete(
     truth = pilot.out / f"truth_{row['seed']}.npz"
     if truth.exists() and flight["start_ns"]:
         reading = judge_truth(manifest, robot, truth, flight["start_ns"])
-        row["truth"] = {"verdict": reading.verdict, "robustness": reading.lower, "file": str(truth)}
+        row["truth"] = {"verdict": reading.verdict, "robustness": reading.lower, "file": str(truth),
+                        "start_ns": flight["start_ns"]}
 
 
 def read_summary(pilot: Pilot, file: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from robots.spec import RobotSpec
@@ -100,7 +101,10 @@ def build(robot: RobotSpec, content: Mapping[str, Any], name: str | None) -> Int
     messages.define(part["definitions"])
     states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"])
     commands = {key: CommandTopic(**keys(f"{name}.commands.{key}", row, COMMAND)) for key, row in part["commands"].items()}
-    check(robot, states, commands)
+    try:
+        check(robot, states, commands)
+    except KeyError as error:
+        raise InterfaceError(f"{name}: the option {error} is missing") from error
     return Interface(name, states, commands, content["safety"], content["simulation"])
 
 
@@ -114,6 +118,7 @@ def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...]) -> dict[str
 def check(robot: RobotSpec, states: tuple[StateTopic, ...], commands: Mapping[str, CommandTopic]) -> None:
     """Codecs, QoS, types and names exist, and together the topics carry every signal of the robot."""
     carried: set[str] = set()
+    home = {name: np.array(robot.home[name], dtype=float).reshape(spec.shape) for name, spec in robot.signals.items()}
     for row in (*states, *commands.values()):
         if row.qos not in QOS:
             raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
@@ -121,11 +126,14 @@ def check(robot: RobotSpec, states: tuple[StateTopic, ...], commands: Mapping[st
     for state in states:
         codec = codecs.named(codecs.STATES, state.codec)
         codecs.check_type(codec, state.codec, state.type)
-        carried |= set(codec.signals(state.options))
+        # the home state there and back: a wrong or missing option shows here, not in flight
+        carried |= set(codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options))
     for name, command in commands.items():
-        codecs.check_type(codecs.named(codecs.COMMANDS, command.codec), command.codec, command.type)
+        codec = codecs.named(codecs.COMMANDS, command.codec)
+        codecs.check_type(codec, command.codec, command.type)
         if name not in robot.commands:
             raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
+        codec.decode(codec.encode(np.array(robot.commands[name].high), command.options), command.options)
     missing = sorted(set(robot.signals) - carried)
     if missing:
         raise InterfaceError(f"no topic carries the signals {missing} of robot {robot.name!r}")

@@ -61,11 +61,14 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, _: stopped.append(got))
     own, ros = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)
-    args = parsed.parse_args(own)
     transport: Transport | None = None
     try:
+        legal = [option for action in parsed._actions for option in action.option_strings]
+        args = parsed.parse_args([*ros_arguments.as_options(ros_arguments.parse(ros).parameters, legal), *own])
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
+        if hasattr(transport, "declare"):
+            transport.declare({key: value for key, value in vars(args).items()})
         node = make(args, transport)
         try:
             spin(node, transport, lambda: bool(stopped))

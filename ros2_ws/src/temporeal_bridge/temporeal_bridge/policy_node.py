@@ -302,7 +302,7 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     robot = load_robot(args.robot)
     artifact = load(args.artifact, robot)
     node = PolicyNode(transport, artifact, robot, load_interface(robot, args.interface), after=args.after,
-                      autostart=args.autostart)
+                      autostart=args.start)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node
@@ -312,7 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("policy_node", "Fly an artifact: newest state in, command out, at the artifact's rate.")
     options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
-    options.add_argument("--autostart", action="store_true", help="start the mission with the first state")
+    options.add_argument("--start", action="store_true", help="start the mission with the first state")
     options.add_argument("--after", default="stop", choices=("stop", "silence"),
                          help="after the mission: the robot's stop behaviour, or silence (default: %(default)s)")
     options.add_argument("--peer-timeout", type=float, default=10.0,

@@ -93,8 +93,8 @@ class RobotSim:
             if command.shape != (4,) or not np.isfinite(command).all():
                 self.rejected += 1
                 return
-            if self.held:  # time begins with the first command
-                self.held, self.origin, self.count = False, received.at, 0
+            if self.held:
+                self._release(received.at)
             self.inbox.append((received.at - self.origin + self.settings["command_latency_s"], command))
 
         return take
@@ -117,6 +117,11 @@ class RobotSim:
         self.resets += 1
         message = messages.record("std_msgs/msg/UInt64")(data=seed)
         self.transport.publish(self.episode, messages.encode("std_msgs/msg/UInt64", message))
+
+    def _release(self, now: float) -> None:
+        """Let go: the flight's time begins now, and the past is the held state."""
+        self.held, self.origin, self.count = False, now, 0
+        self.delay = deque([(-self.settings["state_latency_s"], self.body.signals())])
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`: the next time at which a state is published."""

@@ -1,13 +1,14 @@
-"""The part of ROS 2's command line that launch files use, for transports that have no ROS to read it.
+"""The part of ROS 2's command line that launch files use, for all transports alike.
 
-``--ros-args -r old:=new -r __ns:=/cf1 -r __node:=name -p key:=value``; other options (log levels, parameter files)
-are left to ROS itself and refused here, rather than silently ignored.
+``--ros-args -r old:=new -r __ns:=/cf1 -r __node:=name -p key:=value --params-file f.yaml``. A parameter that is
+called like an option of the program is that option. ``rclpy`` gets the same arguments and reads them itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,12 +16,13 @@ import yaml
 
 @dataclass(frozen=True)
 class RosArguments:
-    """Node name and namespace (empty: not given), remappings in order, parameters by name."""
+    """Node name and namespace (empty: not given), remappings in order, parameters by name, what was not understood."""
 
     node: str = ""
     namespace: str = ""
     remaps: tuple[tuple[str, str], ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -40,11 +42,15 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def parse(arguments: Sequence[str]) -> RosArguments:
     """The meaning of the arguments after ``--ros-args``."""
-    node, namespace, remaps, parameters = "", "", [], {}
+    node, namespace, remaps, parameters, unknown = "", "", [], {}, []
     it = iter(arguments)
     for option in it:
+        if option == "--params-file":
+            parameters.update(read_parameters(Path(next(it, ""))))
+            continue
         if option not in ("-r", "--remap", "-p", "--param"):
-            raise ValueError(f"--ros-args: {option!r} needs a real ROS 2 (transport rclpy); here: -r old:=new, -p key:=value")
+            unknown.append(option)
+            continue
         rule = next(it, "")
         left, found, right = rule.partition(":=")
         if not found or not left or not right:
@@ -58,4 +64,29 @@ def parse(arguments: Sequence[str]) -> RosArguments:
             node = right
         else:
             remaps.append((left, right))
-    return RosArguments(node, namespace, tuple(remaps), parameters)
+    return RosArguments(node, namespace, tuple(remaps), parameters, tuple(unknown))
+
+
+def read_parameters(path: Path) -> dict[str, Any]:
+    """Parameters of every node in a ROS parameter file: a process has one node here, so all sections are its own."""
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise ValueError(f"--params-file {path}: {error}") from error
+    out: dict[str, Any] = {}
+    for section in content.values():
+        if not isinstance(section, dict) or set(section) != {"ros__parameters"}:
+            raise ValueError(f"--params-file {path}: expected <node>: ros__parameters: {{...}}")
+        out.update(section["ros__parameters"])
+    return out
+
+
+def as_options(parameters: dict[str, Any], legal: Sequence[str]) -> list[str]:
+    """Parameters that are options of the program (``peer_timeout`` is ``--peer-timeout``), as a command line."""
+    out = []
+    for name, value in parameters.items():
+        option = f"--{name.replace('_', '-')}"
+        if option not in legal or value is False or value == "":
+            continue
+        out.append(option if value is True else f"{option}={value}")
+    return out

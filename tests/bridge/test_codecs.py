@@ -1,0 +1,150 @@
+"""Codecs: both ways for every robot and interface, hand-computed signs, frames and units."""
+
+from __future__ import annotations
+
+from math import pi
+
+import numpy as np
+import pytest
+import yaml
+
+from robots.frames import from_rotation_vector
+from robots.spec import load_robot, robot_names
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.interface import InterfaceError, build, load_interface, read
+
+ROBOT = load_robot("crazyflie")
+
+
+def interfaces():
+    found = []
+    for name in robot_names():
+        robot = load_robot(name)
+        if robot.ros is not None and robot.ros.exists():
+            for key in read(robot.ros)["interfaces"]:
+                found.append(pytest.param(robot, load_interface(robot, key), id=f"{name}-{key}"))
+    return found
+
+
+def state(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    out = {"base_pos_w": rng.normal(size=3), "base_quat_w": from_rotation_vector(rng.normal(size=3)),
+           "base_vel_w": rng.normal(size=3), "base_ang_vel_b": rng.normal(size=3)}
+    return {**out, "height": out["base_pos_w"][2]}
+
+
+@pytest.mark.parametrize(("robot", "interface"), interfaces())
+def test_states_survive_the_wire(robot, interface):
+    """Signals -> messages -> bytes -> messages -> signals, to float32."""
+    for seed in range(5):
+        signals, got = state(np.random.default_rng(seed)), {}
+        for topic in interface.states:
+            codec = codecs.STATES[topic.codec]
+            data = messages.encode(topic.type, codec.encode(signals, 7, ("world", "cf1"), topic.options))
+            decoded = codec.decode(messages.decode(topic.type, data), topic.options)
+            assert set(decoded) == set(codec.signals(topic.options))
+            got.update(decoded)
+        assert set(got) == set(robot.signals)
+        for name, value in got.items():
+            assert value == pytest.approx(signals[name], abs=1e-6), name
+
+
+@pytest.mark.parametrize(("robot", "interface"), interfaces())
+def test_commands_survive_the_wire(robot, interface):
+    rng = np.random.default_rng(0)
+    for name, topic in interface.commands.items():
+        spec, codec = robot.command(name), codecs.COMMANDS[topic.codec]
+        for _ in range(5):
+            command = rng.uniform(np.array(spec.low), np.array(spec.high))
+            if name == "ctbr_cmd":
+                command[0] = rng.uniform(0.05, 0.43)  # what the setpoint's 1000 to 60000 can say
+            data = messages.encode(topic.type, codec.encode(command, topic.options))
+            again = codec.decode(messages.decode(topic.type, data), topic.options)
+            assert again == pytest.approx(command, abs=1e-6)
+
+
+def legacy(thrust: float, p: float, q: float, r: float):
+    topic = load_interface(ROBOT).command("ctbr_cmd")
+    return codecs.encode_legacy_rates(np.array([thrust, p, q, r]), topic.options), topic.options
+
+
+def test_signs_of_the_legacy_setpoint():
+    """+p (right side down) is +linear.y, +q (nose down) is +linear.x, +r (to the left) is -angular.z, in deg/s."""
+    twist, _ = legacy(0.24, pi, 0.0, 0.0)
+    assert (twist.linear.x, twist.linear.y, twist.angular.z) == pytest.approx((0, 180, 0))
+    twist, _ = legacy(0.24, 0.0, pi, 0.0)
+    assert (twist.linear.x, twist.linear.y, twist.angular.z) == pytest.approx((180, 0, 0))
+    twist, _ = legacy(0.24, 0.0, 0.0, pi)
+    assert (twist.linear.x, twist.linear.y, twist.angular.z) == pytest.approx((0, 0, -180))
+
+
+def test_thrust_of_the_legacy_setpoint():
+    """65535 is four times 0.12 N; below 1000 the firmware gives nothing; 60000 is its top."""
+    assert legacy(0.24, 0, 0, 0)[0].linear.z == pytest.approx(65535 / 2)
+    assert legacy(0.001, 0, 0, 0)[0].linear.z == 0
+    assert legacy(0.48, 0, 0, 0)[0].linear.z == 60000
+    twist, options = legacy(0.48, 0, 0, 0)
+    assert codecs.decode_legacy_rates(twist, options)[0] == pytest.approx(0.48 * 60000 / 65535)
+
+
+def test_the_thrust_scale_is_the_robots():
+    from robots.crazyflie.spec import MAX_THRUST
+
+    for key in ("crazyswarm2", "odometry"):
+        assert load_interface(ROBOT, key).command("ctbr_cmd").options["max_thrust_n"] == MAX_THRUST
+
+
+def odometry(**twist) -> object:
+    signals = state(np.random.default_rng(3))
+    signals["base_quat_w"] = from_rotation_vector(np.array([0, 0, pi / 2]))
+    signals["base_vel_w"] = np.array([1.0, 0.0, 0.0])
+    return codecs.encode_odometry(signals, 0, ("world", "cf1"), twist)
+
+
+def test_velocity_in_the_stated_frame():
+    """Turned to the left by 90 degrees and moving along world x: in the body that is to the right, -y."""
+    body, world = odometry(linear="body", angular="body"), odometry(linear="world", angular="absent")
+    v = body.twist.twist.linear
+    assert (v.x, v.y, v.z) == pytest.approx((0, -1, 0), abs=1e-9)
+    assert world.twist.twist.linear.x == 1.0 and world.twist.twist.angular.x == 0.0
+    assert codecs.decode_odometry(body, {"linear": "body", "angular": "body"})["base_vel_w"] == pytest.approx([1, 0, 0], abs=1e-6)
+    assert "base_ang_vel_b" not in codecs.decode_odometry(world, {"linear": "world", "angular": "absent"})
+
+
+def test_log_values_are_in_degrees():
+    message = codecs.encode_log_values({"base_ang_vel_b": np.array([pi, 0, 0])}, 0, ("world", "cf1"),
+                                       {"signal": "base_ang_vel_b", "unit": "deg/s"})
+    assert message.values.tolist() == pytest.approx([180, 0, 0])
+
+
+def test_a_quaternion_that_is_none_is_refused():
+    message = odometry(linear="world", angular="absent")
+    message.pose.pose.orientation.x = message.pose.pose.orientation.z = 0.0
+    message.pose.pose.orientation.w = 0.0
+    with pytest.raises(codecs.CodecError, match="quaternion"):
+        codecs.decode_odometry(message, {"linear": "world", "angular": "absent"})
+
+
+CHANGES = [
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(codec="pose"), "unknown codec 'pose'; known"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(type="std_msgs/msg/String"), "is for nav_msgs"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(qos="best"), "unknown QoS 'best'; legal"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0]["options"].update(angular="absent"), "no topic carries"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0]["options"].update(linear="ned"), "legal: world, body"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].pop("rate_hz"), "expected exactly"),
+    (lambda c: c["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"].pop("full"), "option 'full' is missing"),
+    (lambda c: c["interfaces"]["odometry"]["commands"].update(go={**c["interfaces"]["odometry"]["commands"]["motor_cmd"]}),
+     "has no 'go'"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES, ids=[words for _, words in CHANGES])
+def test_a_wrong_interface_is_an_error_that_names_it(change, words):
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    change(content)
+    with pytest.raises((InterfaceError, codecs.CodecError), match=words):
+        build(ROBOT, content, "odometry")
+
+
+def test_an_unknown_interface_lists_the_known():
+    with pytest.raises(InterfaceError, match="known: crazyswarm2, odometry"):
+        load_interface(ROBOT, "px4")

@@ -1,0 +1,79 @@
+"""The shield: what it lets through, what it changes, what it refuses, and that stopping turns the robot upright."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from robots import frames, shield
+from robots.signals import CommandSpec
+
+SPEC = CommandSpec("u", (2,), "1", low=(-1.0, 0.0), high=(1.0, 2.0))
+anything = arrays(np.float64, 2, elements=st.floats(allow_nan=True, allow_infinity=True, width=32))
+
+
+@given(anything, st.none() | arrays(np.float64, 2, elements=st.floats(0, 1)))
+def test_what_passes_is_always_inside_the_limits(command, previous):
+    verdict = shield.guard(SPEC, command, previous, 5.0, 0.02)
+    if np.isfinite(command).all():
+        assert (verdict.command >= SPEC.low).all() and (verdict.command <= SPEC.high).all()
+        if previous is not None:
+            assert (np.abs(verdict.command - previous) <= 0.1 + 1e-12).all()
+    else:
+        assert verdict.command is None and "not finite" in verdict.reason
+
+
+def test_a_command_inside_is_untouched():
+    verdict = shield.guard(SPEC, np.array([0.5, 0.5]), None, None, 0.02)
+    assert verdict.command.tolist() == [0.5, 0.5] and verdict.reason == ""
+
+
+def test_the_reason_names_the_component():
+    assert "[1]" in shield.clamp(SPEC, np.array([0.0, 3.0])).reason
+
+
+def test_rounding_over_a_limit_is_no_event():
+    verdict = shield.clamp(SPEC, np.array([1.0000001, 1.0]))
+    assert verdict.command.tolist() == [1.0, 1.0] and verdict.reason == ""
+
+
+def test_wrong_shape_is_refused():
+    assert "shape" in shield.guard(SPEC, np.zeros(3), None, None, 0.02).reason
+
+
+@pytest.mark.parametrize(("age", "word"), [(0.05, ""), (0.2, "old"), (-0.2, "future"), (float("nan"), "old"), (float("inf"), "old")])
+def test_staleness(age, word):
+    reason = shield.stale(age, 0.1)
+    assert (word in reason) and bool(reason) == bool(word)
+
+
+def test_geofence():
+    low, high = (-1, -1, 0), (1, 1, 2)
+    assert shield.outside(np.array([0, 0, 1]), low, high) == ""
+    assert "z = 3.00" in shield.outside(np.array([0, 0, 3]), low, high)
+    assert shield.outside(np.array([np.nan, 0, 1]), low, high) != ""
+
+
+@given(arrays(np.float64, 3, elements=st.floats(-1.2, 1.2)))
+def test_level_rates_reduce_the_tilt(turn):
+    """A small turn by the commanded rates brings the body's z axis closer to the world's."""
+    quat = frames.from_rotation_vector(turn)
+    before = frames.tilt(quat)
+    rates = shield.level_rates(quat, 5.0, 3.0)
+    after = frames.tilt(frames.multiply(quat, frames.from_rotation_vector(0.01 * rates)))
+    assert rates[2] == 0 and (np.abs(rates) <= 3.0).all()
+    assert after <= before + 1e-6 and (before < 0.05 or after < before)
+
+
+def test_level_rates_by_hand():
+    """Rolled right side down by 0.1 rad: roll back."""
+    assert shield.level_rates(frames.from_rotation_vector(np.array([0.1, 0, 0])), 5.0, 3.0) == pytest.approx(
+        [-5 * np.sin(0.1), 0, 0])
+
+
+def test_stopping_blind_does_not_turn():
+    command = shield.level_and_descend(None, 0.3, {"descend": 0.8, "gain": 5.0, "limit": 3.0})
+    assert command == pytest.approx([0.24, 0, 0, 0])
