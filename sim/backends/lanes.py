@@ -51,8 +51,8 @@ def equal(typing, source, i, value, target, j):
     def generate(context, builder, signature, args):
         a, x, v, b, y = args
         bytes_ = ir.VectorType(ir.IntType(8), 16)
-        same = builder.fcmp_ordered("==", _load(builder, _pointer(context, builder, signature.args[0], a, x, FLOATS), 4),
-                                    _splat(builder, v))  # fmt: skip
+        loaded = _load(builder, _pointer(context, builder, signature.args[0], a, x, FLOATS), 4)
+        same = builder.fcmp_ordered("==", loaded, _splat(builder, v))
         pointer = _pointer(context, builder, signature.args[3], b, y, bytes_)
         _store(builder, builder.zext(same, bytes_), pointer, 1)
         return context.get_dummy_value()
@@ -89,7 +89,8 @@ def columns(typing, source, i, target, j):
     def generate(context, builder, signature, args):
         a, x, b, y = args
         rows = _load(builder, _pointer(context, builder, signature.args[0], a, x, ROWS), 4)
-        order = ir.Constant(ir.VectorType(ir.IntType(32), 64), [4 * lane + row for row in range(4) for lane in range(16)])
+        places = [4 * lane + row for row in range(4) for lane in range(16)]
+        order = ir.Constant(ir.VectorType(ir.IntType(32), 64), places)
         turned = builder.shuffle_vector(rows, ir.Constant(ROWS, ir.Undefined), order)
         _store(builder, turned, _pointer(context, builder, signature.args[2], b, y, ROWS), 4)
         return context.get_dummy_value()

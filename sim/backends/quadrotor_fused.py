@@ -138,7 +138,7 @@ class FusedHover:
         self.threads = Threads(threads)
         self._state = torch.zeros(blocks, kernels.FIELDS, LANES)
         self._params = shared_params(params)
-        # an odd number of cache lines per row: at a power of two the rows of a block would all compete for one cache set
+        # an odd number of cache lines per row: at a power of two all rows of a block would compete for one cache set
         columns = (blocks | 1) * LANES
         self._turn = 0
         self._obs = torch.zeros(2, self.obs_dim, columns)
