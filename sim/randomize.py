@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ class Distribution:
 
     ``sources``: uniform over the published range, shrunk towards the nominal value by ``scale`` in [0, 1].
     ``uniform``: between ``low`` and ``high`` (each component). ``normal``: mean 0, standard deviation ``std``.
+    ``shared``: one draw for all components, such as a battery that weakens all rotors alike.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Distribution:
     low: float = 0.0
     high: float = 0.0
     std: float = 0.0
+    shared: bool = False
 
 
 def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict[str, Distribution]:
@@ -41,9 +43,10 @@ def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict
         spec = dict(spec)
         if spec.get("kind") not in KINDS:
             raise ValueError(f"randomize.{name}.kind is {spec.get('kind')!r}; legal: {', '.join(KINDS)}")
-        unknown = set(spec) - {"kind", "scale", "low", "high", "std"}
+        unknown = set(spec) - {f.name for f in fields(Distribution)}
         if unknown:
-            raise ValueError(f"randomize.{name}: unknown keys {sorted(unknown)}; legal: kind, scale, low, high, std")
+            raise ValueError(f"randomize.{name}: unknown keys {sorted(unknown)}; legal: "
+                             f"{', '.join(f.name for f in fields(Distribution))}")
         dist = Distribution(**spec)
         if dist.kind == "sources" and name not in robot.parameters:
             raise ValueError(f"randomize.{name}: 'sources' needs a parameter with published values, not a disturbance")
@@ -61,10 +64,11 @@ def draw_parameters(
     for name, dist in distributions.items():
         count = len(robot.parameters[name].nominal) if name in robot.parameters else DISTURBANCES[name]
         key = stream(f"randomize.{name}")
+        draws = 1 if dist.shared else count
         if dist.kind == "normal":
-            value = dist.std * normal(seed, ids, episode, key, count)
+            value = dist.std * normal(seed, ids, episode, key, draws).expand(-1, count)
         else:
-            u = uniform(seed, ids, episode, key, count)
+            u = uniform(seed, ids, episode, key, draws).expand(-1, count)
             if dist.kind == "uniform":
                 value = dist.low + (dist.high - dist.low) * u
             else:

@@ -39,6 +39,9 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
+HISTORY = 3  # actions remembered: what is still on its way through delays and motor lag
+
+
 @dataclass(frozen=True)
 class Reward:
     """Weights. Distances in m, rates in rad/s; the step terms are per second of flight."""
@@ -68,7 +71,7 @@ def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tens
 
 
 class Observe(nn.Module):
-    """State, vectors to the current and the next stage's point, time left, margins to keep, the last action."""
+    """State, vectors to the current and the next stage's point, time left, margins to keep, the last actions."""
 
     signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
@@ -77,8 +80,8 @@ class Observe(nn.Module):
         self.mission = mission
         self.register_buffer("points", points)
         self.points: Tensor
-        self.memory = {**mission.memory, "last_action": (action_dim,)}
-        self.obs_dim = 18 + 6 + len(points) + 3 + len(mission.invariants) + action_dim
+        self.memory = {**mission.memory, "actions": (HISTORY * action_dim,)}
+        self.obs_dim = 18 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
@@ -91,13 +94,13 @@ class Observe(nn.Module):
             position, rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"], signals["base_ang_vel_b"],
             here, following @ self.points - position, progress.stage,
             torch.stack([progress.left.clamp(-1, 4), progress.hold.float(), progress.time], -1),
-            progress.keep.clamp(-0.5, 0.5), memory["last_action"],
+            progress.keep.clamp(-0.5, 0.5), memory["actions"],
         ], -1)
-        return obs, {**after, "last_action": memory["last_action"]}
+        return obs, {**after, "actions": memory["actions"]}
 
     def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
-        """The memory with ``action`` as the last one."""
-        return {**memory, "last_action": action}
+        """The memory with ``action`` in front of the earlier ones."""
+        return {**memory, "actions": torch.cat([action, memory["actions"][:, : -action.shape[-1]]], -1)}
 
 
 class Objective:
