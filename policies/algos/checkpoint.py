@@ -1,7 +1,7 @@
 """Checkpoints: written whole or not at all, checked when read, and never executed.
 
-A file is a ``torch.save`` archive followed by its SHA-256, so that a truncated or altered file is recognized. It is read with
-``weights_only=True``: it can hold tensors, numbers, strings, lists and dictionaries, and no code.
+A file is a ``torch.save`` archive followed by its SHA-256, so that a truncated or altered file is recognized. It is
+read with ``weights_only=True``: it can hold tensors, numbers, strings, lists and dictionaries, and no code.
 A folder holds ``<iteration>.rank<i>of<n>.pt``, the last two iterations.
 """
 
@@ -45,7 +45,8 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise CheckpointError(f"checkpoint {path} cannot be written ({error}); what was there before is untouched") from error
+        raise CheckpointError(
+            f"checkpoint {path} cannot be written ({error}); what was there before is untouched") from error
 
 
 def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _require_plain(value: Any, where: str) -> None:
             _require_plain(item, f"{where}[{i}]")
     elif not isinstance(value, PLAIN):
         raise CheckpointError(
-            f"{where} is a {type(value).__name__}: a checkpoint holds tensors, numbers, strings, lists and dictionaries")
+            f"{where} is a {type(value).__name__}: a checkpoint holds only tensors, numbers, strings, lists and dicts")
 
 
 def _sync_folder(folder: Path) -> None:

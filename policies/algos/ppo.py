@@ -4,16 +4,19 @@ Collect T steps of N worlds, estimate advantages with GAE (Schulman et al. 2016)
 epochs of large minibatches, repeat. Asymmetric critic (Pinto et al. 2018), running normalization of
 observations, true successor values where an episode is cut by time (Pardo et al. 2018), learning rate by KL divergence.
 
-T time, N worlds, B rows of a minibatch, O / C observation of actor / critic, A action. All tensors on the environment's device.
+T time, N worlds, B rows, O / C observation of actor / critic, A action. All tensors on the environment's device.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,7 +59,7 @@ class PPOConfig:
     scale_rewards: bool = True  # divide by the running standard deviation of the discounted return
     # steps
     learning_rate: float = 3e-4
-    schedule: str = "adaptive"  # constant, linear (to 0 at total_steps), adaptive (holds the KL divergence at desired_kl)
+    schedule: str = "adaptive"  # constant, linear (to 0 at total_steps), adaptive (holds the KL at desired_kl)
     desired_kl: float = 0.01  # nats between the policies before and after an update; adaptive only
     min_learning_rate: float = 1e-5  # adaptive only
     max_learning_rate: float = 1e-2  # adaptive only
@@ -68,7 +71,9 @@ class PPOConfig:
     memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
     # execution
     precision: str = "float32"  # or bfloat16: mixed precision by autocast
-    compile: bool = False  # torch.compile of the loss
+    compile: bool = False  # torch.compile of the loss: for GPUs; on CPU it takes longer to compile than it saves
+    # workers of one process on CPU. A number and not "all cores": sums are grouped by it, so it is part of the result
+    threads: int = 2
     checkpoint_seconds: float = 30.0  # between checkpoints; 0: after each iteration
 
     def __post_init__(self) -> None:
@@ -76,7 +81,7 @@ class PPOConfig:
                             ("activation", tuple(ACTIVATIONS))):
             if getattr(self, name) not in legal:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
-        for name in ("total_steps", "rollout_steps", "epochs", "minibatches", "learning_rate", "desired_kl", "clip",
+        for name in ("threads", "total_steps", "rollout_steps", "epochs", "minibatches", "learning_rate", "desired_kl", "clip",
                      "max_grad_norm", "init_std", "min_learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
@@ -132,6 +137,14 @@ class NonFiniteError(RuntimeError):
     """A loss or gradient became NaN or infinite."""
 
 
+class Replica(NamedTuple):
+    """Networks that share their parameters with all replicas, and a gradient of their own."""
+
+    actor: Actor
+    critic: Critic
+    gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
+
+
 @dataclass
 class Learner:
     """All state of a run: what a checkpoint holds."""
@@ -145,7 +158,8 @@ class Learner:
     normalizer: Normalizer
     critic_normalizer: Normalizer
     optimizer: torch.optim.Adam
-    gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
+    replicas: list[Replica]  # one per thread; the first is the networks themselves
+    workers: ThreadPoolExecutor
     generator: torch.Generator
     obs: Obs
     hidden: Tensor  # [N, H]
@@ -162,6 +176,7 @@ class Learner:
         return self.env.device
 
 
+CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
 FIGURES = ("loss", "kl", "policy_loss", "value_loss")
 
 
@@ -173,6 +188,7 @@ class Result(NamedTuple):
     history: list[dict[str, float]]
 
 
+Loss = Callable[..., Tensor]
 OnIteration = Callable[[Learner], "bool | None"]
 
 
@@ -193,21 +209,12 @@ def train(
     rollout = allocate(learner)
     loss = torch.compile(losses) if config.compile else losses
     began, saved, stop = time.monotonic() - learner.seconds, time.monotonic(), _spent(learner)
-    with progress if progress is not None and ranks.is_first else nullcontext() as display:
+    display = progress if progress is not None and ranks.is_first else nullcontext()
+    with display, learner.workers, _threads_of_an_operation(config):
         while not stop:
-            collected = time.monotonic()
-            collect(learner, rollout)
-            take_statistics(learner, rollout)
-            figures, optimized = {}, time.monotonic()
-            if learner.iteration > 0 or not rollout.moments:  # the first rollout only finds the scales
-                figures = estimate_advantages(learner, rollout) | improve(learner, rollout, loss, out)
-            update_normalizers(learner, rollout)
-            learner.iteration += 1
-            learner.steps += rollout.reward.numel() * ranks.size
-            now = time.monotonic()
-            learner.seconds = now - began
-            figures |= {"collect_seconds": optimized - collected, "improve_seconds": now - optimized}
-            report(learner, rollout, figures, display, logger)
+            figures = iterate(learner, rollout, loss, out)
+            learner.seconds = time.monotonic() - began
+            report(learner, rollout, figures, progress, logger)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
             stop = ranks.agree(wished or _spent(learner), learner.device)
             if ranks.agree(stop or time.monotonic() - saved >= config.checkpoint_seconds, learner.device):
@@ -216,10 +223,37 @@ def train(
     return Result(learner.actor, learner.normalizer, learner.history)
 
 
+def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
+    """One iteration: collect, estimate, improve. Returns figures about it."""
+    began = time.monotonic()
+    collect(learner, rollout)
+    collected = time.monotonic()
+    take_statistics(learner, rollout)
+    figures: dict[str, float] = {}
+    if learner.iteration > 0 or not rollout.moments:  # the first rollout only finds the scales
+        figures = estimate_advantages(learner, rollout) | improve(learner, rollout, loss, out)
+    update_normalizers(learner, rollout)
+    learner.iteration += 1
+    learner.steps += rollout.reward.numel() * learner.ranks.size
+    return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
+
+
+@contextmanager
+def _threads_of_an_operation(config: PPOConfig) -> Iterator[None]:
+    """One thread in each operation of this thread too, and as before afterwards: sums do not depend on the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(config.threads if config.compile else 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     """A learner at iteration 0 in a freshly reset environment."""
     if config.memory and env.num_worlds < config.minibatches:
-        raise ValueError(f"minibatches is {config.minibatches} but a recurrent actor divides the {env.num_worlds} worlds")
+        raise ValueError(
+            f"minibatches is {config.minibatches}, but a recurrent actor divides the {env.num_worlds} worlds into them")
     device = env.device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -228,18 +262,45 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
     parameters = [*actor.parameters(), *critic.parameters()]
     ranks.copy_from_first([p.data for p in parameters])
-    gradient = torch.zeros(sum(p.numel() for p in parameters) + len(FIGURES), device=device)
-    for parameter, part in zip(parameters, gradient.split([*(p.numel() for p in parameters), len(FIGURES)])):
-        parameter.grad = part.view_as(parameter)
+    threads = config.threads if device.type == "cpu" and not config.compile else 1
     n = env.num_worlds
     return Learner(
         config, env, ranks, seed, actor, critic,
         Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
-        torch.optim.Adam(parameters, lr=config.learning_rate, eps=1e-5, fused=True), gradient,
+        torch.optim.Adam(parameters, lr=config.learning_rate, eps=1e-5, fused=True),
+        [replicate(actor, critic, own=i == 0) for i in range(threads)], ThreadPoolExecutor(threads, "ppo", _one_thread),
         # distinct for (seed, rank); a world's own randomness is the environment's
         torch.Generator(device).manual_seed(seed * 65_537 + ranks.index),
         env.reset(), torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
         Normalizer(1).to(device), config.learning_rate)
+
+
+def replicate(actor: Actor, critic: Critic, own: bool) -> Replica:
+    """A replica of the networks (with ``own``: of themselves). An update of the parameters reaches all of them."""
+    pair = (actor, critic) if own else copy.deepcopy((actor, critic))
+    parameters = [p for module in pair for p in module.parameters()]
+    sizes = [p.numel() for p in parameters]
+    gradient = torch.zeros(sum(sizes) + len(FIGURES), device=actor.log_std.device)
+    originals = [*actor.parameters(), *critic.parameters()]
+    for parameter, original, part in zip(parameters, originals, gradient.split([*sizes, len(FIGURES)])):
+        parameter.data = original.data
+        parameter.grad = part.view_as(parameter)
+    return Replica(*pair, gradient)
+
+
+def _one_thread() -> None:
+    """Each worker computes alone: the threads of one operation would wait for each other after each operation."""
+    torch.set_num_threads(1)
+
+
+def in_parallel(learner: Learner, work: Callable[[Replica, Tensor], None], items: Tensor) -> None:
+    """``work`` on an equal share of ``items`` [M] in each thread."""
+    if len(learner.replicas) == 1:
+        work(learner.replicas[0], items)
+        return
+    shares = items.tensor_split(len(learner.replicas))
+    for future in [learner.workers.submit(work, r, share) for r, share in zip(learner.replicas, shares)]:
+        future.result()
 
 
 def allocate(learner: Learner) -> Rollout:
@@ -362,9 +423,17 @@ def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
     """Normalize the observations in place and fill the columns that the update needs."""
     config, batch = learner.config, _columns(learner, rollout.table)
     done = rollout.terminated | rollout.truncated
-    learner.normalizer.normalize_(batch.obs)
-    learner.critic_normalizer.normalize_(batch.critic_obs)
-    value = evaluate(learner, batch.critic_obs)
+    value = torch.empty_like(rollout.reward)
+
+    @torch.no_grad()
+    def prepare(_: Replica, times: Tensor) -> None:
+        for t in times.tolist():
+            learner.normalizer.normalize_(batch.obs[t])
+            learner.critic_normalizer.normalize_(batch.critic_obs[t])
+            value[t] = evaluate(learner, batch.critic_obs[t])
+            batch.log_prob[t] = Gaussian(batch.mean[t], learner.actor.log_std).log_prob(batch.action[t])
+
+    in_parallel(learner, prepare, torch.arange(len(value)))
     next_value = torch.empty_like(value)
     next_value[:-1] = value[1:]
     next_value[-1] = evaluate(learner, learner.critic_normalizer(learner.obs.critic))
@@ -376,8 +445,8 @@ def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
     target = advantage + value
     batch.value.copy_(value)
     batch.target.copy_(target)
-    batch.advantage.copy_(standardized(advantage, learner.ranks) if config.normalize_advantages == "batch" else advantage)
-    batch.log_prob.copy_(Gaussian(batch.mean, learner.actor.log_std).log_prob(batch.action))
+    whole = config.normalize_advantages == "batch"
+    batch.advantage.copy_(standardized(advantage, learner.ranks) if whole else advantage)
     batch.first[0] = 0.0
     batch.first[1:] = done[:-1]
     return {"explained": float(1.0 - advantage.var() / target.var().clamp(min=1e-12))}
@@ -398,11 +467,10 @@ def standardized(values: Tensor, ranks: Ranks) -> Tensor:
 # ---------------------------------------------------------------- update
 
 
-Loss = Callable[..., Tensor]
-
-
-def losses(actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig) -> Tensor:
-    """FIGURES [4] of a minibatch; the first is what is minimized. Rows [B, .] or windows [T, B, .] (recurrent)."""
+def losses(
+    actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_std: Tensor, config: PPOConfig
+) -> Tensor:
+    """FIGURES [4] of a batch; the first is what is minimized. Rows [B, .], or windows [T, B, .] (recurrent)."""
     with torch.autocast(batch.obs.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
         if isinstance(actor, RecurrentActor):
             mean = actor.unroll(batch.obs, hidden, batch.first > 0)
@@ -428,42 +496,53 @@ def losses(actor: Actor, critic: Critic, batch: Batch, hidden: Tensor, old_log_s
 def improve(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
     """The epochs of minibatches on one rollout. Returns the means of what it saw."""
     config = learner.config
+    axis = 1 if config.memory else 0  # a recurrent actor learns from whole windows of a world, else any row will do
+    table = rollout.table if axis else rollout.table.flatten(0, 1)
     old_log_std = learner.actor.log_std.detach().clone()
     seen = []
     for _ in range(config.epochs):
-        for table, hidden in shuffled(learner, rollout):
-            batch = _columns(learner, table)
+        order = torch.randperm(table.shape[axis], generator=learner.generator, device=learner.device)
+        for chosen in order.chunk(config.minibatches):
             if config.normalize_advantages == "minibatch":
-                batch = batch._replace(advantage=standardized(batch.advantage, learner.ranks))
-            figures = loss(learner.actor, learner.critic, batch, hidden, old_log_std, config)
-            seen.append(descend(learner, figures, (batch, hidden), out))
+                _standardize_chosen(learner, table, axis, chosen)
+            differentiate(learner, rollout, table, chosen, old_log_std, loss)
+            gradient = learner.replicas[0].gradient
+            seen.append(descend(learner, gradient, partial(table.index_select, axis, chosen), out))
     mean = [sum(column) / len(seen) for column in zip(*seen)]
     return dict(zip((*FIGURES, "gradient_norm"), mean)) | {"learning_rate": learner.learning_rate}
 
 
-def shuffled(learner: Learner, rollout: Rollout) -> list[tuple[Tensor, Tensor]]:
-    """Minibatches of one epoch and their first hidden states: rows in random order, or worlds for a recurrent actor."""
-    table, count = rollout.table, learner.config.minibatches
-    axis = 1 if learner.config.memory else 0
-    table = table if axis else table.flatten(0, 1)
-    order = torch.randperm(table.shape[axis], generator=learner.generator, device=learner.device)
-    parts = table.index_select(axis, order).chunk(count, axis)
-    hidden = rollout.hidden[order].chunk(count) if axis else [rollout.hidden] * count
-    return list(zip(parts, hidden))
+def differentiate(
+    learner: Learner, rollout: Rollout, table: Tensor, chosen: Tensor, old_log_std: Tensor, loss: Loss
+) -> None:
+    """Leave gradient and FIGURES of the loss over ``chosen`` rows (or worlds) of ``table`` in the first replica."""
+    axis = table.ndim - 2
+    size = max(1, CHUNK // (len(table) if axis else 1))
+
+    def work(replica: Replica, share: Tensor) -> None:
+        replica.gradient.zero_()
+        for part in share.split(size):
+            batch = _columns(learner, table.index_select(axis, part))
+            hidden = rollout.hidden[part] if axis else rollout.hidden
+            figures = loss(replica.actor, replica.critic, batch, hidden, old_log_std, learner.config)
+            figures = figures * (len(part) / len(chosen))
+            figures[0].backward()
+            replica.gradient[-len(FIGURES) :] += figures.detach()
+
+    in_parallel(learner, work, chosen)
+    for other in learner.replicas[1:]:
+        learner.replicas[0].gradient.add_(other.gradient)
 
 
-def descend(learner: Learner, figures: Tensor, data: tuple[Batch, Tensor], out: Path) -> list[float]:
-    """One gradient step. Returns FIGURES and the gradient's norm, means over the processes."""
-    config, gradient = learner.config, learner.gradient
-    gradient.zero_()
-    figures[0].backward()
-    gradient[-len(FIGURES) :] = figures.detach()
+def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor], out: Path) -> list[float]:
+    """One step of the optimizer. Returns FIGURES and the gradient's norm, means over the processes."""
+    config = learner.config
     learner.ranks.mean_(gradient)  # one message: gradients and figures
     slopes = gradient[: -len(FIGURES)]
     norm = torch.linalg.vector_norm(slopes)
     values: list[float] = torch.cat([gradient[-len(FIGURES) :], norm[None]]).tolist()
     if not all(map(math.isfinite, values)):
-        raise NonFiniteError(_dump(learner, data, values, out))
+        raise NonFiniteError(_dump(learner, minibatch(), values, out))
     if values[-1] > config.max_grad_norm:
         slopes.mul_(config.max_grad_norm / values[-1])
     learner.learning_rate = next_learning_rate(learner, kl=values[1])
@@ -471,6 +550,12 @@ def descend(learner: Learner, figures: Tensor, data: tuple[Batch, Tensor], out: 
         group["lr"] = learner.learning_rate
     learner.optimizer.step()
     return values
+
+
+def _standardize_chosen(learner: Learner, table: Tensor, axis: int, chosen: Tensor) -> None:
+    """Standardize the advantages of a minibatch in the table (of an affine map of them it gives the same)."""
+    advantage = _columns(learner, table).advantage
+    advantage.index_copy_(axis, chosen, standardized(advantage.index_select(axis, chosen), learner.ranks))
 
 
 def next_learning_rate(learner: Learner, kl: float) -> float:
@@ -485,20 +570,20 @@ def next_learning_rate(learner: Learner, kl: float) -> float:
     return rate
 
 
-def _dump(learner: Learner, data: tuple[Batch, Tensor], values: list[float], out: Path) -> str:
+def _dump(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -> str:
     """Save what is needed to find the cause, and say where and what."""
-    batch, hidden = data
+    batch = _columns(learner, minibatch)
     path = out / f"nonfinite.rank{learner.ranks.index}.pt"
     names = (*FIGURES, "gradient_norm")
     checkpoint.save(path, {
-        "batch": {k: v.detach().clone() for k, v in batch._asdict().items()}, "hidden": hidden.clone(),
+        "batch": {k: v.detach().clone() for k, v in batch._asdict().items()},
         "figures": dict(zip(names, values)), "iteration": learner.iteration, "steps": learner.steps,
         "learning_rate": learner.learning_rate, **_modules(learner)})
     wrong = [n for n, v in zip(names, values) if not math.isfinite(v)]
     inputs = [k for k, v in batch._asdict().items() if not torch.isfinite(v).all()]
-    cause = f"non-finite inputs: {', '.join(inputs)}" if inputs else "all inputs are finite: the step before was too large"
-    return (f"iteration {learner.iteration}: {', '.join(wrong)} not finite ({cause}); the minibatch, networks and optimizer "
-            f"are in {path}, the last good state in {out / 'checkpoints'}")
+    cause = f"non-finite inputs: {', '.join(inputs)}" if inputs else "all inputs are finite: a step was too large"
+    return (f"iteration {learner.iteration}: {', '.join(wrong)} not finite ({cause}); the minibatch, networks and "
+            f"optimizer are in {path}, the last good state in {out / 'checkpoints'}")
 
 
 # ---------------------------------------------------------------- reporting and resuming
@@ -526,11 +611,9 @@ def report(
         "reward": float(rollout.reward.mean()), "std": float(learner.actor.log_std.detach().exp().mean()),
         **_episode_means(learner, rollout), **figures}
     learner.history.append(row)
-    if learner.ranks.is_first:
-        if display is not None:
-            display(row)
-        if logger is not None:
-            logger(learner.steps, row)
+    for listener in (display, partial(logger, learner.steps) if logger else None):
+        if listener is not None and learner.ranks.is_first:
+            listener(row)
 
 
 def _episode_means(learner: Learner, rollout: Rollout) -> dict[str, float]:
@@ -567,8 +650,8 @@ def restore(learner: Learner, path: Path) -> None:
     """Put ``learner`` where the checkpoint ``path`` was written."""
     state = _read(path)
     _require_same(path, "environment", state["sizes"], _sizes(learner.env))
-    fixed = {k: v for k, v in state["config"].items() if k not in MAY_CHANGE}
-    _require_same(path, "configuration", fixed, {k: v for k, v in _plain(learner.config).items() if k not in MAY_CHANGE})
+    was, now = ({k: v for k, v in c.items() if k not in MAY_CHANGE} for c in (state["config"], _plain(learner.config)))
+    _require_same(path, "configuration", was, now)
     _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
     for name in ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer"):
         getattr(learner, name).load_state_dict(state[name])
@@ -610,7 +693,7 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, PPO
 def _read(path: Path) -> dict[str, Any]:
     state = checkpoint.load(path)  # to the CPU: random states stay there, load_state_dict moves the rest
     if state.get("kind") != KIND:
-        raise checkpoint.CheckpointError(f"{path} is not a checkpoint of this PPO (kind {state.get('kind')!r}, not {KIND!r})")
+        raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
     return state
 
 

@@ -97,7 +97,7 @@ def show(title: str) -> Progress:
     return Lines(title)
 
 
-class tensorboard(AbstractContextManager["tensorboard"]):  # noqa: N801 (used like a function)
+class tensorboard(AbstractContextManager["tensorboard"]):
     """A logger that writes TensorBoard events to ``folder``."""
 
     def __init__(self, folder: Path) -> None:

@@ -73,7 +73,8 @@ def join(device: str = "cpu") -> tuple[Ranks, torch.device]:
         return Ranks(), torch.device(device)
     missing = [k for k in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if k not in os.environ]
     if missing:
-        raise ValueError(f"WORLD_SIZE is {size} but {', '.join(missing)} not set: start with torchrun, or unset WORLD_SIZE")
+        raise ValueError(
+            f"WORLD_SIZE is {size} but {', '.join(missing)} not set: start with torchrun, or unset WORLD_SIZE")
     here = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if device.startswith("cuda") else torch.device(device)
     if here.type == "cuda":
         torch.cuda.set_device(here)

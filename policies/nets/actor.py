@@ -132,7 +132,7 @@ def make_actor(
 ) -> Actor:
     """A recurrent actor where ``hidden_dim`` > 0, else a feed-forward one."""
     if init_std <= 0:
-        raise ValueError(f"init_std is the standard deviation of the first actions and must be positive, got {init_std}")
+        raise ValueError(f"init_std, the standard deviation of the first actions, must be positive, got {init_std}")
     if hidden_dim:
         return RecurrentActor(obs_dim, action_dim, hidden, name, init_std, hidden_dim)
     return FeedForwardActor(obs_dim, action_dim, hidden, name, init_std)

@@ -80,7 +80,7 @@ class Normalizer(nn.Module):
             return
         bad = (~(torch.isfinite(batch.mean) & torch.isfinite(batch.var))).nonzero().flatten().tolist()
         if bad:
-            raise ValueError(f"observation components {bad} are not finite: the simulation or a map produces NaN or inf")
+            raise ValueError(f"components {bad} of the observation are not finite: a simulation or map gives NaN or inf")
         merged = merge(Moments(self.count, self.mean, self.var), batch)
         for name, value in zip(Moments._fields, merged):
             getattr(self, name).copy_(value)
