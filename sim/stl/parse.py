@@ -92,12 +92,11 @@ def parse(text: str, schema: Mapping[str, SignalSpec], constants: Constants | No
 
 def check(formula: Formula, schema: Mapping[str, SignalSpec]) -> Formula:
     """``formula``, built in Python or read from JSON, checked against ``schema``; shapes and units are the schema's."""
-    constants = {c.name: c.value for c in _named_constants(formula)}
+    constants: dict[str, float | tuple[float, ...]] = {}
+    for leaf in leaves_in(formula):
+        if isinstance(leaf, Constant) and leaf.name and constants.setdefault(leaf.name, leaf.value) != leaf.value:
+            raise FormulaError(f"constant {leaf.name!r} has two values: {constants[leaf.name]} and {leaf.value}")
     return parse(to_text(formula), schema, constants)
-
-
-def _named_constants(formula: Formula) -> list[Constant]:
-    return [leaf for leaf in leaves_in(formula) if isinstance(leaf, Constant) and leaf.name]
 
 
 def _constant(name: str, number: float | Sequence[float]) -> Constant:

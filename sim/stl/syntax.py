@@ -114,7 +114,6 @@ class Signal(Expr):
     name: str
     dims: Shape = ()
     unit: str = ""
-    __str__ = Expr.__str__
 
     @property
     def shape(self) -> Shape:
@@ -127,7 +126,6 @@ class Constant(Expr):
 
     value: float | tuple[float, ...]
     name: str = ""
-    __str__ = Expr.__str__
 
     def __post_init__(self) -> None:
         exact = tuple(float(x) for x in self.value) if isinstance(self.value, tuple) else float(self.value)
@@ -153,7 +151,6 @@ class Component(Expr):
 
     of: Expr
     index: int
-    __str__ = Expr.__str__
 
     def __post_init__(self) -> None:
         if not self.of.shape:
@@ -181,7 +178,6 @@ class Apply(Expr):
 
     op: str
     args: tuple[Expr, ...]
-    __str__ = Expr.__str__
 
     def __post_init__(self) -> None:
         if self.op not in OPERATIONS:
@@ -280,7 +276,6 @@ class Predicate(Formula):
     op: str
     left: Expr
     right: Expr
-    __str__ = Formula.__str__
 
     def __post_init__(self) -> None:
         if self.op not in COMPARISONS:
@@ -296,7 +291,6 @@ class Truth(Formula):
     """``true`` (robustness +inf) or ``false`` (-inf)."""
 
     value: bool
-    __str__ = Formula.__str__
 
 
 @dataclass(frozen=True)
@@ -304,7 +298,6 @@ class Not(Formula):
     """Negation."""
 
     arg: Formula
-    __str__ = Formula.__str__
 
 
 @dataclass(frozen=True)
@@ -312,7 +305,6 @@ class And(Formula):
     """Conjunction of two or more."""
 
     args: tuple[Formula, ...]
-    __str__ = Formula.__str__
 
     def __post_init__(self) -> None:
         if len(self.args) < 2:
@@ -324,7 +316,6 @@ class Or(Formula):
     """Disjunction of two or more."""
 
     args: tuple[Formula, ...]
-    __str__ = Formula.__str__
 
     def __post_init__(self) -> None:
         if len(self.args) < 2:
@@ -337,7 +328,6 @@ class Implies(Formula):
 
     left: Formula
     right: Formula
-    __str__ = Formula.__str__
 
 
 @dataclass(frozen=True)
@@ -346,7 +336,6 @@ class Iff(Formula):
 
     left: Formula
     right: Formula
-    __str__ = Formula.__str__
 
 
 @dataclass(frozen=True)
@@ -373,7 +362,6 @@ class Always(Formula):
 
     arg: Formula
     window: Window = ALL_TIME
-    __str__ = Formula.__str__
 
 
 @dataclass(frozen=True)
@@ -382,7 +370,6 @@ class Eventually(Formula):
 
     arg: Formula
     window: Window = ALL_TIME
-    __str__ = Formula.__str__
 
 
 @dataclass(frozen=True)
@@ -392,7 +379,6 @@ class Until(Formula):
     left: Formula
     right: Formula
     window: Window = ALL_TIME
-    __str__ = Formula.__str__
 
 
 def always(lo: float, hi: float, formula: Formula) -> Formula:

@@ -26,5 +26,5 @@ def test_the_python_of_the_page_runs():
 def test_the_error_of_the_page_is_the_error():
     shown = PAGE.split("## Errors\n\n```\n")[1].split("\n```")[0]
     with pytest.raises(FormulaError) as caught:
-        parse("G[0,10] (heigth > 0.3)", SCHEMA)
+        parse("G[0,10] (heihgt > 0.3)", SCHEMA)
     assert str(caught.value) == shown

@@ -115,7 +115,7 @@ def test_names_may_begin_like_words():
 
 
 @pytest.mark.parametrize("text, marked, rule", [
-    ("G[0,10] (heigth > 0.3)", "heigth", "unknown signal 'heigth'; did you mean 'height'?"),
+    ("G[0,10] (heihgt > 0.3)", "heihgt", "unknown signal 'heihgt'; did you mean 'height'?"),
     ("G[0,10] (nrm(base_pos_w) > 0.3)", "nrm", "unknown function 'nrm'; did you mean 'norm'?"),
     ("base_pos_w > 3", "base_pos_w", "> compares scalars; this is a vector [3]"),
     ("x > 0 & height + base_pos_w > 1", "height + base_pos_w", "+ of a scalar and a vector [3]"),
@@ -192,7 +192,9 @@ def test_python_construction_is_checked_against_the_schema():
     built = always(0, 1, Signal("height") > 0.3)
     assert check(built, SCHEMA) == always(0, 1, HEIGHT > 0.3)  # the schema's unit
     with pytest.raises(FormulaError, match="did you mean 'height'"):
-        check(always(0, 1, Signal("heigt") > 0.3), SCHEMA)
+        check(always(0, 1, Signal("heght") > 0.3), SCHEMA)
+    with pytest.raises(FormulaError, match="constant 'c' has two values: 1.0 and 2.0"):
+        check((X > Constant(1, "c")) & (X < Constant(2, "c")), SCHEMA)
     with pytest.raises(FormulaError, match="> compares scalars"):
         POS > 1  # noqa: B015
     with pytest.raises(TypeError, match="no truth value"):
@@ -201,8 +203,8 @@ def test_python_construction_is_checked_against_the_schema():
 
 
 def test_json_names_what_is_wrong():
-    with pytest.raises(FormulaError, match="unknown node 'alway'; known: .*always"):
-        from_json({"node": "alway"})
+    with pytest.raises(FormulaError, match="unknown node 'globally'; known: .*always"):
+        from_json({"node": "globally"})
     with pytest.raises(FormulaError, match="has the fields"):
         from_json({"node": "not", "args": []})
 
