@@ -103,20 +103,29 @@ class Opened:
 OPEN: dict[int, Opened] = {}
 
 
-def enter_domain(number: int, config: str) -> None:
+def enter_domain(number: int, config: str, max_index: int) -> None:
     """Open the domain in this process, or join the one that is open with the same configuration."""
     opened = OPEN.get(number)
     if opened is None:
         try:
             OPEN[number] = Opened(Domain(number, config or None), config, 1)
         except DDSException as error:
-            raise TransportError(f"DDS domain {number} cannot be opened: {error}; is CYCLONEDDS_URI valid?") from error
+            raise TransportError(why_closed(number, max_index, error)) from error
     elif opened.config != config:
         raise TransportError(
             f"DDS domain {number} is in use in this process with another configuration: "
             "use the same loopback setting, or another domain")
     else:
         opened.users += 1
+
+
+def why_closed(number: int, max_index: int, error: Exception) -> str:
+    """Why a domain did not open: ports that are taken, or the configuration."""
+    wanted = [port for index in range(max_index + 1) for port in ports(number, index)]
+    if all(not port_free(first) or not port_free(second) for first, second in zip(wanted[::2], wanted[1::2])):
+        return (f"no free port on DDS domain {number} (UDP {wanted[0]} to {wanted[-1]}): the domain is in use by "
+                f"{max_index + 1} participants or other programs; choose another ROS_DOMAIN_ID")
+    return f"DDS domain {number} cannot be opened: {error}; is CYCLONEDDS_URI valid?"
 
 
 def leave_domain(number: int) -> None:
@@ -189,15 +198,12 @@ class DdsTransport:
         self.domain = domain_id(domain)
         loopback = loopback or os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() == "LOCALHOST"
         self.loopback = loopback
-        enter_domain(self.domain, loopback_config(max_index) if loopback else "")
+        enter_domain(self.domain, loopback_config(max_index) if loopback else "", max_index)
         try:
             self.participant = DomainParticipant(self.domain, qos=Qos(Policy.Userdata(b"enclave=/;")))
         except DDSException as error:
             leave_domain(self.domain)
-            first, last = ports(self.domain, 0)[0], ports(self.domain, max_index)[1]
-            raise TransportError(
-                f"no free port on DDS domain {self.domain} (UDP {first} to {last}): the domain is in use by "
-                f"{max_index + 1} participants or other programs; choose another ROS_DOMAIN_ID ({error})") from error
+            raise TransportError(why_closed(self.domain, max_index, error)) from error
         self.closed = False
         self.waitset = WaitSet(self.participant)
         self.readers: list[Reader] = []

@@ -197,7 +197,7 @@ class PolicyNode:
         if reason:
             return self.stop(reason)
         signals = self.state.newest()
-        missed = max(0, int((now - self.next - self.window) / self.period))
+        missed = max(0, int((now - self.next + 0.5 * self.window) / self.period))
         try:
             for _ in range(missed + 1):
                 signals["mission_time"] = np.float32(self.flight.steps * self.period)
@@ -217,11 +217,9 @@ class PolicyNode:
 
     def _refusal(self, now: float) -> str:
         safety = self.interface.safety
-        fence = safety.get("geofence")
         reason = shield.stale(self.state.age(now), safety["stale_after_s"])
-        if not reason and fence:
-            reason = shield.outside(self.state.newest()["base_pos_w"], fence["low"], fence["high"])
-        return reason
+        fence = safety["geofence"]
+        return reason or shield.outside(self.state.newest()["base_pos_w"], fence["low"], fence["high"])
 
     def _count(self, missed: int, clamped: bool) -> None:
         """Latency from the state's arrival in this process to the command's departure, where the state was new."""

@@ -1,0 +1,108 @@
+"""The colcon packages, the launch files, the command lines, and what the robot side must not import."""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from temporeal_bridge import ros_arguments
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted((ROOT / "ros2_ws" / "src").glob("*/package.xml"))
+ENV = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'ros2_ws/src/temporeal_bridge'}"}
+EMAIL = re.compile(r"[-a-zA-Z0-9_%+]+(\.[-a-zA-Z0-9_%+]+)*@[-a-zA-Z0-9%]+(\.[-a-zA-Z0-9%]+)*\.[a-zA-Z]{2,}")
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda p: p.parent.name)
+def test_package_xml(path):
+    """With an invalid e-mail address colcon would treat it as plain Python, and ROS would not find it."""
+    root = ET.parse(path).getroot()
+    assert root.findtext("name") == path.parent.name
+    assert EMAIL.fullmatch(root.find("maintainer").attrib["email"])
+    assert root.findtext("export/build_type") == "ament_python"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", root.findtext("version"))
+    setup = (path.parent / "setup.py").read_text()
+    assert f'version="{root.findtext("version")}"' in setup and f'NAME = "{path.parent.name}"' in setup
+    assert (path.parent / "resource" / path.parent.name).is_file()
+    assert f"$base/lib/{path.parent.name}" in (path.parent / "setup.cfg").read_text()
+
+
+def test_both_packages_are_there():
+    assert [p.parent.name for p in PACKAGES] == ["temporeal_bridge", "temporeal_bringup"]
+
+
+@pytest.mark.skipif(shutil.which("colcon") is None, reason="colcon is not installed")
+def test_colcon_sees_ament_python():
+    out = subprocess.run(["colcon", "list"], cwd=ROOT / "ros2_ws", capture_output=True, text=True, check=True).stdout
+    assert {tuple(line.split()[::2]) for line in out.splitlines()} == {
+        ("temporeal_bridge", "(ros.ament_python)"), ("temporeal_bringup", "(ros.ament_python)")}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "launch").glob("*.launch.py")), ids=lambda p: p.name)
+def test_launch_files_compile_and_ship(path, tmp_path):
+    py_compile.compile(str(path), cfile=str(tmp_path / "out.pyc"), doraise=True)
+    assert (ROOT / "ros2_ws/src/temporeal_bringup/launch" / path.name).read_text() == path.read_text()
+    for executable in re.findall(r'node\("(\w+)"', path.read_text()):
+        assert (ROOT / "ros2_ws/src/temporeal_bridge/temporeal_bridge" / f"{executable}.py").exists()
+
+
+def test_launch_is_no_python_package():
+    """An __init__.py here would hide ROS 2's own `launch`."""
+    assert not (ROOT / "launch" / "__init__.py").exists()
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=ENV, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_no_torch_on_the_robot():
+    """Every module of the bridge that runs on a robot, in a process of its own."""
+    modules = "policy_node, monitor_node, recorder, dds, memory, codecs, interface, flights, robot_sim"
+    out = run("-c", f"import sys; from temporeal_bridge import {modules}\n"
+                    "print(sorted({'torch', 'mujoco', 'numba', 'sim.backends'} & set(sys.modules)))")
+    assert out.strip() == "[]"
+
+
+def test_errors_of_a_node_are_one_line_and_status_2(tmp_path):
+    out = run("-m", "temporeal_bridge.monitor_node", "--artifact", str(tmp_path), "--transport", "dds", "--loopback",
+              "--domain", "300", code=2)
+    assert out.strip().splitlines() == [
+        "monitor_node: error: domain is '300'; a DDS domain is a whole number from 0 to 232"]
+
+
+def test_an_artifact_that_is_none_is_named(tmp_path):
+    from temporeal_bridge.dds import free_domain
+
+    out = run("-m", "temporeal_bridge.policy_node", "--artifact", str(tmp_path), "--transport", "dds", "--loopback",
+              "--domain", str(free_domain()), code=2)
+    assert "is not an artifact" in out and str(tmp_path) in out
+
+
+def test_ros_arguments(tmp_path):
+    own, ros = ros_arguments.split(
+        ["--a", "1", "--ros-args", "-r", "odom:=/mocap/odom", "-r", "__ns:=/cf2", "-r", "__node:=pilot", "-p", "seed:=3",
+         "--", "--b"])
+    assert own == ["--a", "1", "--b"]
+    parsed = ros_arguments.parse(ros)
+    assert (parsed.node, parsed.namespace, parsed.remaps) == ("pilot", "/cf2", (("odom", "/mocap/odom"),))
+    file = tmp_path / "p.yaml"
+    file.write_text("/**:\n  ros__parameters:\n    peer_timeout: 2.5\n    start: true\n    use_sim_time: false\n")
+    parameters = {**parsed.parameters, **ros_arguments.parse(["--params-file", str(file)]).parameters}
+    legal = ["--seed", "--peer-timeout", "--start"]
+    assert ros_arguments.as_options(parameters, legal) == ["--seed=3", "--peer-timeout=2.5", "--start"]
+
+
+@pytest.mark.parametrize("bad", [["-r", "odom"], ["-r"], ["-p", ":=3"], ["--params-file", "/nowhere.yaml"]])
+def test_bad_ros_arguments(bad):
+    with pytest.raises(ValueError, match=r"--ros-args|--params-file"):
+        ros_arguments.parse(bad)

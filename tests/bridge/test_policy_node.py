@@ -1,0 +1,287 @@
+"""The controller on the memory bus: it sends what the artifact says, and stops when it must."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import ArtifactError
+from policies.export.runtime import Artifact
+from robots.frames import from_rotation_vector
+from robots.spec import load_robot
+from temporeal_bridge import codecs, messages, policy_node
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.transport import QOS
+
+ROBOT = load_robot("crazyflie")
+TWIST, HEADER = "geometry_msgs/msg/Twist", "std_msgs/msg/Header"
+
+
+class Bench:
+    """A controller, and a stand-in for everything else: publishes states at 100 Hz, keeps what the controller says."""
+
+    def __init__(self, lockstep, artifact: Path, interface: str, **options) -> None:
+        self.lockstep, self.interface = lockstep, load_interface(ROBOT, interface)
+        self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
+        transport = MemoryTransport(lockstep.bus, "policy_node", "/cf1")
+        self.loaded = policy_node.load(artifact, ROBOT)
+        self.node = lockstep.add(transport, PolicyNode(transport, self.loaded, ROBOT, self.interface, **options))
+        self.commands: list[tuple[float, np.ndarray]] = []
+        self.modes: list[str] = []
+        topic = self.interface.command("ctbr_cmd")
+        self.own.subscribe(topic.topic, TWIST, QOS["command"], lambda r: self.commands.append((
+            r.at, codecs.decode_legacy_rates(messages.decode(TWIST, r.data), topic.options))))
+        self.own.subscribe("mission", HEADER, QOS["latched"], lambda r: self.modes.append(
+            messages.decode(HEADER, r.data).frame_id))
+        self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
+        self.start_topic = self.own.advertise("mission/start", "std_msgs/msg/UInt64", QOS["default"])
+        self.stop_topic = self.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"])
+        self.signals, self.seen, self.rng = None, [], np.random.default_rng(0)
+
+    def draw(self) -> dict[str, np.ndarray]:
+        position = np.array([0.0, 0.0, 1.0]) + 0.1 * self.rng.normal(size=3)
+        return {"base_pos_w": position, "base_quat_w": from_rotation_vector(0.1 * self.rng.normal(size=3)),
+                "base_vel_w": 0.1 * self.rng.normal(size=3), "base_ang_vel_b": 0.1 * self.rng.normal(size=3),
+                "height": position[2]}
+
+    def publish(self, signals=None) -> None:
+        """One state, and the signals as they come out at the other end."""
+        signals, decoded = signals or self.draw(), {}
+        for topic, endpoint in reversed(self.states):
+            codec = codecs.STATES[topic.codec]
+            data = messages.encode(topic.type, codec.encode(signals, self.own.now(), ("world", "cf1"), topic.options))
+            decoded.update(codec.decode(messages.decode(topic.type, data), topic.options))
+            self.own.publish(endpoint, data)
+        self.seen.append((self.own.monotonic(), decoded))
+
+    def fly(self, seconds: float, states: bool = True) -> None:
+        """Let time pass with states every 10 ms (or none)."""
+        for _ in range(round(seconds / 0.01)):
+            if states:
+                self.publish()
+            self.lockstep.run(0.01)
+            self.own.wait(0.0)
+        self.own.wait(0.0)
+
+    def begin(self, number: int = 1) -> None:
+        kind = "std_msgs/msg/UInt64"
+        self.own.publish(self.start_topic, messages.encode(kind, messages.record(kind)(data=number)))
+
+    @property
+    def mode(self) -> str:
+        return self.modes[-1].split()[0]
+
+
+@pytest.fixture(params=["odometry", "crazyswarm2"])
+def bench(request, lockstep, artifact):
+    made = Bench(lockstep, artifact, request.param)
+    made.fly(0.1)
+    return made
+
+
+def through(command: np.ndarray, bench: Bench) -> np.ndarray:
+    """A command as it comes out of its message."""
+    spec, options = ROBOT.command("ctbr_cmd"), bench.interface.command("ctbr_cmd").options
+    return codecs.decode_legacy_rates(codecs.encode_legacy_rates(np.clip(command, spec.low, spec.high), options), options)
+
+
+def test_silent_until_started(bench):
+    assert bench.commands == [] and bench.mode == "ready"
+
+
+def test_commands_equal_those_of_the_artifact(bench, artifact):
+    """The state that arrives when a control step is due goes in; what the artifact gives for it comes out, in time."""
+    bench.begin()
+    bench.fly(2.0)
+    direct = Artifact.load(artifact, ROBOT, task_signals={policy_node.MISSION_TIME.name: policy_node.MISSION_TIME})
+    states = dict(bench.seen)
+    assert 98 <= len(bench.commands) <= 101
+    for at, sent in bench.commands:
+        wanted = direct.act(states[at])["ctbr_cmd"]
+        assert sent == pytest.approx(through(wanted, bench), abs=1e-5)
+    steps = np.diff([at for at, _ in bench.commands])
+    assert steps == pytest.approx(0.02, abs=1e-6)
+
+
+def test_mission_time_zero_is_the_first_command(bench):
+    bench.begin(7)
+    bench.fly(0.5)
+    assert bench.modes[-1] == "active 7"
+    assert bench.node.flight.start_ns == bench.own.bus.epoch_ns + round(bench.commands[0][0] * 1e9)
+
+
+def test_a_second_mission_starts_from_a_fresh_memory(bench):
+    bench.begin(1)
+    bench.fly(6.5)
+    assert bench.node.flight.reason == ""
+    bench.fly(7.0, states=True)
+    assert bench.mode == "finished"
+    bench.begin(2)
+    bench.fly(0.3)
+    assert bench.modes[-1] == "active 2" and float(bench.loaded.memory["tick"][0]) == bench.node.flight.steps
+
+
+def test_after_the_mission_it_levels_and_sinks_then_falls_silent(bench):
+    bench.begin()
+    bench.fly(6.14)
+    assert bench.mode == "stopping"
+    hover = ROBOT.parameters["mass"].nominal[0] * 9.81
+    assert bench.commands[-1][1][0] == pytest.approx(0.85 * hover, rel=1e-6)
+    bench.fly(8.0)
+    assert bench.mode == "finished"
+    assert bench.commands[-1][1] == pytest.approx(np.zeros(4))  # the last word is a zero setpoint
+    count = len(bench.commands)
+    bench.fly(0.5)
+    assert len(bench.commands) == count
+
+
+def test_stale_state_stops_blind_then_silent(bench):
+    """Within the limit and two steps it stops; it does not turn without an attitude; after blind_s it says nothing."""
+    bench.begin()
+    bench.fly(1.0)
+    last = bench.own.monotonic()
+    bench.fly(1.0, states=False)
+    safety = bench.interface.safety
+    stopped = [at for at, c in bench.commands if at > last + safety["stale_after_s"]]
+    assert "old" in bench.node.flight.reason and bench.mode == "finished"
+    assert stopped[0] - last <= safety["stale_after_s"] + 0.05
+    assert stopped[-1] - stopped[0] <= safety["level"]["blind_s"] + 0.03
+    for at, command in bench.commands:
+        if at >= stopped[0]:
+            assert command[1:] == pytest.approx(np.zeros(3))
+
+
+def test_a_stop_is_latched(bench):
+    bench.begin()
+    bench.fly(1.0)
+    bench.fly(1.0, states=False)
+    count = len(bench.commands)
+    bench.fly(0.5)
+    assert bench.mode == "finished" and len(bench.commands) == count
+
+
+def test_the_operator_stops_it(bench):
+    bench.begin()
+    bench.fly(0.5)
+    kind = "std_msgs/msg/Empty"
+    bench.own.publish(bench.stop_topic, messages.encode(kind, messages.record(kind)(structure_needs_at_least_one_member=0)))
+    bench.fly(0.1)
+    assert bench.mode == "stopping" and "operator" in bench.node.flight.reason
+
+
+def test_a_state_with_nan_is_dropped_and_counted(bench):
+    bench.begin()
+    bench.fly(0.5)
+    before = bench.node.state.rejected
+    signals = bench.draw()
+    signals["base_vel_w"] = np.array([np.nan, 0, 0])
+    bench.publish(signals)
+    bench.fly(0.2)
+    assert bench.node.state.rejected == before + 1 and "base_vel_w" in bench.node.state.last_rejection
+    assert bench.mode == "active" and np.isfinite([c for _, c in bench.commands]).all()
+
+
+class Broken:
+    """An artifact whose commands are not fit to be sent."""
+
+    def __init__(self, artifact: Artifact, command: np.ndarray) -> None:
+        self.manifest, self.command = artifact.manifest, command
+
+    def reset(self) -> None:
+        pass
+
+    def act(self, signals):
+        return {"ctbr_cmd": self.command}
+
+
+def test_commands_are_clamped_and_counted(bench):
+    bench.node.artifact = Broken(bench.loaded, np.array([9.0, 99.0, -99.0, 0.0]))
+    bench.begin()
+    bench.fly(0.2)
+    spec = ROBOT.command("ctbr_cmd")
+    wanted = through(np.array([spec.high[0], spec.high[1], spec.low[2], 0.0]), bench)
+    assert bench.commands[-1][1] == pytest.approx(wanted) and bench.node.flight.clamped == bench.node.flight.steps
+
+
+@pytest.mark.parametrize(("command", "word"), [(np.full(4, np.nan), "not finite"), (np.zeros(3), "shape")])
+def test_a_broken_policy_is_stopped_before_anything_is_sent(bench, command, word):
+    bench.node.artifact = Broken(bench.loaded, command)
+    bench.begin()
+    bench.fly(0.05)
+    assert word in bench.node.flight.reason and bench.mode == "stopping"
+    assert np.isfinite([c for _, c in bench.commands]).all()
+
+
+def test_leaving_the_geofence_stops_it(bench):
+    bench.begin()
+    bench.fly(0.3)
+    signals = bench.draw()
+    signals["base_pos_w"] = np.array([0.0, 0.0, 50.0])
+    signals["height"] = 50.0
+    bench.publish(signals)
+    bench.lockstep.run(0.012)
+    bench.publish(signals)
+    bench.fly(0.05, states=False)
+    assert "geofence" in bench.node.flight.reason
+
+
+def test_a_stall_of_the_machine_keeps_the_policy_on_mission_time(bench):
+    """Three steps come too late: the policy's clock moves on by them and by the one that is due; one command is sent."""
+    bench.begin()
+    bench.fly(0.5)
+    steps, sent = bench.node.flight.steps, len(bench.commands)
+    bench.lockstep.bus.advance(0.08)
+    bench.publish()
+    bench.fly(0.01, states=False)
+    assert len(bench.commands) == sent + 1
+    assert bench.node.flight.steps == steps + 4 and bench.node.flight.missed == 3
+
+
+def test_on_the_ground_one_zero_setpoint_unlocks_the_thrust(lockstep, artifact):
+    bench = Bench(lockstep, artifact, "crazyswarm2")
+    for _ in range(5):
+        signals = bench.draw()
+        signals["base_pos_w"] = np.array([0.0, 0.0, 0.01])
+        bench.publish(signals)
+        bench.fly(0.02, states=False)
+    assert [abs(c).max() for _, c in bench.commands] == [0.0]
+
+
+def test_diagnostics_come_once_a_second_with_the_mode(bench):
+    got, kind = [], "diagnostic_msgs/msg/DiagnosticArray"
+    bench.own.subscribe("/diagnostics", kind, QOS["default"], lambda r: got.append(messages.decode(kind, r.data)))
+    bench.fly(3.05)
+    values = {v.key: v.value for v in got[-1].status[0].values}
+    assert len(got) == 3 and values["mode"] == "ready" and got[-1].status[0].hardware_id == "crazyflie"
+
+
+def test_the_summary_has_the_latencies(bench):
+    bench.begin()
+    bench.fly(1.0)
+    summary = bench.node.summary()
+    assert summary["latency_ms"]["p99"] == 0.0  # fake time: the state is used at the instant of its arrival
+    assert summary["flights"][0]["steps"] == bench.node.flight.steps
+
+
+def test_an_artifact_of_another_robot_is_refused(tmp_path, artifact):
+    from dataclasses import replace
+
+    other = replace(ROBOT, name="dragonfly")
+    with pytest.raises(ArtifactError, match="for robot 'crazyflie', this robot is 'dragonfly'"):
+        policy_node.load(artifact, other)
+
+
+def test_a_damaged_artifact_is_refused(tmp_path, artifact):
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(artifact, broken)
+    data = bytearray((broken / "policy.onnx").read_bytes())
+    data[len(data) // 2] ^= 1
+    (broken / "policy.onnx").write_bytes(data)
+    with pytest.raises(ArtifactError, match="SHA-256"):
+        policy_node.load(broken, ROBOT)

@@ -1,0 +1,138 @@
+"""Bags: what comes in is what is read back, by another reader; a full disk loses nothing that was flushed."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from rosbags.highlevel import AnyReader
+from rosbags.rosbag2 import Reader
+
+from robots.spec import load_robot
+from temporeal_bridge import messages
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.recorder import Bag, Recorder, RecorderError, WholeFile, robot_topics
+from temporeal_bridge.transport import QOS
+
+STRING = "std_msgs/msg/String"
+
+
+def text(word: str) -> bytes:
+    return messages.encode(STRING, messages.record(STRING)(data=word))
+
+
+def read(path):
+    with Reader(path) as reader:
+        return [(c.topic, c.msgtype, stamp, bytes(data)) for c, stamp, data in reader.messages()]
+
+
+def test_messages_are_read_back_byte_by_byte(tmp_path):
+    bus = Bus()
+    talker, own = MemoryTransport(bus, "a", "/cf1"), MemoryTransport(bus, "recorder", "/cf1")
+    interface = load_interface(load_robot("crazyflie"))
+    recorder = Recorder(own, Bag(tmp_path / "bag"), robot_topics(interface, ["/cf1", "/cf2"]))
+    odom, kind = talker.advertise("odom", "nav_msgs/msg/Odometry", QOS["default"]), "nav_msgs/msg/Odometry"
+    sent = []
+    for i in range(250):
+        bus.advance(0.01)
+        message = messages.store().types[kind]
+        data = messages.encode(kind, odometry(message, i))
+        talker.publish(odom, data)
+        own.wait(0.0)
+        recorder.step()
+        sent.append(("/cf1/odom", kind, own.now(), data))
+    recorder.close()
+    assert read(tmp_path / "bag") == sent
+    assert recorder.summary()["messages"]["/cf1/odom"] == 250 and recorder.summary()["messages"]["/cf2/odom"] == 0
+
+
+def odometry(_, i: int):
+    import numpy as np
+
+    from temporeal_bridge.codecs import encode_odometry
+
+    return encode_odometry({"base_pos_w": np.array([i, 0, 0]), "base_quat_w": np.array([1.0, 0, 0, 0]), "base_vel_w": np.zeros(3),
+                            "base_ang_vel_b": np.zeros(3)}, i, ("world", "cf1"), {"linear": "world", "angular": "absent"})
+
+
+def test_the_bag_explains_itself(tmp_path):
+    """A reader without any type store decodes it, also types that plain ROS 2 lacks: the definitions are inside."""
+    load_interface(load_robot("crazyflie"))
+    kind = "crazyflie_interfaces/msg/LogDataGeneric"
+    bag = Bag(tmp_path / "bag")
+    bag.add("/cf1/gyro", kind)
+    import numpy as np
+
+    message = messages.record(kind)(header=messages.header(5, "cf1"), timestamp=1, values=np.array([1, 2, 3], np.float32))
+    bag.write("/cf1/gyro", kind, 5, messages.encode(kind, message))
+    bag.close()
+    with AnyReader([tmp_path / "bag"]) as reader:
+        [(connection, _, data)] = list(reader.messages())
+        assert reader.deserialize(data, connection.msgtype).values.tolist() == [1, 2, 3]
+        assert connection.digest == messages.type_hash(kind)
+
+
+def test_flushed_messages_are_on_disk(tmp_path):
+    bag = Bag(tmp_path / "bag")
+    bag.add("/words", STRING)
+    bag.write("/words", STRING, 1, text("find me"))
+    bag.flush()
+    assert b"find me" in (tmp_path / "bag" / "bag.mcap").read_bytes()
+    bag.close()
+
+
+def test_a_bag_is_never_overwritten(tmp_path):
+    (tmp_path / "bag").mkdir()
+    with pytest.raises(RecorderError, match="never overwritten"):
+        Bag(tmp_path / "bag")
+
+
+class FullDisk(WholeFile):
+    """A disk with room for so many bytes; the reserve's bytes come back when it is deleted."""
+
+    room = 6000
+
+    def write(self, data) -> int:
+        view = memoryview(data).cast("B")
+        free = self.room + (0 if self.reserve.exists() else 1 << 20)
+        if self.position + len(view) > free:
+            super().write(view[: max(free - self.position, 0)])  # a real disk takes what fits, then fails
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(view)
+
+
+def test_a_full_disk_is_a_clear_error_and_loses_nothing_flushed(tmp_path):
+    bag = Bag(tmp_path / "bag")
+    bag.file.close()
+    bag.storage.bio = bag.file = FullDisk(bag.storage.path)
+    bag.file.reserve = bag.ballast
+    bag.add("/words", STRING)
+    kept, lost = [], False
+    for i in range(100):
+        pending = [("/words", STRING, 10 * i + k, text(f"word {i} {k}" + "x" * 50)) for k in range(5)]
+        for row in pending:
+            bag.write(*row)
+        try:
+            bag.flush()
+        except RecorderError as error:
+            assert "No space left" in str(error) and f"the {len(kept)} messages" in str(error)
+            lost = True
+            break
+        kept += pending
+    assert lost and len(kept) > 10
+    assert read(tmp_path / "bag") == kept
+    assert not bag.ballast.exists() and bag.closed
+
+
+def test_other_write_errors_are_not_hidden(tmp_path):
+    class Broken(WholeFile):
+        def write(self, data) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    bag = Bag(tmp_path / "bag")
+    bag.add("/words", STRING)
+    bag.storage.bio = bag.file = Broken(bag.storage.path)
+    bag.write("/words", STRING, 1, text("x"))
+    with pytest.raises(OSError, match="Input/output"):
+        bag.flush()
