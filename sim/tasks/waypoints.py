@@ -80,6 +80,7 @@ class Observe(nn.Module):
         self.mission = mission
         self.register_buffer("points", points)
         self.points: Tensor
+        self.action_dim = action_dim
         self.memory = {**mission.memory, "actions": (HISTORY * action_dim,)}
         self.obs_dim = 18 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
 
@@ -100,7 +101,7 @@ class Observe(nn.Module):
 
     def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
         """The memory with ``action`` in front of the earlier ones."""
-        return {**memory, "actions": torch.cat([action, memory["actions"][:, : -action.shape[-1]]], -1)}
+        return {**memory, "actions": torch.cat([action, memory["actions"][:, : -self.action_dim]], -1)}
 
 
 class Objective:
