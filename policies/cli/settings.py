@@ -60,6 +60,8 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
     for word in [parse_override(text) for text in overrides]:
         check_form(word)
         key, value = word.key_or_group, word.value()
+        if key == "experiment":
+            raise BadInput(f"{key}={value}: an experiment is what a run starts with; change single settings here")
         if key in known:
             check_option(key, value, known)
             out[key] = _compose([str(word.input_line)])[key]

@@ -160,6 +160,7 @@ def trace(policy: Exportable, manifest: Manifest) -> bytes:
             dynamic_axes={name: {0: "n"} for name in (*inputs, *outputs)})
     model = onnx.load_from_string(buffer.getvalue())
     keep_inputs(model, manifest, dict(zip(inputs, arguments)))
+    state_outputs(model, manifest)
     onnx.helper.set_model_props(model, {METADATA_KEY: contract(manifest)})
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString(deterministic=True)
@@ -179,6 +180,18 @@ def keep_inputs(model: Any, manifest: Manifest, arguments: Mapping[str, Tensor])
         kept.setdefault(name, onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", *value.shape[1:]]))
     del model.graph.input[:]
     model.graph.input.extend(kept[name] for name in arguments)
+
+
+def state_outputs(model: Any, manifest: Manifest) -> None:
+    """Write the manifest's shapes to the outputs: behind a slice (a pushed history) the tracer loses the size, which
+    is constant. A wrong one would not survive the golden trace: the memory goes back in, where onnxruntime checks it.
+    """
+    shapes = {spec.name: spec.shape for spec in manifest.commands}
+    shapes.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
+    stated = [onnx.helper.make_tensor_value_info(node.name, onnx.TensorProto.FLOAT, ["n", *shapes[node.name]])
+              for node in model.graph.output]
+    del model.graph.output[:]
+    model.graph.output.extend(stated)
 
 
 def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:

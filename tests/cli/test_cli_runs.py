@@ -105,5 +105,7 @@ def test_override_of_saved_settings() -> None:
     assert changed["randomize"] == {"name": "none", "parameters": {}, "sensors": {}}
     assert (changed["threads"], changed["task"]["settings"], changed["seed"]) == (1, {"history": 8}, 5)
     assert saved["task"]["settings"] == {}
+    with pytest.raises(BadInput, match="an experiment is what a run starts with"):
+        override(saved, ["experiment=demo"])
     with pytest.raises(BadInput, match="did you mean 'threads'"):
         override(saved, ["thread=1"])
