@@ -43,7 +43,7 @@ def normalized(quat: Array) -> Array:
 
 def conjugate(quat: Array) -> Array:
     """The inverse rotation of a unit quaternion [..., 4]."""
-    return np.asarray(quat) * np.array([1.0, -1.0, -1.0, -1.0], dtype=np.asarray(quat).dtype)
+    return np.asarray(np.asarray(quat) * np.array([1.0, -1.0, -1.0, -1.0], dtype=np.asarray(quat).dtype))
 
 
 def multiply(a: Array, b: Array) -> Array:
@@ -86,12 +86,12 @@ def from_rotation_vector(vector: Array) -> Array:
 def tilt(quat: Array) -> Array:
     """Angle [...] between the body's z axis and the world's, rad, 0 to pi."""
     up = rotate(quat, np.broadcast_to(np.array([0.0, 0.0, 1.0]), (*np.asarray(quat).shape[:-1], 3)))
-    return np.arccos(np.clip(up[..., 2], -1.0, 1.0))
+    return np.asarray(np.arccos(np.clip(up[..., 2], -1.0, 1.0)))
 
 
 def ned_from_enu(vector: Array) -> Array:
     """World vector [..., 3] east, north, up -> north, east, down. Its own inverse."""
-    return np.asarray(vector)[..., [1, 0, 2]] * np.array([1.0, 1.0, -1.0])
+    return np.asarray(np.asarray(vector)[..., [1, 0, 2]] * np.array([1.0, 1.0, -1.0]))
 
 
 enu_from_ned = ned_from_enu
@@ -99,14 +99,14 @@ enu_from_ned = ned_from_enu
 
 def frd_from_flu(vector: Array) -> Array:
     """Body vector [..., 3] forward, left, up -> forward, right, down. Its own inverse."""
-    return np.asarray(vector) * np.array([1.0, -1.0, -1.0])
+    return np.asarray(np.asarray(vector) * np.array([1.0, -1.0, -1.0]))
 
 
 flu_from_frd = frd_from_flu
 
 
 def ned_frd_from_enu_flu(quat: Array) -> Array:
-    """Attitude [..., 4] wxyz FLU to ENU -> FRD to NED (PX4's). The sign is chosen so that applying it twice is identity."""
+    """Attitude [..., 4] wxyz FLU to ENU -> FRD to NED (PX4's). The sign makes applying it twice the identity."""
     return -multiply(NED_FROM_ENU, multiply(np.asarray(quat), FRD_FROM_FLU))
 
 
