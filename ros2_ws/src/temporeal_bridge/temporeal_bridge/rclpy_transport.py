@@ -186,7 +186,7 @@ class RclpyTransport:
         before, until = self.received, time.monotonic() + timeout_s
         while True:
             left = until - time.monotonic()
-            if self._serve_one(max(0.0, min(left, WAIT_SLICE_S))):
+            if left <= 0 or self._serve_one(min(left, WAIT_SLICE_S)):
                 self._drain()
             if self.received > before or left <= 0 or not self.context.ok():
                 return self.received - before
@@ -194,7 +194,6 @@ class RclpyTransport:
     def _drain(self) -> None:
         """Everything that has arrived. A round of the executor gives one message of each topic, so there are as many
         rounds as the deepest history holds, and no more: a flood must not keep the caller here."""
-        self._round()  # the one that is under way, which may be at its end
         for _ in range(max((endpoint.qos.depth for endpoint in self.endpoints), default=1)):
             if not self._round():
                 break
