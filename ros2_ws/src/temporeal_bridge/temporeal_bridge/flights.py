@@ -154,11 +154,12 @@ def launch(
     """One robot's processes and the conductor's topics to them."""
     folder = out / namespace.strip("/")
     own = [*shared, "--namespace", namespace, "--out", str(folder)]
+    first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
     command = manifest.commands[0].name
     processes = [
-        start("robot_sim", [*own, "--command", command, "--spread", str(spread)], folder / "robot_sim.log", started),
-        start("policy_node", [*own, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
-              folder / "policy_node.log", started),
+        start("robot_sim", [*own, *first, "--command", command, "--spread", str(spread)], folder / "robot_sim.log", started),
+        start("policy_node", [*own, *first, "--artifact", str(artifact), "--after", "silence",
+                              "--peer-timeout", str(READY_S)], folder / "policy_node.log", started),
         start("monitor_node", [*own, "--artifact", str(artifact)], folder / "monitor_node.log", started)]
     number = "std_msgs/msg/UInt64"
     pilot = Pilot(namespace, folder, processes, bus.advertise(f"{namespace}/sim/reset", number, QOS["default"]),
@@ -263,7 +264,7 @@ def report(
     nodes = []
     for pilot in pilots:
         policy = read_summary(pilot, "policy.json")
-        nodes += [{"robot": pilot.namespace, **policy}, {"robot": pilot.namespace, **read_summary(pilot, "robot_sim.json")}]
+        nodes += [{**part, "robot": pilot.namespace} for part in (policy, read_summary(pilot, "robot_sim.json"))]
         flown = {flight["flight"]: flight for flight in policy["flights"]}
         for row in rows:
             if row["robot"] == pilot.namespace:

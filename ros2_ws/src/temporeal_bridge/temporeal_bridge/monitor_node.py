@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import deque
 from collections.abc import Sequence
 from math import floor
 from pathlib import Path
@@ -44,22 +45,46 @@ def monitor_of(manifest: Manifest, robot: RobotSpec) -> Monitor:
     return Monitor(parse(manifest.formula, schema, manifest.constants), 1.0 / manifest.rate_hz)
 
 
+class Held:
+    """The samples of one topic that are still needed: what was known at a time is the newest one before it."""
+
+    def __init__(self) -> None:
+        self.samples: deque[tuple[int, dict[str, np.ndarray]]] = deque()
+
+    def add(self, stamp: int, signals: dict[str, np.ndarray]) -> None:
+        """A sample; one that is not newer than the last is of no use."""
+        if not self.samples or stamp > self.samples[-1][0]:
+            self.samples.append((stamp, signals))
+
+    def passed(self, time: int) -> bool:
+        """Whether a sample later than ``time`` [ns] has come: then what was known at ``time`` cannot change."""
+        return bool(self.samples) and self.samples[-1][0] > time
+
+    def at(self, time: int, hold_ns: float) -> dict[str, np.ndarray] | None:
+        """The newest sample at or before ``time``, at most ``hold_ns`` old, else None. Older ones are forgotten."""
+        while len(self.samples) > 1 and self.samples[1][0] <= time:
+            self.samples.popleft()
+        known = bool(self.samples) and 0 <= time - self.samples[0][0] <= hold_ns
+        return self.samples[0][1] if known else None
+
+
 class MonitorNode:
     """The formula, online."""
 
     def __init__(self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
         self.transport, self.manifest, self.robot = transport, manifest, robot
-        self.hold_s = float(interface.safety["stale_after_s"])
+        self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        self.blank = monitor_of(manifest, robot).state()
         self.monitor = monitor_of(manifest, robot)
-        self.state = StateInput(transport, robot, interface)
+        self.blank = self.monitor.state()
+        self.held = [Held() for _ in interface.states]
+        # deep: a monitor may be late, but it must see every sample, in the order of the stamps
+        self.state = StateInput(transport, robot, interface, "deep", lambda i, stamp, signals: self.held[i].add(stamp, signals))
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])
         self.flight, self.start, self.samples, self.lost, self.said = -1, 0, 0, 0, ""
         self.running = False
-        self.held: tuple[int, dict[str, np.ndarray]] | None = None  # stamp [ns] and signals of the newest state used
         self.results: list[dict[str, Any]] = []
         self.next_publish = transport.monotonic()
         self._say("idle")
@@ -71,7 +96,7 @@ class MonitorNode:
             self.begin(int(number), messages.nanoseconds(header.stamp))
 
     def begin(self, flight: int, start_ns: int) -> None:
-        """Judge the mission ``flight``, whose time zero is the stamp ``start_ns``."""
+        """Judge the mission ``flight``, whose time zero is the stamp ``start_ns`` (`temporeal monitor` uses it too)."""
         self.flight, self.start = flight, start_ns
         self.monitor.set_state(self.blank)
         self.samples, self.lost, self.running = 0, 0, True
@@ -83,33 +108,27 @@ class MonitorNode:
 
     def step(self) -> None:
         """Feed every grid point whose sample is known by now."""
-        source = self.state.paced
-        newest = (source.stamp, self.state.newest()) if self.state.complete else None
-        if self.running:
-            self._feed(newest)
-        self.held = newest
-        now = self.transport.monotonic()
-        if now >= self.next_publish:
-            self.next_publish = now + PUBLISH_S
+        now = self.transport.now()
+        while self.running:
+            at = self.start + round(self.samples * self.dt * 1e9)
+            if not all(held.passed(at) for held in self.held) and now - at < LATE_S * 1e9:
+                break
+            self._sample(at)
+        if not self.running:  # between missions only the last sample matters: the next one starts with it
+            for held in self.held:
+                held.at(now, self.hold_ns)
+        if self.transport.monotonic() >= self.next_publish:
+            self.next_publish = self.transport.monotonic() + PUBLISH_S
             if self.running:
                 self._publish_bounds()
 
-    def _feed(self, newest: tuple[int, dict[str, np.ndarray]] | None) -> None:
-        """A grid point takes the last state before it, so it is known when a later state, or the time-out, has come."""
-        late = self.transport.now() - round(LATE_S * 1e9)
-        while self.running:
-            at = self.start + round(self.samples * self.dt * 1e9)
-            if newest is not None and newest[0] <= at:
-                self.held = newest
-            if (newest is None or newest[0] <= at) and late <= at:
-                return
-            self._sample(at)
-
     def _sample(self, at: int) -> None:
-        fresh = self.held is not None and (at - self.held[0]) * 1e-9 <= self.hold_s
+        """One grid point: the newest sample of every topic before it, or a lost one."""
+        parts = [held.at(at, self.hold_ns) for held in self.held]
         sample: dict[str, Any] | None = None
-        if self.held is not None and fresh:
-            sample = {**self.held[1], MISSION_TIME.name: np.float64(self.samples * self.dt)}
+        if all(part is not None for part in parts):
+            sample = {name: value for part in parts if part for name, value in part.items()}
+            sample[MISSION_TIME.name] = np.float64(self.samples * self.dt)
         self.lost += sample is None
         self.samples += 1
         reading = self.monitor.update(sample)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
@@ -16,6 +17,7 @@ from temporeal_bridge import ros_arguments
 from temporeal_bridge.transport import Transport, open_transport
 
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
+FIFO_PRIORITY = 20  # below the kernel's own threads (50)
 
 
 class Node(Protocol):
@@ -48,6 +50,8 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out.add_argument("--transport", default="auto", help="dds, rclpy, or auto: rclpy in a sourced ROS 2 (default)")
     out.add_argument("--domain", default=None, help="DDS domain 0..232 (default: $ROS_DOMAIN_ID, else 0)")
     out.add_argument("--loopback", action="store_true", help="talk to this machine only")
+    out.add_argument("--priority", default="normal", choices=("normal", "realtime", "auto"),
+                     help="realtime: ahead of all ordinary processes (SCHED_FIFO); auto: where permitted (default: %(default)s)")
     out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
     return out
 
@@ -65,11 +69,14 @@ def run(
     try:
         legal = [option for action in parsed._actions for option in action.option_strings]
         args = parsed.parse_args([*ros_arguments.as_options(ros_arguments.parse(ros).parameters, legal), *own])
+        take_priority(args.priority)  # before the middleware starts its threads: they inherit it
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
         if hasattr(transport, "declare"):
             transport.declare({key: value for key, value in vars(args).items()})
         node = make(args, transport)
+        gc.collect()
+        gc.freeze()  # what is there now stays: a collection has only the little to look at that came since
         try:
             spin(node, transport, lambda: bool(stopped))
         finally:
@@ -85,6 +92,18 @@ def run(
         if transport is not None:
             transport.close()
     return 0
+
+
+def take_priority(kind: str) -> None:
+    """Schedule this process ahead of all ordinary ones, if asked for; ``auto`` does without where it is not permitted."""
+    if kind == "normal" or (kind == "auto" and not hasattr(os, "sched_setscheduler")):
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+    except (PermissionError, OSError) as error:
+        if kind == "realtime":
+            raise RuntimeError(
+                f"no real-time priority: {error}; allow it (rtprio in /etc/security/limits.conf) or leave --priority") from error
 
 
 def plain(value: Any) -> Any:

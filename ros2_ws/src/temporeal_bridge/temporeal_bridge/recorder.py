@@ -165,11 +165,8 @@ class Recorder:
 
 
 def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[str, str, QoS]]:
-    """Everything that a flight of robots in ``namespaces`` says: states, commands, mission, monitor, diagnostics.
-
-    Best effort with deep histories: that matches every publisher, and a slow recorder never holds one up.
-    """
-    deep, latched = QoS(reliable=False, depth=1000), QOS["latched"]
+    """Everything that a flight of robots in ``namespaces`` says: states, commands, mission, monitor, diagnostics."""
+    deep, latched = QOS["deep"], QOS["latched"]
     out = [("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", deep)]
     for namespace in namespaces:
         base = f"/{namespace.strip('/')}".rstrip("/")

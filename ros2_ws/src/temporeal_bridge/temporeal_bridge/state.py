@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -15,7 +16,11 @@ from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.transport import Endpoint, Received, Transport, qos_named
 
 
-@dataclass
+Listener = Callable[[int, int, dict[str, np.ndarray]], None]
+"""``listener(topic number, stamp [ns], signals)``: called for every message that was taken."""
+
+
+@dataclass(eq=False)
 class Source:
     """What came last on one topic: signals, when it was taken [s, monotonic] and its stamp [ns]."""
 
@@ -26,10 +31,17 @@ class Source:
 
 
 class StateInput:
-    """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used."""
+    """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used.
 
-    def __init__(self, transport: Transport, robot: RobotSpec, interface: Interface, qos: str | None = None) -> None:
-        self.transport, self.robot = transport, robot
+    ``qos`` replaces the quality of service that the interface names; ``listener`` hears every message, not only the
+    newest.
+    """
+
+    def __init__(
+        self, transport: Transport, robot: RobotSpec, interface: Interface, qos: str | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.transport, self.robot, self.listener = transport, robot, listener
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
             transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s))
@@ -49,6 +61,8 @@ class StateInput:
                 self.last_rejection = f"{received.topic}: {error}"
                 return
             source.at, source.stamp = received.at, messages.nanoseconds(message.header.stamp)
+            if self.listener is not None:
+                self.listener(self.sources.index(source), source.stamp, source.signals)
 
         return take
 

@@ -41,7 +41,8 @@ QOS = {
     "default": QoS(),
     "command": QoS(depth=1),  # matches readers with system defaults; an old command is never worth sending
     "latched": QoS(depth=1, latched=True),
-    "deep": QoS(depth=1000),  # a recorder must not lose what it is behind with
+    # for those who must not lose what they are behind with: best effort matches every publisher, and holds none up
+    "deep": QoS(reliable=False, depth=1000),
 }
 
 
