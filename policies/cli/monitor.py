@@ -102,8 +102,8 @@ def watch(
     from temporeal_bridge.transport import TransportError, open_transport
 
     stopped: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, _: stopped.append(got))
+    before = {number: signal.signal(number, lambda got, _: stopped.append(got))
+              for number in (signal.SIGINT, signal.SIGTERM)}
     robot = load_robot(manifest.robot)
     try:
         with runs.bad_input():
@@ -129,6 +129,8 @@ def watch(
         spin(node, transport, done)
     finally:
         transport.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
     results: list[dict[str, Any]] = node.summary()["flights"]
     return results
 

@@ -128,3 +128,23 @@ def test_monitor_tells_what_is_violated() -> None:
         "flight 2,   3 s: violated, robustness -0.200..-0.200", "  violated: G[0,9] (height > floor)"]
     waiting = SimpleNamespace(flight=-1, state=SimpleNamespace(complete=False))
     assert monitor.describe(waiting) == ["waiting for the robot's state"]
+
+
+def test_own_formula_is_watched_over_real_middleware(capsys: pytest.CaptureFixture[str]) -> None:
+    """A simulated robot in a process of its own, resting in its start state, and a formula of the user's."""
+    import os
+    import subprocess
+
+    domain = str(150 + os.getpid() % 50)
+    bus = ["--transport", "dds", "--domain", domain, "--loopback", "--namespace", "/watched"]
+    robot = subprocess.Popen([sys.executable, "-m", "temporeal_bridge.robot_sim", *bus])
+    words = [f"deploy.domain={domain}", "deploy.loopback=true", "deploy.namespace=/watched", "--json"]
+    try:
+        above = main(["monitor", "--formula", "G[0,0.5] (height > 0.3)", *words])
+        said = json.loads(capsys.readouterr().out)["verdicts"]
+        below = main(["monitor", "--formula", "F[0,0.5] (height > h)", "--constants", '{"h": 9}', *words])
+    finally:
+        robot.terminate()
+        robot.wait(timeout=20)
+    assert (above, below) == (0, 1)
+    assert [(row["verdict"], row["lost"]) for row in said] == [("satisfied", 0)]
