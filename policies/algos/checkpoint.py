@@ -96,7 +96,9 @@ def latest(folder: Path, rank: int, ranks: int) -> Path:
 
 
 def prune(folder: Path, rank: int, ranks: int) -> None:
-    """Remove this process' files but the last ones."""
+    """Remove this process' files but the last ones, and what a kill left half-written."""
+    for unfinished in folder.glob(f".*.rank{rank}of{ranks}.pt.*"):
+        unfinished.unlink(missing_ok=True)
     for iteration in iterations(folder, ranks)[:-KEPT]:
         file_of(folder, iteration, rank, ranks).unlink(missing_ok=True)
 

@@ -77,12 +77,13 @@ class PPOConfig:
     checkpoint_seconds: float = 30.0  # between checkpoints; 0: after each iteration
 
     def __post_init__(self) -> None:
-        for name, legal in (("schedule", SCHEDULES), ("precision", PRECISIONS), ("normalize_advantages", ADVANTAGES),
-                            ("activation", tuple(ACTIVATIONS))):
+        choices = {"schedule": SCHEDULES, "precision": PRECISIONS, "normalize_advantages": ADVANTAGES,
+                   "activation": tuple(ACTIVATIONS)}
+        for name, legal in choices.items():
             if getattr(self, name) not in legal:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
-        for name in ("threads", "total_steps", "rollout_steps", "epochs", "minibatches", "learning_rate", "desired_kl", "clip",
-                     "max_grad_norm", "init_std", "min_learning_rate"):
+        for name in ("threads", "total_steps", "rollout_steps", "epochs", "minibatches", "learning_rate", "desired_kl",
+                     "clip", "max_grad_norm", "init_std", "min_learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("gamma", "gae_lambda"):
@@ -129,7 +130,8 @@ class Rollout:
     truncated: Tensor  # [T, N] bool
     hidden: Tensor  # [N, H] before the first step
     cut: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, worlds [K], true successor [K, C])
-    episodes: dict[str, Tensor] = field(default_factory=dict)  # sums over the episodes that ended; "count" of them
+    # sums over the episodes of the last rollout in which any ended; "count" of them
+    episodes: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Moments] = field(default_factory=dict)  # of the rollout, by the learner's normalizer
 
 
@@ -332,7 +334,7 @@ def collect(learner: Learner, rollout: Rollout) -> None:
     scaled_noise = rollout.noise * learner.actor.log_std.exp()
     rollout.hidden.copy_(learner.hidden)
     rollout.cut.clear()
-    rollout.episodes.clear()
+    episodes: dict[str, Tensor] = {}
     for t in range(len(rollout.table)):
         batch.obs[t] = learner.obs.actor
         batch.critic_obs[t] = learner.obs.critic
@@ -350,8 +352,9 @@ def collect(learner: Learner, rollout: Rollout) -> None:
             cut = step.truncated.nonzero()[:, 0]
             if len(cut):
                 rollout.cut.append((t, cut, step.final_obs.critic[cut]))
-            _count_episodes(rollout.episodes, step.info, ended)
+            _count_episodes(episodes, step.info, ended)
             learner.hidden[ended] = 0.0
+    rollout.episodes = episodes or rollout.episodes
 
 
 def act(learner: Learner) -> Tensor:
@@ -369,6 +372,7 @@ def act(learner: Learner) -> Tensor:
 def _count_episodes(sums: dict[str, Tensor], info: Mapping[str, Any], ended: Tensor) -> None:
     """Add the figures [N] in ``info`` of the worlds ``ended`` [K]."""
     for name, value in info.items():
+        name = name.removeprefix("episode_")
         if isinstance(value, Tensor) and value.ndim == 1:
             total = value[ended].double().sum()
             sums[name] = sums[name] + total if name in sums else total
@@ -617,10 +621,10 @@ def report(
 
 
 def _episode_means(learner: Learner, rollout: Rollout) -> dict[str, float]:
-    """Means over the episodes that ended in this process' rollout, and their number."""
+    """Means over the episodes that ended, and their number: of this process' last rollout in which any did."""
     sums = {k: float(v) for k, v in rollout.episodes.items()}
     count = sums.pop("count", 0.0)
-    return {"episodes": count, **{k: v / count for k, v in sums.items()}}
+    return {"episodes": count, **{k: v / max(count, 1.0) for k, v in sums.items()}}
 
 
 def _modules(learner: Learner) -> dict[str, Any]:

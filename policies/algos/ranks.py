@@ -36,7 +36,7 @@ class Ranks:
         """Moments of the rows of all processes: the exact merge, in the order of the ranks."""
         if self.size == 1:
             return local
-        flat = torch.cat([local.count[None], local.mean, local.var])
+        flat = torch.cat([local.rows[None], local.mean, local.var])
         parts = [torch.empty_like(flat) for _ in range(self.size)]
         dist.all_gather(parts, flat)
         width = len(local.mean)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 
 class Moments(NamedTuple):
-    """Count, mean [O] and (population) variance [O] of a set of rows, in float64."""
+    """Number, mean [O] and (population) variance [O] of a set of rows, in float64."""
 
-    count: Tensor  # []
+    rows: Tensor  # [], their number
     mean: Tensor
     var: Tensor
 
@@ -32,8 +32,8 @@ def moments(rows: Tensor) -> Moments:
 
 def merge(a: Moments, b: Moments) -> Moments:
     """Moments of the union of two disjoint sets, exactly (Chan, Golub and LeVeque 1979, eq. 1.5)."""
-    count = a.count + b.count
-    weight = torch.where(count > 0, b.count / count.clamp(min=1.0), torch.zeros_like(count))
+    count = a.rows + b.rows
+    weight = torch.where(count > 0, b.rows / count.clamp(min=1.0), torch.zeros_like(count))
     delta = b.mean - a.mean
     var = a.var + (b.var - a.var) * weight + delta.square() * weight * (1.0 - weight)
     return Moments(count, a.mean + delta * weight, var)
@@ -80,9 +80,9 @@ class Normalizer(nn.Module):
             return
         bad = (~(torch.isfinite(batch.mean) & torch.isfinite(batch.var))).nonzero().flatten().tolist()
         if bad:
-            raise ValueError(f"components {bad} of the observation are not finite: a simulation or map gives NaN or inf")
+            raise ValueError(f"components {bad} of the rows to normalize are NaN or infinite")
         merged = merge(Moments(self.count, self.mean, self.var), batch)
-        for name, value in zip(Moments._fields, merged):
+        for name, value in zip(("count", "mean", "var"), merged):
             getattr(self, name).copy_(value)
         self.shift.copy_(self.mean)
         # below 1e-6 of the mean a float32 variance is rounding
