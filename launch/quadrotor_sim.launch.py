@@ -7,11 +7,12 @@ or, from the repository: ``ros2 launch launch/quadrotor_sim.launch.py artifact:=
 Crazyswarm2 instead of ``robot_sim`` (``simulate:=false interface:=crazyswarm2``).
 """
 
-from launch import LaunchDescription
 from launch.actions import DeclareLaunchArgument
 from launch.conditions import IfCondition
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import Node
+
+from launch import LaunchDescription
 
 ARGUMENTS = {
     "artifact": (None, "folder that `temporeal export` wrote"),
@@ -20,9 +21,10 @@ ARGUMENTS = {
     "interface": ("odometry", "interface of the robot's ros.yaml: odometry, or crazyswarm2 as the real robot"),
     "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
     "state": ("odom", "topic of the state, to remap it"),
-    "autostart": ("false", "start the mission with the first state"),
+    "autostart": ("false", "start the mission by itself, 3 s after the first state"),
     "simulate": ("true", "start the simulated robot; false: a real one is there"),
     "record": ("true", "record everything to out/bag"),
+    "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),
     "seed": ("0", "seed of the simulated robot's first flight"),
     "out": ("outputs/flight", "folder for summaries and the bag"),
 }
@@ -32,7 +34,8 @@ def generate_launch_description() -> LaunchDescription:
     """What to start."""
     value = {name: LaunchConfiguration(name) for name in ARGUMENTS}
     declared = [
-        DeclareLaunchArgument(name, default_value=default, description=text) for name, (default, text) in ARGUMENTS.items()
+        DeclareLaunchArgument(name, default_value=default, description=text)
+        for name, (default, text) in ARGUMENTS.items()
     ]
     shared = {key: value[key] for key in ("robot", "interface", "out")}
 
@@ -45,8 +48,8 @@ def generate_launch_description() -> LaunchDescription:
 
     return LaunchDescription([
         *declared,
-        node("robot_sim", "simulate", seed=value["seed"]),
-        node("policy_node", artifact=value["artifact"], start=value["autostart"]),
+        node("robot_sim", "simulate", seed=value["seed"], priority=value["priority"]),
+        node("policy_node", artifact=value["artifact"], start=value["autostart"], priority=value["priority"]),
         node("monitor_node", artifact=value["artifact"]),
         node("recorder", "record", bag=PathJoinSubstitution([value["out"], "bag"])),
     ])

@@ -44,7 +44,8 @@ def clamp(spec: CommandSpec, command: Array) -> Verdict:
     inside = np.clip(command, low, high)
     # the network computes in float32: a value that rounds over its limit is no event
     over = np.abs(inside - command) > 1e-5 * (high - low)
-    return Verdict(inside, f"{spec.name} clamped to its limits, component {np.flatnonzero(over).tolist()}" if over.any() else "")
+    told = f"{spec.name} clamped to its limits, component {np.flatnonzero(over).tolist()}" if over.any() else ""
+    return Verdict(inside, told)
 
 
 def limit_rate(spec: CommandSpec, command: Array, previous: Array | None, rate: Array | float, dt: float) -> Verdict:
@@ -90,7 +91,7 @@ def guard(spec: CommandSpec, command: Array, previous: Array | None, rate: Array
 
 
 def level_rates(quat_wxyz: Array, gain: float, limit: float) -> Array:
-    """Body rates [3] rad/s that turn the body's z axis up: ``gain`` [1/s] times the sine of the tilt, at most ``limit``.
+    """Body rates [3] rad/s that turn the body's z axis up: ``gain`` [1/s] times the sine of the tilt, up to ``limit``.
 
     The axis from the body's z to the world's up, seen in the body, is z x up = (-up_y, up_x, 0): yaw is left alone.
     """

@@ -70,7 +70,8 @@ class Mission(nn.Module):
             base = self.start_of(goal.after, hits, time)
             # the stretch may have begun before the window opened: what counts is a start inside it
             begun = torch.maximum(time - (held[:, i] - 1.0) * self.dt, base + lo)
-            done = (held[:, i] > 0) & (time - begun >= goal.hold - EPS) & (begun <= base + hi + EPS) & (time >= base + lo - EPS)
+            inside = (begun <= base + hi + EPS) & (time >= base + lo - EPS)
+            done = (held[:, i] > 0) & (time - begun >= goal.hold - EPS) & inside
             hits[i] = torch.where((hits[i] == 0) & done, 1.0 + begun, hits[i])
             deadlines.append(base + hi + goal.hold)
         hit = torch.stack(hits, -1) if hits else hit
@@ -91,7 +92,9 @@ class Mission(nn.Module):
         opened = torch.stack(is_open, -1)
         return opened * ((torch.cumsum(opened, -1) - opened) < 0.5).float()
 
-    def keep_margin(self, inv: Invariant, signals: Mapping[str, Tensor], time: Tensor, hits: Sequence[Tensor]) -> Tensor:
+    def keep_margin(
+        self, inv: Invariant, signals: Mapping[str, Tensor], time: Tensor, hits: Sequence[Tensor]
+    ) -> Tensor:
         """Margin [N] of an invariant where it is active now, NEVER where it is not."""
         base = self.start_of(inv.after, hits, time)
         active = (time >= base + inv.lo - EPS) & (time <= base + inv.hi + EPS)

@@ -70,7 +70,7 @@ class Sensors:
         return 3 if name.endswith("quat_w") else int(value[0].numel())
 
     def reset(self, ids: Tensor, episode: Tensor, truth: Mapping[str, Tensor]) -> None:
-        """New bias and delay for the worlds ``ids`` [K] (``episode`` [K]); their past is the sample ``truth`` [N, ...]."""
+        """New bias and delay for the worlds ``ids`` [K] (``episode`` [K]); their past is the sample ``truth`` [N]."""
         for name in self.names:
             std = self.config.bias.get(name, 0.0)
             if not std:
@@ -93,7 +93,9 @@ class Sensors:
         if self.config.delay_steps:
             self.ring = [{n: truth[n].clone() for n in self.names}, *self.ring[:-1]]
 
-    def measure(self, truth: Mapping[str, Tensor], episode: Tensor, step: Tensor, ids: Tensor | None = None) -> dict[str, Tensor]:
+    def measure(
+        self, truth: Mapping[str, Tensor], episode: Tensor, step: Tensor, ids: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """What is measured of the worlds ``ids`` (all by default): [K, ...] each; ``truth`` is [N, ...]."""
         rows = self.worlds if ids is None else ids
         out = {}
@@ -108,7 +110,8 @@ class Sensors:
                 count = self.size(name, truth[name])
                 delta = torch.zeros(len(rows), count, device=self.device)
                 if std:
-                    delta = std * normal(self.seed, rows, episode[rows], stream(f"noise.{name}"), count, step=step[rows])
+                    key = stream(f"noise.{name}")
+                    delta = std * normal(self.seed, rows, episode[rows], key, count, step=step[rows])
                 if bias is not None:
                     delta = delta + bias[rows]
                 value = perturb(name, value, delta)

@@ -98,7 +98,7 @@ class Flight:
     def __post_init__(self) -> None:
         rows = np.asarray(self.reference, np.float64)
         if rows.ndim != 2 or rows.shape[1] != kernels.REFERENCE or not len(rows):
-            raise ValueError(f"reference has shape {rows.shape}, expected [steps, {kernels.REFERENCE}] (p, q wxyz, v, w)")
+            raise ValueError(f"reference has shape {rows.shape}, not [steps, {kernels.REFERENCE}] (p, q wxyz, v, w)")
         if not np.isfinite(rows).all() or np.abs(np.linalg.norm(rows[:, 3:7], axis=1) - 1).max() > 1e-3:
             raise ValueError("reference: every number must be finite and every quaternion of unit length")
         for name, least in (("episode_steps", 1), ("history", 0), ("fence", 1e-6), ("force_std", 0), ("torque_std", 0)):
@@ -243,7 +243,7 @@ class Mlp:
 
 
 def forward(net: Mlp, x: Array, hidden: Sequence[Array], out: Array) -> None:
-    """Outputs of ``net`` for the rows ``x`` [N, in] into ``out`` [N, out], without a final tanh; ``hidden`` receives the layers."""
+    """Outputs of ``net`` for the rows ``x`` [N, in] into ``out`` [N, out], no final tanh; ``hidden``: the layers."""
     for w, b, h in zip(net.weights, net.biases, (*hidden, out)):
         np.matmul(x, w, out=h)
         h += b
@@ -496,7 +496,7 @@ class Window:
         self.worlds.fly(act, self.worlds.flight.dt)
 
     def gradient(self, critic: Critic | None) -> Array:
-        """Gradient of mean(sum_t discount^t cost[t] + discount^T value(end)) / T with respect to the actor's parameters."""
+        """Gradient of mean(sum_t discount^t cost[t] + discount^T value(end)) / T by the actor's parameters."""
         w = self.worlds
         weight = self.decay[:-1] * w.alive[:-1]
         slopes = [1 - h * h for h in self.hidden]
@@ -584,7 +584,7 @@ class Critic:
 def save(
     path: Path, actor: Actor, settings: Mapping[str, Any], snapshots: Sequence[tuple[int, float, Array]] = ()
 ) -> None:
-    """Write the actor, the ``settings`` it was trained with, and ``snapshots`` (update, Unix time, parameters): .npz."""
+    """Write the actor, the ``settings`` of its training, and ``snapshots`` (update, Unix time, parameters): .npz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(

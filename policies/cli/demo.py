@@ -42,7 +42,8 @@ def parser() -> Parser:
     """Options of this verb."""
     p = Parser("demo", HELP)
     add_overrides(p)
-    p.add_argument("--episodes", type=int, default=1000, help="judged in our simulator; half of it in MuJoCo (%(default)s)")
+    p.add_argument("--episodes", type=int, default=1000,
+                   help="judged in our simulator; half of it in MuJoCo (%(default)s)")
     p.add_argument("--flights", type=int, default=10, help="real-time flights (%(default)s)")
     p.add_argument("--parallel", type=int, default=2, help="robots in the air at a time (%(default)s)")
     p.add_argument("--out", type=Path, default=Path("outputs/demo"), metavar="FOLDER", help="where to (%(default)s)")
@@ -84,8 +85,9 @@ def run(argv: Sequence[str]) -> int:
     (options.out / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     if options.json:
         print_json(summary)
-    tell(f"   {flown.satisfied} of {len(flown.flights)} satisfied; state to command p50 {flown.latency_ms['p50']:.2f} ms, "
-         f"p99 {flown.latency_ms['p99']:.2f} ms\n\nverdict: {summary['verdict']} in {summary['seconds']:.0f} s\n{NEXT}"
+    latency = flown.latency_ms
+    tell(f"   {flown.satisfied} of {len(flown.flights)} satisfied; state to command p50 {latency['p50']:.2f} ms, "
+         f"p99 {latency['p99']:.2f} ms\n\nverdict: {summary['verdict']} in {summary['seconds']:.0f} s\n{NEXT}"
          .format(page=page, out=options.out))
     return OK if summary["verdict"] == "satisfied" else FAILED
 
@@ -130,7 +132,8 @@ def judge(settings: Mapping[str, Any], graph: PolicyGraph, backend: str, episode
         finer = {**(settings["task"].get("settings") or {}), "substeps": 10}
         settings = {**settings, "task": {**settings["task"], "settings": finer}}
     task = runs.make_task(settings)
-    env = runs.make_env(settings, task=task, num_worlds=episodes, backend=backend, seed=settings["seed"] + EVALUATION_SEED)
+    seed = settings["seed"] + EVALUATION_SEED
+    env = runs.make_env(settings, task=task, num_worlds=episodes, backend=backend, seed=seed)
     began = time.perf_counter()
     found = rollout(env, graph_policy(graph), progress=None if quiet else counter(f"   {backend}, step"))
     return Judged(evaluate(found, task.formula), found, time.perf_counter() - began)
@@ -214,10 +217,10 @@ def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any],
     """The page."""
     from policies.evaluate.handover import make_report
 
-    latency = summary["node"]["latency_ms"]
+    latency, flights = summary["node"]["latency_ms"], summary["eval"]["ros2"]
     facts = {
         "Training": f"{summary['train']['env_steps'] / 1e6:.1f} M steps in {summary['train']['seconds']:.0f} s",
-        "Flights": f"{summary['eval']['ros2']['satisfied']} of {summary['eval']['ros2']['flights']} satisfied, by the monitor",
+        "Flights": f"{flights['satisfied']} of {flights['flights']} satisfied, by the monitor",
         "State to command": f"p50 {latency['p50']:.2f} ms, p99 {latency['p99']:.2f} ms"}
     rows = [(key, TITLES[key], found.evaluation, found.rollout) for key, found in judged.items()]
     return make_report(task, rows, out, facts=facts).html

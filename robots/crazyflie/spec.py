@@ -49,10 +49,14 @@ PARAMETERS = {
         "N", "[DM]; spread between sources through motor_gain"),
     "torque_per_thrust": Parameter((0.0068,), (0.004665,), (0.0068,), "m", "[DM] at full speed; low [R]; [F] 0.005965"),
     "tau_up": Parameter((1 / 7.3556,), (0.055,), (0.15,), "s", "[DM] rise 7.3556 1/s; low [U], high L2F paper code"),
-    "tau_down": Parameter((0.12,), (0.055,), (0.249,), "s", "[DM] quadratic fall linearized at hover; low [U], high [R]"),
-    "arm": Parameter((0.03253, 0.03253), (0.028, 0.028), (0.03253, 0.03253), "m", "[DM]; low [G], [R]: x, y of a rotor"),
-    "drag": Parameter((0.0147, 0.0147, 0.0128), (0.0, 0.0, 0.0), (0.0147, 0.0147, 0.0128), "N s/m", "[DM]; low: none [R]"),
-    "motor_gain": Parameter((1.0,) * 4, (0.85,) * 4, (1.15,) * 4, "1", "spread of full thrust: 0.35 N [L] to 0.60 N [G], battery"),
+    "tau_down": Parameter(
+        (0.12,), (0.055,), (0.249,), "s", "[DM] quadratic fall linearized at hover; low [U], high [R]"),
+    "arm": Parameter(
+        (0.03253, 0.03253), (0.028, 0.028), (0.03253, 0.03253), "m", "[DM]; low [G], [R]: x, y of a rotor"),
+    "drag": Parameter(
+        (0.0147, 0.0147, 0.0128), (0.0, 0.0, 0.0), (0.0147, 0.0147, 0.0128), "N s/m", "[DM]; low: none [R]"),
+    "motor_gain": Parameter(
+        (1.0,) * 4, (0.85,) * 4, (1.15,) * 4, "1", "spread of full thrust: 0.35 N [L] to 0.60 N [G], battery"),
     # proportional gain of the inner rate loop. With the motor lag tau the loop's damping is 1 / (2 sqrt(gain tau)):
     # 0.39 nominal, 0.29 at the worst corner, so the range covers responses from sluggish to ringing
     "rate_gain": Parameter((12.0, 12.0, 5.0), (8.0, 8.0, 3.0), (20.0, 20.0, 8.0), "1/s",
@@ -88,8 +92,8 @@ SPEC = RobotSpec(
 
 L2F_MAX_RPM = 21702.0
 L2F_PARAMETERS = {
-    # The complete nominal set of *Learning to Fly in Seconds* (public code arplaboratory/learning-to-fly, from [G]), for
-    # comparisons with it: over its own normalized rotor speed, no drag. rate_gain is ours, it has no rate loop.
+    # The complete nominal set of *Learning to Fly in Seconds* (public code arplaboratory/learning-to-fly, from [G]),
+    # for comparisons with it: over its own normalized rotor speed, no drag. rate_gain is ours, it has no rate loop.
     "mass": (0.027,),
     "inertia": (3.85e-6, 3.85e-6, 5.9675e-6),
     "thrust_curve": (0.0, 0.0, 3.16e-10 * L2F_MAX_RPM**2),

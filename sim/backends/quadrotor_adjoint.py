@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 Array = np.ndarray
 CHECKED = {"mass": 1, "inertia": 3, "thrust_curve": 3, "torque_per_thrust": 1, "tau_up": 1, "tau_down": 1, "arm": 2}
 """Parameters that must be given, with their number of components."""
-OPTIONAL = {"drag": (0.0,) * 3, "motor_gain": (1.0,) * 4, "wind_w": (0.0,) * 3, "force_w": (0.0,) * 3, "torque_b": (0.0,) * 3}
+OPTIONAL = {
+    "drag": (0.0,) * 3, "motor_gain": (1.0,) * 4, "wind_w": (0.0,) * 3, "force_w": (0.0,) * 3, "torque_b": (0.0,) * 3}
 """Parameters that may be left out, with what they are then."""
 
 _inline = njit(forceinline=True, **OPTIONS)
@@ -102,7 +103,9 @@ def rollout(start: Array, commands: Array, params: Array, dt: float) -> Array:
     blocks = -(-worlds // LANES)
     states = np.empty((steps + 1, blocks, STATE_SIZE, LANES), np.float32)
     states[0] = to_blocks(start)
-    _roll(states.reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), np.float32(dt), steps, blocks)
+    _roll(
+        states.reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), np.float32(dt), steps,
+        blocks)
     return from_blocks(states, worlds)
 
 
@@ -173,7 +176,8 @@ def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: i
     unknown = set(params) - {*CHECKED, *OPTIONAL, "rate_gain", "command_delay"}
     missing = set(CHECKED) - set(params)
     if unknown or missing:
-        raise ValueError(f"parameters: unknown {sorted(unknown)}, missing {sorted(missing)}; legal: {[*CHECKED, *OPTIONAL]}")
+        legal = [*CHECKED, *OPTIONAL]
+        raise ValueError(f"parameters: unknown {sorted(unknown)}, missing {sorted(missing)}; legal: {legal}")
 
     def rows(name: str, size: int) -> Array:
         value = np.asarray(params.get(name, OPTIONAL.get(name)), np.float32)

@@ -88,7 +88,8 @@ def squared(states, x, first, r, offset):
 def alignment(states, x, r):
     """Inner product of the quaternion with that of the reference: cosine of half the angle between them."""
     return (
-        states[x + QW * 16] * r[3] + states[x + QX * 16] * r[4] + states[x + QY * 16] * r[5] + states[x + QZ * 16] * r[6]
+        states[x + QW * 16] * r[3] + states[x + QX * 16] * r[4]
+        + states[x + QY * 16] * r[5] + states[x + QZ * 16] * r[6]
     )
 
 
@@ -180,7 +181,7 @@ def _kernels(digest: str) -> tuple[Any, ...]:
 
         ``grads`` (blocks of 17) enters as the cotangent of the state after the step but for its cost and its
         observation, and leaves as that of the state before it. ``d_obs`` [N, O] is the cotangent of ``obs[t + 1]``.
-        ``past`` [N, 4 H] enters as the total cotangent of the past actions at ``t + 2`` and leaves as that at ``t + 1``.
+        ``past`` [N, 4 H] enters as the total cotangent of the past actions at ``t + 2``, leaves as that at ``t + 1``.
         ``d_action`` [N, 4] receives that of the action.
         """
         _ = digest

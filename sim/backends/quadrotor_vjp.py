@@ -230,7 +230,7 @@ def tidy_vjp(s, g):
 
 
 def motor_step_vjp(s, u0, u1, u2, u3, p, dt, dragged, g):
-    """Cotangents of state and setpoints (17 + 4) from that of :func:`motor_step`, at the state ``s`` before the step."""
+    """Cotangents of state and setpoints (17 + 4) from that of :func:`motor_step`, at the state ``s`` before it."""
     c0, c1, c2, c3 = clamp(u0, ZERO, ONE), clamp(u1, ZERO, ONE), clamp(u2, ZERO, ONE), clamp(u3, ZERO, ONE)
     raw = rk4(s, c0, c1, c2, c3, p, dt, dragged)
     d = rk4_vjp(s, c0, c1, c2, c3, p, dt, dragged, tidy_vjp(raw, g))

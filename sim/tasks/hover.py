@@ -31,7 +31,7 @@ CONSTANTS: dict[str, Any] = {"home": (0.0, 0.0, 1.0), "hold": 0.3, "fence": 0.6}
 
 @dataclass(frozen=True)
 class Reward:
-    """Weights of ``scale * (constant - cost)``; L2F's target reward for evaluation has position 40, velocity 1, action 1."""
+    """Weights of ``scale * (constant - cost)``; L2F's reward for evaluation has position 40, velocity 1, action 1."""
 
     scale: float = 0.5
     constant: float = 4.0
@@ -136,9 +136,10 @@ def make(
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         u = draw("initial", 12)
-        start = torch.where(draw("initial.guided", 1) < 0.1, torch.zeros(1, device=u.device), torch.ones(1, device=u.device))
+        start = (draw("initial.guided", 1) >= 0.1).to(u.dtype)
+        turn = torch.cat([u[:, 3:4], start * u[:, 4:5], 0.5 + start * (u[:, 5:6] - 0.5)], -1)
         return {"base_pos_w": home.to(u.device) + 0.2 * start * (2 * u[:, :3] - 1),
-                "base_quat_w": tilted(torch.cat([u[:, 3:4], start * u[:, 4:5], 0.5 + start * (u[:, 5:6] - 0.5)], -1), 0.5 * pi),
+                "base_quat_w": tilted(turn, 0.5 * pi),
                 "base_vel_w": start * (2 * u[:, 6:9] - 1), "base_ang_vel_b": start * (2 * u[:, 9:12] - 1)}
 
     return Task(
@@ -147,7 +148,8 @@ def make(
         observe=Observe(home, history, 4), act=AffineAction(robot, "motor_cmd", (hover,) * 4, (0.5,) * 4),
         objective=Objective(home, float(constants["fence"]), float(constants["hold"]), Reward(**dict(reward or {}))),
         initial=initial,
-        scene=({"type": "sphere", "name": "home", "center": constants["home"], "radius": constants["hold"], "role": "goal"},
+        scene=({"type": "sphere", "name": "home", "role": "goal", "center": constants["home"],
+                "radius": constants["hold"]},
                {"type": "box", "name": "fence", "role": "fence",
                 "low": tuple(x - constants["fence"] for x in constants["home"]),
                 "high": tuple(x + constants["fence"] for x in constants["home"])}))

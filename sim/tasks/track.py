@@ -145,7 +145,8 @@ def make(
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         u = draw("initial", 12)
-        return {"base_pos_w": reference.center.to(u.device) + 0.4 * u[:, :3] - 0.2, "base_quat_w": tilted(u[:, 3:6], 0.2),
+        return {"base_pos_w": reference.center.to(u.device) + 0.4 * u[:, :3] - 0.2,
+                "base_quat_w": tilted(u[:, 3:6], 0.2),
                 "base_vel_w": 0.4 * u[:, 6:9] - 0.2, "base_ang_vel_b": 0.4 * u[:, 9:12] - 0.2}
 
     points = reference(torch.linspace(0.0, 5.5, 100)).tolist()

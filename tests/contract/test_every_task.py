@@ -10,7 +10,8 @@ from sim.stl.robustness import horizon
 from sim.task import load_task
 
 TASKS = names("sim.tasks")
-RANDOM = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3}, "force_w": {"kind": "normal", "std": 0.01}}
+RANDOM = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3},
+          "force_w": {"kind": "normal", "std": 0.01}}
 SENSORS = {"noise": {"base_pos_w": 0.002, "base_quat_w": 0.005}, "bias": {"base_quat_w": 0.01}, "delay_steps": 1}
 
 

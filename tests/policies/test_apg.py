@@ -30,7 +30,8 @@ def objective(worlds: Worlds, window: Window, critic: Critic | None) -> float:
 @pytest.mark.parametrize("flight", [
     QUIET,
     dataclasses.replace(QUIET, history=0),
-    dataclasses.replace(QUIET, reference=apg.flat_reference(0.3 * CIRCLE, 0.01, cyclic=True), cyclic=True, preview=(5,)),
+    dataclasses.replace(
+        QUIET, reference=apg.flat_reference(0.3 * CIRCLE, 0.01, cyclic=True), cyclic=True, preview=(5,)),
 ], ids=["hover", "no past actions", "moving reference"])  # fmt: skip
 @pytest.mark.parametrize("with_critic", [False, True])
 def test_gradient_equals_central_differences(flight: Flight, with_critic: bool) -> None:

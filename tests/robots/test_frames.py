@@ -67,7 +67,8 @@ def test_world_and_body_axes_by_hand():
 def test_px4_attitude_rotates_the_same_vector(q, v):
     """What FLU-to-ENU does to a body vector, FRD-to-NED does to the same vector written in the other frames."""
     px4 = frames.ned_frd_from_enu_flu(q)
-    assert frames.rotate(px4, frames.frd_from_flu(v)) == pytest.approx(frames.ned_from_enu(frames.rotate(q, v)), abs=1e-9)
+    expected = frames.ned_from_enu(frames.rotate(q, v))
+    assert frames.rotate(px4, frames.frd_from_flu(v)) == pytest.approx(expected, abs=1e-9)
     assert frames.enu_flu_from_ned_frd(px4) == pytest.approx(q, abs=1e-9)
 
 

@@ -44,7 +44,8 @@ def test_wrong_shape_is_refused():
     assert "shape" in shield.guard(SPEC, np.zeros(3), None, None, 0.02).reason
 
 
-@pytest.mark.parametrize(("age", "word"), [(0.05, ""), (0.2, "old"), (-0.2, "future"), (float("nan"), "old"), (float("inf"), "old")])
+@pytest.mark.parametrize(
+    ("age", "word"), [(0.05, ""), (0.2, "old"), (-0.2, "future"), (float("nan"), "old"), (float("inf"), "old")])
 def test_staleness(age, word):
     reason = shield.stale(age, 0.1)
     assert (word in reason) and bool(reason) == bool(word)

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from robots.signals import SignalSpec, schema
 from sim.mission import Mission
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.robustness import satisfied
-from robots.signals import SignalSpec, schema
 
 DT = 0.5
 SCHEMA = schema(SignalSpec("x", (), "m"), SignalSpec("y", (), "m"))
@@ -67,4 +67,5 @@ def test_a_hit_outside_its_window_does_not_count():
 def test_slack_asks_for_more():
     formula = parse("F[0,6] (x > 0) & G[0,6] (y < 5)", SCHEMA)
     x = torch.full((13, 1), 0.05)
-    assert run(formula, {"x": x, "y": x}, slack=0.0)[1].item() and not run(formula, {"x": x, "y": x}, slack=0.1)[1].item()
+    assert run(formula, {"x": x, "y": x}, slack=0.0)[1].item()
+    assert not run(formula, {"x": x, "y": x}, slack=0.1)[1].item()

@@ -37,7 +37,7 @@ def commands(steps: int, worlds: int, seed: int = 1) -> np.ndarray:
     return np.where(rng.random((steps, worlds, 4)) < 0.5, 0.1, 0.9).astype(np.float32)
 
 
-# --- the same step in plain float64 torch, in matrix notation, written from the equations of motion --------------------
+# --- the same step in plain float64 torch, in matrix notation, written from the equations of motion -----------------
 
 
 def torch_derivative(x: torch.Tensor, u: torch.Tensor, p: dict[str, torch.Tensor]) -> torch.Tensor:
