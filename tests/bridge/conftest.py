@@ -90,7 +90,7 @@ class Lockstep:
     def run(self, seconds: float, until: Any = lambda: False) -> None:
         end = self.bus.seconds + seconds
         while self.bus.seconds < end and not until():
-            while any([transport.wait(0.0) for transport, _ in self.pairs]):
+            while sum(transport.wait(0.0) for transport, _ in self.pairs):
                 for _, node in self.pairs:
                     node.step()
             for _, node in self.pairs:

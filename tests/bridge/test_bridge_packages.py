@@ -90,8 +90,8 @@ def test_an_artifact_that_is_none_is_named(tmp_path):
 
 def test_ros_arguments(tmp_path):
     own, ros = ros_arguments.split(
-        ["--a", "1", "--ros-args", "-r", "odom:=/mocap/odom", "-r", "__ns:=/cf2", "-r", "__node:=pilot", "-p", "seed:=3",
-         "--", "--b"])
+        ["--a", "1", "--ros-args", "-r", "odom:=/mocap/odom", "-r", "__ns:=/cf2", "-r", "__node:=pilot",
+         "-p", "seed:=3", "--", "--b"])
     assert own == ["--a", "1", "--b"]
     parsed = ros_arguments.parse(ros)
     assert (parsed.node, parsed.namespace, parsed.remaps) == ("pilot", "/cf2", (("odom", "/mocap/odom"),))

@@ -106,7 +106,8 @@ def test_velocity_in_the_stated_frame():
     v = body.twist.twist.linear
     assert (v.x, v.y, v.z) == pytest.approx((0, -1, 0), abs=1e-9)
     assert world.twist.twist.linear.x == 1.0 and world.twist.twist.angular.x == 0.0
-    assert codecs.decode_odometry(body, {"linear": "body", "angular": "body"})["base_vel_w"] == pytest.approx([1, 0, 0], abs=1e-6)
+    decoded = codecs.decode_odometry(body, {"linear": "body", "angular": "body"})
+    assert decoded["base_vel_w"] == pytest.approx([1, 0, 0], abs=1e-6)
     assert "base_ang_vel_b" not in codecs.decode_odometry(world, {"linear": "world", "angular": "absent"})
 
 
@@ -132,8 +133,8 @@ CHANGES = [
     (lambda c: c["interfaces"]["odometry"]["states"][0]["options"].update(linear="ned"), "legal: world, body"),
     (lambda c: c["interfaces"]["odometry"]["states"][0].pop("rate_hz"), "expected exactly"),
     (lambda c: c["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"].pop("full"), "option 'full' is missing"),
-    (lambda c: c["interfaces"]["odometry"]["commands"].update(go={**c["interfaces"]["odometry"]["commands"]["motor_cmd"]}),
-     "has no 'go'"),
+    (lambda c: c["interfaces"]["odometry"]["commands"].update(
+        go={**c["interfaces"]["odometry"]["commands"]["motor_cmd"]}), "has no 'go'"),
 ]
 
 

@@ -47,7 +47,7 @@ def test_a_domain_in_use_is_a_clear_error():
             for port in ports(domain, index):
                 taken.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
                 taken[-1].bind(("", port))
-        with pytest.raises(TransportError, match=f"no free port on DDS domain {domain} .* choose another ROS_DOMAIN_ID"):
+        with pytest.raises(TransportError, match=f"no free port on DDS domain {domain} .* another ROS_DOMAIN_ID"):
             DdsTransport("node", domain=domain, loopback=True, max_index=1)
     finally:
         for one in taken:

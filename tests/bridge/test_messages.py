@@ -37,7 +37,8 @@ def test_fields_of_a_joint_state():
 
 
 def test_fields_of_a_pose():
-    fields, q = BY_TYPE["geometry_msgs/msg/PoseStamped"]["fields"], decoded("geometry_msgs/msg/PoseStamped").pose.orientation
+    fields = BY_TYPE["geometry_msgs/msg/PoseStamped"]["fields"]
+    q = decoded("geometry_msgs/msg/PoseStamped").pose.orientation
     assert [q.x, q.y, q.z, q.w] == fields["orientation_xyzw"]
 
 

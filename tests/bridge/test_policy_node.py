@@ -86,11 +86,23 @@ def bench(request, lockstep, artifact):
 def through(command: np.ndarray, bench: Bench) -> np.ndarray:
     """A command as it comes out of its message."""
     spec, options = ROBOT.command("ctbr_cmd"), bench.interface.command("ctbr_cmd").options
-    return codecs.decode_legacy_rates(codecs.encode_legacy_rates(np.clip(command, spec.low, spec.high), options), options)
+    message = codecs.encode_legacy_rates(np.clip(command, spec.low, spec.high), options)
+    return codecs.decode_legacy_rates(message, options)
 
 
 def test_silent_until_started(bench):
     assert bench.commands == [] and bench.mode == "ready"
+
+
+def test_it_starts_by_itself_when_the_others_had_time_to_come(lockstep, artifact):
+    bench = Bench(lockstep, artifact, "odometry", autostart=True)
+    bench.fly(policy_node.AUTOSTART_S - 0.1)
+    assert bench.commands == [] and bench.mode == "ready"
+    bench.fly(0.3)
+    assert bench.mode == "active"
+    bench.own.publish(bench.stop_topic, messages.encode("std_msgs/msg/Empty", messages.record("std_msgs/msg/Empty")()))
+    bench.fly(10.0)
+    assert bench.mode == "finished"  # once: stopped is stopped
 
 
 def test_commands_equal_those_of_the_artifact(bench, artifact):
@@ -168,7 +180,8 @@ def test_the_operator_stops_it(bench):
     bench.begin()
     bench.fly(0.5)
     kind = "std_msgs/msg/Empty"
-    bench.own.publish(bench.stop_topic, messages.encode(kind, messages.record(kind)(structure_needs_at_least_one_member=0)))
+    empty = messages.record(kind)(structure_needs_at_least_one_member=0)
+    bench.own.publish(bench.stop_topic, messages.encode(kind, empty))
     bench.fly(0.1)
     assert bench.mode == "stopping" and "operator" in bench.node.flight.reason
 
@@ -230,7 +243,7 @@ def test_leaving_the_geofence_stops_it(bench):
 
 
 def test_a_stall_of_the_machine_keeps_the_policy_on_mission_time(bench):
-    """Three steps come too late: the policy's clock moves on by them and by the one that is due; one command is sent."""
+    """Three steps come too late: the policy's clock moves on by them and the one that is due; one command is sent."""
     bench.begin()
     bench.fly(0.5)
     steps, sent = bench.node.flight.steps, len(bench.commands)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 
+import numpy as np
 import pytest
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import Reader
 
 from robots.spec import load_robot
 from temporeal_bridge import messages
+from temporeal_bridge.codecs import encode_odometry
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.recorder import Bag, Recorder, RecorderError, WholeFile, robot_topics
@@ -36,8 +38,7 @@ def test_messages_are_read_back_byte_by_byte(tmp_path):
     sent = []
     for i in range(250):
         bus.advance(0.01)
-        message = messages.store().types[kind]
-        data = messages.encode(kind, odometry(message, i))
+        data = messages.encode(kind, odometry(i))
         talker.publish(odom, data)
         own.wait(0.0)
         recorder.step()
@@ -47,13 +48,9 @@ def test_messages_are_read_back_byte_by_byte(tmp_path):
     assert recorder.summary()["messages"]["/cf1/odom"] == 250 and recorder.summary()["messages"]["/cf2/odom"] == 0
 
 
-def odometry(_, i: int):
-    import numpy as np
-
-    from temporeal_bridge.codecs import encode_odometry
-
-    return encode_odometry({"base_pos_w": np.array([i, 0, 0]), "base_quat_w": np.array([1.0, 0, 0, 0]), "base_vel_w": np.zeros(3),
-                            "base_ang_vel_b": np.zeros(3)}, i, ("world", "cf1"), {"linear": "world", "angular": "absent"})
+def odometry(i: int):
+    signals = {"base_pos_w": np.array([i, 0, 0]), "base_quat_w": np.array([1.0, 0, 0, 0]), "base_vel_w": np.zeros(3)}
+    return encode_odometry(signals, i, ("world", "cf1"), {"linear": "world", "angular": "absent"})
 
 
 def test_the_bag_explains_itself(tmp_path):
@@ -62,9 +59,8 @@ def test_the_bag_explains_itself(tmp_path):
     kind = "crazyflie_interfaces/msg/LogDataGeneric"
     bag = Bag(tmp_path / "bag")
     bag.add("/cf1/gyro", kind)
-    import numpy as np
-
-    message = messages.record(kind)(header=messages.header(5, "cf1"), timestamp=1, values=np.array([1, 2, 3], np.float32))
+    values = np.array([1, 2, 3], np.float32)
+    message = messages.record(kind)(header=messages.header(5, "cf1"), timestamp=1, values=values)
     bag.write("/cf1/gyro", kind, 5, messages.encode(kind, message))
     bag.close()
     with AnyReader([tmp_path / "bag"]) as reader:

@@ -141,7 +141,9 @@ def decode_log_values(message: Any, options: Options) -> Signals:
     return {options["signal"]: (np.asarray(message.values, dtype=np.float64) * scale).astype(np.float32)}
 
 
-def encode_log_values(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tuple[str, str], options: Options) -> Any:
+def encode_log_values(
+    signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tuple[str, str], options: Options
+) -> Any:
     """The log block of a signal."""
     scale = UNITS[choice(options, "unit", tuple(UNITS))]
     values = np.atleast_1d(np.asarray(signals[options["signal"]], dtype=np.float64) / scale).astype(np.float32)
@@ -186,7 +188,8 @@ def decode_array(message: Any, options: Options) -> np.ndarray:
 STATES: dict[str, StateCodec] = {
     "odometry": StateCodec("nav_msgs/msg/Odometry", odometry_signals, decode_odometry, encode_odometry),
     "log_values": StateCodec(
-        "crazyflie_interfaces/msg/LogDataGeneric", lambda options: (options["signal"],), decode_log_values, encode_log_values),
+        "crazyflie_interfaces/msg/LogDataGeneric", lambda options: (options["signal"],), decode_log_values,
+        encode_log_values),
 }
 COMMANDS: dict[str, CommandCodec] = {
     "legacy_rates": CommandCodec("geometry_msgs/msg/Twist", encode_legacy_rates, decode_legacy_rates),

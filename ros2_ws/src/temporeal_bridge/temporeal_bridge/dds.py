@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -136,14 +136,14 @@ def leave_domain(number: int) -> None:
         del OPEN[number]
 
 
-@lru_cache(maxsize=None)
+@cache
 def raw_type(name: str) -> Any:
     """A DDS type that passes CDR bytes through unread. One class per type: Cyclone refuses subclasses of one.
 
     The member is a stand-in: topics match by name and type name. ``deserialize_key`` is called too, when a publisher
     leaves.
     """
-    made = make_idl_struct("Raw", messages.dds_type(name), {"data": uint8})
+    made: Any = make_idl_struct("Raw", messages.dds_type(name), {"data": uint8})
     made.serialize = lambda self, *_, **__: self.data
     made.deserialize = classmethod(lambda cls, data, *_, **__: cls(data))
     made.deserialize_key = classmethod(lambda cls, data, *_, **__: cls(data))
@@ -152,8 +152,9 @@ def raw_type(name: str) -> Any:
 
 def dds_qos(qos: QoS, user_data: bytes, writer: bool) -> Qos:
     """The DDS policies of an endpoint."""
+    reliable = Policy.Reliability.Reliable(duration(milliseconds=BLOCKING_MS))
     policies = [
-        Policy.Reliability.Reliable(duration(milliseconds=BLOCKING_MS)) if qos.reliable else Policy.Reliability.BestEffort,
+        reliable if qos.reliable else Policy.Reliability.BestEffort,
         Policy.Durability.TransientLocal if qos.latched else Policy.Durability.Volatile,
         Policy.History.KeepLast(qos.depth),
         Policy.DataRepresentation(use_cdrv0_representation=True),
@@ -295,7 +296,8 @@ class DdsTransport:
     def no_peer_hint(self, endpoint: Endpoint) -> str:
         """Where this node looked, and whether somebody is there with a QoS that does not fit."""
         where = f" on DDS domain {self.domain}{' (this machine only)' if self.loopback else ''}"
-        if isinstance(endpoint.handle, DataReader) and endpoint.handle.get_requested_incompatible_qos_status().total_count:
+        entity: Any = endpoint.handle
+        if hasattr(entity, "get_matched_publications") and entity.get_requested_incompatible_qos_status().total_count:
             where += "; a publisher is there, but it offers less than is asked for (best effort against reliable?)"
         return where
 

@@ -1,6 +1,6 @@
 """Real-time flights through the nodes: robot, controller, monitor and recorder as processes on one private bus.
 
-    report = fly(Path("outputs/demo/artifact"), "crazyflie", flights=10, parallel=2, seed=0, out=Path("outputs/flights"))
+    report = fly(Path("artifact"), "crazyflie", flights=10, parallel=2, seed=0, out=Path("outputs/flights"))
 
 Each robot has a namespace and its three processes, which stay up over its flights; one recorder records all. A
 flight: reset the robot, wait until it is there, start the mission, wait for the monitor's verdict. The true
@@ -61,13 +61,20 @@ class FlightReport:
     nodes: list[dict[str, Any]] = field(default_factory=list)
 
 
+class Process(subprocess.Popen[bytes]):
+    """A node process: its module and where it logs."""
+
+    name: str = ""
+    log: Path = Path()
+
+
 @dataclass
 class Pilot:
     """One robot with its processes, as the conductor of the flights sees it."""
 
     namespace: str
     out: Path
-    processes: list[subprocess.Popen[bytes]]
+    processes: list[Process]
     reset: Endpoint
     start: Endpoint
     episode: int = -1
@@ -107,13 +114,14 @@ def fly(
     bus = open_transport(transport, "flights", "/", domain=domain, loopback=True)
     shared = ["--robot", robot, "--transport", transport, "--domain", str(domain), "--loopback"]
     shared += ["--interface", interface] if interface else []
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Process] = []
     try:
         pilots = [launch(bus, manifest, artifact, f"/cf{i + 1}", out, shared, spread, started)
                   for i in range(min(parallel, flights))]
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
-        recorder = start("recorder", [*shared, "--bag", str(bag), *names, "--out", str(out)], out / "recorder.log", started)
+        options = [*shared, "--bag", str(bag), *names, "--out", str(out)]
+        recorder = start("recorder", options, out / "recorder.log", started)
         rows = conduct(bus, pilots, recorder, list(range(seed, seed + flights)), manifest, progress)
     finally:
         end(started)
@@ -130,26 +138,24 @@ def fresh(path: Path) -> Path:
     return out
 
 
-def start(
-    module: str, options: list[str], log: Path, started: list[subprocess.Popen[bytes]]
-) -> subprocess.Popen[bytes]:
+def start(module: str, options: list[str], log: Path, started: list[Process]) -> Process:
     """A node process; what it prints goes to ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     paths = [str(Path(__file__).parents[1]), str(Path(sys.modules["robots"].__path__[0]).parent)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with log.open("wb") as file:
-        process = subprocess.Popen(
+        process = Process(
             [sys.executable, "-m", f"temporeal_bridge.{module}", *options], stdout=file, stderr=file,
             stdin=subprocess.DEVNULL, env=env)
-    process.log = log  # type: ignore[attr-defined]
+    process.name, process.log = module, log
     started.append(process)
     return process
 
 
 def launch(
     bus: Transport, manifest: Manifest, artifact: Path, namespace: str, out: Path, shared: list[str], spread: float,
-    started: list[subprocess.Popen[bytes]],
+    started: list[Process],
 ) -> Pilot:
     """One robot's processes and the conductor's topics to them."""
     folder = out / namespace.strip("/")
@@ -157,7 +163,8 @@ def launch(
     first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
     command = manifest.commands[0].name
     processes = [
-        start("robot_sim", [*own, *first, "--command", command, "--spread", str(spread)], folder / "robot_sim.log", started),
+        start("robot_sim", [*own, *first, "--command", command, "--spread", str(spread)],
+              folder / "robot_sim.log", started),
         start("policy_node", [*own, *first, "--artifact", str(artifact), "--after", "silence",
                               "--peer-timeout", str(READY_S)], folder / "policy_node.log", started),
         start("monitor_node", [*own, "--artifact", str(artifact)], folder / "monitor_node.log", started)]
@@ -182,7 +189,7 @@ def launch(
 
 
 def conduct(
-    bus: Transport, pilots: list[Pilot], recorder: subprocess.Popen[bytes], seeds: list[int], manifest: Manifest,
+    bus: Transport, pilots: list[Pilot], recorder: Process, seeds: list[int], manifest: Manifest,
     progress: Progress | None,
 ) -> list[dict[str, Any]]:
     """Give the seeds to the robots as they become free, until all are flown."""
@@ -194,7 +201,8 @@ def conduct(
         for pilot in pilots:
             for process in (*pilot.processes, recorder):
                 if process.poll() is not None:
-                    raise FlightError(f"{process.args[2]} ended with status {process.returncode}: {last_words(process)}")  # type: ignore[index]
+                    raise FlightError(
+                        f"{process.name} ended with status {process.returncode}: {last_words(process)}")
             row = advance(bus, pilot, waiting, manifest.horizon_s)
             if row:
                 rows.append(row)
@@ -238,7 +246,7 @@ def send(bus: Transport, endpoint: Endpoint, number: int) -> None:
     bus.publish(endpoint, messages.encode(endpoint.type, messages.record(endpoint.type)(data=number)))
 
 
-def end(processes: list[subprocess.Popen[bytes]]) -> None:
+def end(processes: list[Process]) -> None:
     """Ask every process to stop, wait for their summaries, then insist."""
     for process in processes:
         if process.poll() is None:
@@ -251,9 +259,9 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def last_words(process: subprocess.Popen[bytes]) -> str:
+def last_words(process: Process) -> str:
     """The end of what a process printed."""
-    text = process.log.read_text(errors="replace").strip()  # type: ignore[attr-defined]
+    text = process.log.read_text(errors="replace").strip()
     return " | ".join(text.splitlines()[-LOG_LINES:])
 
 

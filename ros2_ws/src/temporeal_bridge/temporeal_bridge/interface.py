@@ -61,7 +61,8 @@ class Interface:
     def command(self, name: str) -> CommandTopic:
         """The topic of command ``name``."""
         if name not in self.commands:
-            raise InterfaceError(f"interface {self.name!r} has no topic for {name!r}; it has: {', '.join(self.commands)}")
+            raise InterfaceError(
+                f"interface {self.name!r} has no topic for {name!r}; it has: {', '.join(self.commands)}")
         return self.commands[name]
 
 
@@ -100,7 +101,8 @@ def build(robot: RobotSpec, content: Mapping[str, Any], name: str | None) -> Int
     keys(name, part, PARTS)
     messages.define(part["definitions"])
     states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"])
-    commands = {key: CommandTopic(**keys(f"{name}.commands.{key}", row, COMMAND)) for key, row in part["commands"].items()}
+    commands = {key: CommandTopic(**keys(f"{name}.commands.{key}", row, COMMAND))
+                for key, row in part["commands"].items()}
     try:
         check(robot, states, commands)
     except KeyError as error:
@@ -119,7 +121,8 @@ def check(robot: RobotSpec, states: tuple[StateTopic, ...], commands: Mapping[st
     """Codecs, QoS, types and names exist, and together the topics carry every signal of the robot."""
     carried: set[str] = set()
     home = {name: np.array(robot.home[name], dtype=float).reshape(spec.shape) for name, spec in robot.signals.items()}
-    for row in (*states, *commands.values()):
+    rows: list[StateTopic | CommandTopic] = [*states, *commands.values()]
+    for row in rows:
         if row.qos not in QOS:
             raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
         messages.record(row.type)

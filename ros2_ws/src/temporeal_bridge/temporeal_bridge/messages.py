@@ -7,7 +7,7 @@ little-endian XCDR1 with the 4-byte encapsulation header, as every ROS 2 middlew
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -23,7 +23,7 @@ class MessageError(ValueError):
 def store() -> Any:
     """The type store of this process."""
     known = {s.value.removeprefix("ros2_"): s for s in Stores if s.value.startswith("ros2_")}
-    return get_typestore(known[os.environ.get("ROS_DISTRO", DISTRO) if os.environ.get("ROS_DISTRO") in known else DISTRO])
+    return get_typestore(known.get(os.environ.get("ROS_DISTRO", DISTRO), known[DISTRO]))
 
 
 def define(definitions: dict[str, str]) -> None:
@@ -60,7 +60,7 @@ def decode(name: str, data: bytes) -> Any:
         raise MessageError(f"{len(data)} bytes are not a {name}: {error}") from error
 
 
-@lru_cache(maxsize=None)
+@cache
 def type_hash(name: str) -> str:
     """``RIHS01_...``: the hash that ROS 2 compares types by (REP 2011)."""
     record(name)

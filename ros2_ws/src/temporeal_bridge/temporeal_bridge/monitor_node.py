@@ -79,7 +79,8 @@ class MonitorNode:
         self.blank = self.monitor.state()
         self.held = [Held() for _ in interface.states]
         # deep: a monitor may be late, but it must see every sample, in the order of the stamps
-        self.state = StateInput(transport, robot, interface, "deep", lambda i, stamp, signals: self.held[i].add(stamp, signals))
+        self.state = StateInput(
+            transport, robot, interface, "deep", lambda i, stamp, signals: self.held[i].add(stamp, signals))
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])

@@ -51,7 +51,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out.add_argument("--domain", default=None, help="DDS domain 0..232 (default: $ROS_DOMAIN_ID, else 0)")
     out.add_argument("--loopback", action="store_true", help="talk to this machine only")
     out.add_argument("--priority", default="normal", choices=("normal", "realtime", "auto"),
-                     help="realtime: ahead of all ordinary processes (SCHED_FIFO); auto: where permitted (default: %(default)s)")
+                     help="realtime: ahead of ordinary processes; auto: where permitted (default: %(default)s)")
     out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
     return out
 
@@ -73,7 +73,7 @@ def run(
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
         if hasattr(transport, "declare"):
-            transport.declare({key: value for key, value in vars(args).items()})
+            transport.declare(vars(args))
         node = make(args, transport)
         gc.collect()
         gc.freeze()  # what is there now stays: a collection has only the little to look at that came since
@@ -95,7 +95,7 @@ def run(
 
 
 def take_priority(kind: str) -> None:
-    """Schedule this process ahead of all ordinary ones, if asked for; ``auto`` does without where it is not permitted."""
+    """Schedule this process ahead of ordinary ones, if asked for; ``auto`` does without where that is not permitted."""
     if kind == "normal" or (kind == "auto" and not hasattr(os, "sched_setscheduler")):
         return
     try:
@@ -103,7 +103,8 @@ def take_priority(kind: str) -> None:
     except (PermissionError, OSError) as error:
         if kind == "realtime":
             raise RuntimeError(
-                f"no real-time priority: {error}; allow it (rtprio in /etc/security/limits.conf) or leave --priority") from error
+                f"no real-time priority: {error}; allow it (rtprio in /etc/security/limits.conf) or leave --priority"
+            ) from error
 
 
 def plain(value: Any) -> Any:

@@ -39,6 +39,7 @@ GRAVITY = 9.81  # m/s^2
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer
 PHASE_GAIN = 0.05  # share of the phase error between control steps and arriving states that each step corrects
 DIAGNOSTICS_S = 1.0
+AUTOSTART_S = 3.0  # from the first state: monitor and recorder, started beside this node, must see the mission begin
 
 
 @dataclass
@@ -81,7 +82,8 @@ class PolicyNode:
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
         if len(artifact.manifest.commands) != 1:
-            raise ValueError(f"one command is expected, the artifact gives {[c.name for c in artifact.manifest.commands]}")
+            given = [command.name for command in artifact.manifest.commands]
+            raise ValueError(f"one command is expected, the artifact gives {given}")
         self.transport, self.artifact, self.robot, self.interface = transport, artifact, robot, interface
         self.after, self.autostart = after, autostart
         self.spec = robot.command(artifact.manifest.commands[0].name)
@@ -152,10 +154,11 @@ class PolicyNode:
         now = self.transport.monotonic()
         if self.mode == "waiting" and self.state.complete:
             self._say("ready")
-            if self.autostart:
-                self.begin(0)
+            self.next = now + AUTOSTART_S
         elif self.mode == "ready":
             self._unlock()
+            if self.autostart and now >= self.next:
+                self.begin(0)
         elif self.mode == "starting":
             self._start_step(now)
         elif self.mode == "active":
@@ -200,7 +203,7 @@ class PolicyNode:
         missed = max(0, int((now - self.next + 0.5 * self.window) / self.period))
         try:
             for _ in range(missed + 1):
-                signals["mission_time"] = np.float32(self.flight.steps * self.period)
+                signals["mission_time"] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
                 proposed = self.artifact.act(signals)[self.spec.name]
                 self.flight.steps += 1
         except SignalError as error:
@@ -233,7 +236,8 @@ class PolicyNode:
     def _schedule(self, missed: int) -> None:
         """The next step, a period later; its phase drifts towards the arrivals, so that states are used when new."""
         arrival = self.state.paced.at
-        error = float(np.clip(arrival - self.next, -self.window, self.window)) if arrival > self.used and not missed else 0.0
+        fresh = arrival > self.used and not missed
+        error = float(np.clip(arrival - self.next, -self.window, self.window)) if fresh else 0.0
         self.used = arrival
         self.next += (missed + 1) * self.period + PHASE_GAIN * error
 
@@ -310,7 +314,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("policy_node", "Fly an artifact: newest state in, command out, at the artifact's rate.")
     options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
-    options.add_argument("--start", action="store_true", help="start the mission with the first state")
+    options.add_argument("--start", action="store_true",
+                         help=f"start the mission by itself, {AUTOSTART_S:g} s after the first state")
     options.add_argument("--after", default="stop", choices=("stop", "silence"),
                          help="after the mission: the robot's stop behaviour, or silence (default: %(default)s)")
     options.add_argument("--peer-timeout", type=float, default=10.0,

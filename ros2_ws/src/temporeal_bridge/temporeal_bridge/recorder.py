@@ -20,7 +20,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 
 from robots.spec import load_robot
 from temporeal_bridge import messages
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface import CommandTopic, Interface, StateTopic, load_interface
 from temporeal_bridge.node import parser, run
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
@@ -73,9 +73,10 @@ class Bag:
         self.path = path
         self.writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
         self.writer.open()
-        self.storage: Any = self.writer.storage
-        self.storage.bio.close()
-        self.storage.bio = self.file = WholeFile(self.storage.path)
+        storage: Any = self.writer.storage
+        storage.bio.close()
+        storage.bio = self.file = WholeFile(storage.path)  # unbuffered: nothing fails later than it is written
+        self.storage = storage
         self.ballast = path / ".reserve"
         self.ballast.write_bytes(b"\0" * BALLAST_BYTES)
         self.connections: dict[tuple[str, str], Any] = {}
@@ -170,7 +171,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
     out = [("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", deep)]
     for namespace in namespaces:
         base = f"/{namespace.strip('/')}".rstrip("/")
-        rows = [*interface.states, *interface.commands.values()]
+        rows: list[StateTopic | CommandTopic] = [*interface.states, *interface.commands.values()]
         out += [(f"{base}/{row.topic}", row.type, deep) for row in rows]
         out += [(f"{base}/mission", "std_msgs/msg/Header", latched),
                 (f"{base}/monitor/robustness", "std_msgs/msg/Float64MultiArray", deep),
@@ -181,14 +182,15 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
 def make(args: argparse.Namespace, transport: Transport) -> Recorder:
     """The node from its command line."""
     interface = load_interface(load_robot(args.robot), args.interface)
-    return Recorder(transport, Bag(args.bag), robot_topics(interface, args.also or [transport.namespace]))
+    return Recorder(transport, Bag(args.bag), robot_topics(interface, args.of or [transport.namespace]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("recorder", "Record the topics of one robot, or of several, to an MCAP bag.")
     options.add_argument("--bag", type=Path, required=True, help="folder of the new bag")
-    options.add_argument("--of", dest="also", action="append", metavar="NAMESPACE", help="namespace to record (repeatable; default: the own one)")
+    options.add_argument("--of", action="append", metavar="NAMESPACE",
+                         help="namespace to record (repeatable; default: the own one)")
     return run(options, arguments, make, "recorder.json")
 
 

@@ -75,7 +75,7 @@ class RobotSim:
         self.transport, self.robot, self.interface, self.command, self.out = transport, robot, interface, command, out
         self.settings = {**interface.simulation, **dict(settings or {})}
         self.body: Robot = Robot(robot, command, DT, seed)
-        self.outputs = [(topic, transport.advertise(topic.topic, topic.type, QOS["default"])) for topic in interface.states]
+        self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"])) for s in interface.states]
         self.publish_every = round(1.0 / (max(s.rate_hz for s in interface.states) * DT))
         topic = interface.command(command)
         transport.subscribe(topic.topic, topic.type, qos_named(topic.qos), self._taker(topic))
@@ -197,9 +197,10 @@ class RobotSim:
         if self.out is None or not truth:
             return
         self.out.mkdir(parents=True, exist_ok=True)
-        arrays = {name: np.stack([row[1][name] for row in truth]) for name in truth[0][1]}
-        np.savez_compressed(self.out / f"truth_{self.seed}.npz", stamp_ns=np.array([row[0] for row in truth]),
-                            command=np.stack([row[2] for row in truth]), **arrays)
+        arrays: dict[str, Any] = {name: np.stack([row[1][name] for row in truth]) for name in truth[0][1]}
+        arrays["stamp_ns"] = np.array([row[0] for row in truth])
+        arrays["command"] = np.stack([row[2] for row in truth])
+        np.savez(self.out / f"truth_{self.seed}.npz", **arrays)
 
     def close(self) -> None:
         """Keep the trajectory of the last flight."""
@@ -207,9 +208,9 @@ class RobotSim:
 
     def summary(self) -> dict[str, Any]:
         """See :class:`temporeal_bridge.node.Node`."""
-        return {"node": "robot_sim", "robot": self.robot.name, "interface": self.interface.name, "command": self.command,
-                "resets": self.resets, "rejected": self.rejected, "crashed": self.crashed, "stalls": self.stalls,
-                "worst_lag_ms": 1e3 * self.worst_lag}
+        return {"node": "robot_sim", "robot": self.robot.name, "interface": self.interface.name,
+                "command": self.command, "resets": self.resets, "rejected": self.rejected, "crashed": self.crashed,
+                "stalls": self.stalls, "worst_lag_ms": 1e3 * self.worst_lag}
 
 
 def draw_start(robot: RobotSpec, rng: np.random.Generator, start: Mapping[str, float]) -> dict[str, np.ndarray]:

@@ -15,7 +15,6 @@ from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.transport import Endpoint, Received, Transport, qos_named
 
-
 Listener = Callable[[int, int, dict[str, np.ndarray]], None]
 """``listener(topic number, stamp [ns], signals)``: called for every message that was taken."""
 

@@ -159,7 +159,7 @@ def domain_id(value: int | str | None) -> int:
 
 
 def require_peer(transport: Transport, endpoint: Endpoint, timeout_s: float) -> None:
-    """Wait until something is connected to ``endpoint``; if nothing is within ``timeout_s``, say so and what to check."""
+    """Wait until something is connected to ``endpoint``; after ``timeout_s`` without, say so and what to check."""
     until = transport.monotonic() + timeout_s
     while not transport.matched(endpoint):
         left = until - transport.monotonic()
