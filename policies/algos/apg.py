@@ -36,7 +36,8 @@ import numpy as np
 
 from robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
 from sim.backends import quadrotor_flight as kernels
-from sim.backends.quadrotor_adjoint import LANES, pack_params
+from sim.backends.quadrotor_adjoint import pack_params
+from sim.backends.quadrotor_kernels import LANES
 from sim.backends.quadrotor_physics import FORCE_X, N0, PARAM_SIZE, QW, STATE_SIZE, TORQUE_X, VX, WX
 
 if TYPE_CHECKING:
@@ -601,6 +602,19 @@ def load(path: Path) -> Actor:
         return Actor(Mlp.of([int(s) for s in data["sizes"]], data["flat"].copy()))
 
 
+def _switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"true or false, not {text!r}")
+    return text == "true"
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(","))
+
+
+READERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _switch, "tuple[int, ...]": _sizes}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Train the hover task and write the actor."""
     p = argparse.ArgumentParser("python -m policies.algos.apg", description="Train L2F's hover task; write actor.npz.")
@@ -608,9 +622,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--seed", type=int, default=0, help="of everything random (%(default)s)")
     p.add_argument("--every", type=int, default=0, help="keep the actor of every so many updates (%(default)s: none)")
     for f in fields(APGConfig):
-        kind = {"bool": lambda s: s == "true", "tuple[int, ...]": lambda s: tuple(int(x) for x in s.split(","))}
-        read = kind.get(str(f.type), {"int": int, "float": float}.get(str(f.type)))
-        p.add_argument("--" + f.name.replace("_", "-"), type=read, default=f.default, help="%(default)s")
+        p.add_argument("--" + f.name.replace("_", "-"), type=READERS[str(f.type)], default=f.default, help="%(default)s")
     options = vars(p.parse_args(argv))
     out, every, seed = options.pop("out"), options.pop("every"), options.pop("seed")
     flight, config, snapshots = Flight(), APGConfig(**options), []

@@ -230,3 +230,15 @@ def test_cost_by_hand() -> None:
     speed, drop = -worlds.features[5, 0, 14], -worlds.features[5, 0, 2]
     assert speed > 0.1
     assert worlds.cost[4, 0] == pytest.approx(drop**2 + 3 * speed**2 + 5 * 4 * 0.25, rel=1e-4)
+
+
+def test_command_writes_the_actor_and_its_past(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "deep" / "actor.npz"
+    small = ["--worlds", "16", "--window", "4", "--updates", "4", "--hidden", "8,8", "--critic", "false"]
+    assert apg.main(["--out", str(out), "--seed", "2", "--every", "2", *small]) == 0
+    with np.load(out) as data:
+        np.testing.assert_array_equal(data["snapshot_update"], [2, 4])
+        np.testing.assert_array_equal(data["snapshot_flat"][-1], apg.load(out).net.flat)
+    with pytest.raises(SystemExit):
+        apg.main(["--out", str(out), "--critic", "maybe"])
+    assert "true or false" in capsys.readouterr().err

@@ -1,0 +1,240 @@
+"""``temporeal bench train-quadrotor``: how long until a quadrotor hovers, for each learner, from process start."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from policies.cli.benches import Row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HELP = (
+    "time to learn the hover task of Learning to Fly in Seconds (L2F) to what its own 300,001 steps reach (mean "
+    "episode length 468 of 500), each seed in a fresh process: analytic policy gradient, and PPO; episodes of the judgement "
+    "are fresh ones of another simulator than the gradient learner's. Peer: L2F itself, where TEMPOREAL_L2F_BINARY is "
+    "the path of its training program"
+)
+
+THRESHOLD = 468  # control steps of 500: what L2F's own run reached
+SECONDS = 5.0  # target from process start, two cores
+MEMORY = 1.5e9  # B, target
+SEEDS = (1, 2, 3)
+JUDGE_SEED = 1_000_003  # of the fresh episodes
+HISTORY = 32  # past actions in the observation, as in L2F
+EVERY = 10  # updates of the gradient learner between looks
+PPO_SECONDS = 60.0
+PPO_EVERY = 2.0  # s between looks
+PPO_SETTINGS: dict[str, Any] = {"init_std": 0.3, "learning_rate": 1e-3, "desired_kl": 0.02, "activation": "relu"}
+L2F_NOTE = "L2F's build is not at hand; 31-35 s CPU of one core were measured for it elsewhere"
+
+
+class Look(NamedTuple):
+    """The policy at one moment of training."""
+
+    seconds: float  # since the process was started
+    policy: Callable[[Tensor], Tensor]  # observation [N, O] -> action [N, 4]
+
+
+class Run(NamedTuple):
+    """A process that has ended."""
+
+    began: float  # Unix time, s
+    wall: float  # s, until its exit
+    cpu: float  # s, of all its threads
+    memory: float  # B, peak
+
+
+class Trial(NamedTuple):
+    """One training in its own process."""
+
+    wall: float  # s, from its start to its exit
+    cpu: float  # s, of all its threads
+    memory: float  # B, peak
+    reached: float | None  # s to the first look at or above the threshold
+    length: float  # mean episode length of the final policy
+
+
+def run(quick: bool) -> list[Row]:
+    """Train with every seed, one process after the other."""
+    seeds, episodes = (SEEDS[:1], 256) if quick else (SEEDS, 1024)
+    with tempfile.TemporaryDirectory() as folder:
+        _start("policies.algos.apg", ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
+        gradient = [apg_trial(seed, Path(folder), episodes) for seed in seeds]
+        ppo = [ppo_trial(seed, Path(folder), episodes, 10.0 if quick else PPO_SECONDS) for seed in seeds]
+    peer = _l2f()
+    rows = [row for seed, trial in zip(seeds, gradient) for row in _apg_rows(seed, trial, peer)]
+    walls = [t.wall for t in gradient]
+    rows.append(Row("apg.seconds.median", median(walls), "s", SECONDS, peer, median(walls) <= SECONDS))
+    for seed, trial in zip(seeds, ppo):
+        rows += _ppo_rows(seed, trial)
+    return rows
+
+
+def _apg_rows(seed: int, trial: Trial, peer: str) -> list[Row]:
+    name = f"apg.seed{seed}"
+    return [
+        Row(f"{name}.seconds", trial.wall, "s", SECONDS, peer, trial.wall <= SECONDS and trial.length >= THRESHOLD),
+        Row(f"{name}.cpu_seconds", trial.cpu, "s"),
+        Row(f"{name}.episode_length", trial.length, "steps of 500", THRESHOLD, "L2F 468", trial.length >= THRESHOLD),
+        Row(f"{name}.seconds_to_threshold", _reached(trial), "s"),
+        Row(f"{name}.peak_memory", trial.memory, "B", MEMORY, None, trial.memory <= MEMORY),
+    ]
+
+
+def _ppo_rows(seed: int, trial: Trial) -> list[Row]:
+    name = f"ppo.seed{seed}"
+    return [
+        Row(f"{name}.seconds_to_threshold", _reached(trial), "s"),
+        Row(f"{name}.cpu_seconds", trial.cpu, "s"),
+        Row(f"{name}.episode_length", trial.length, "steps of 500"),
+        Row(f"{name}.peak_memory", trial.memory, "B", MEMORY, None, trial.memory <= MEMORY),
+    ]
+
+
+def _reached(trial: Trial) -> float:
+    """The time to the threshold as a figure: nan where it was not reached."""
+    return float("nan") if trial.reached is None else trial.reached
+
+
+# --- trials: a process each, so that the time includes the interpreter, imports and loading of compiled code ---
+
+
+def apg_trial(seed: int, folder: Path, episodes: int) -> Trial:
+    """Analytic policy gradient, its default settings."""
+    import numpy as np
+
+    from policies.algos.apg import Actor, Mlp
+
+    out = folder / f"apg{seed}.npz"
+    run = _start("policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
+    with np.load(out) as data:
+        sizes = [int(s) for s in data["sizes"]]
+        looks = [
+            Look(float(when) - run.began, Actor(Mlp.of(sizes, flat)).to_actor())
+            for when, flat in zip(data["snapshot_time"], data["snapshot_flat"])
+        ]
+        final = Actor(Mlp.of(sizes, data["flat"])).to_actor()
+    return _trial(run, looks, final, episodes)
+
+
+def ppo_trial(seed: int, folder: Path, episodes: int, seconds: float) -> Trial:
+    """PPO for ``seconds`` on the task with the reward L2F begins with."""
+    import torch
+
+    out = folder / f"ppo{seed}"
+    run = _start(__name__, ["--seed", str(seed), "--seconds", str(seconds), "--out", str(out)])
+    saved = torch.load(out / "looks.pt", weights_only=False)  # written by the process just started
+    looks = [Look(when - run.began, torch.nn.Sequential(*modules)) for when, modules in saved]
+    return _trial(run, looks, looks[-1].policy, episodes)
+
+
+def _start(module: str, arguments: list[str]) -> Run:
+    """Run ``python -m module`` and wait for it."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    began, clock = time.time(), time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment)
+    memory = 0.0
+    while True:
+        memory = max(memory, _peak_memory(process.pid))
+        ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.01)
+    wall = time.perf_counter() - clock
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"python -m {module} {' '.join(arguments)} ended with exit status {process.returncode}")
+    return Run(began, wall, usage.ru_utime + usage.ru_stime, memory)
+
+
+def _peak_memory(process: int) -> float:
+    """Peak resident memory [B] of a running process; 0 once it is gone.
+
+    Not what wait4 reports: that begins with the memory of this process, which the child was forked from.
+    """
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+def _trial(run: Run, looks: Sequence[Look], final: Callable[[Tensor], Tensor], episodes: int) -> Trial:
+    reached = next((look.seconds for look in looks if episode_length(look.policy, episodes) >= THRESHOLD), None)
+    return Trial(run.wall, run.cpu, run.memory, reached, episode_length(final, episodes))
+
+
+def episode_length(policy: Callable[[Tensor], Tensor], episodes: int) -> float:
+    """Mean length of fresh episodes [control steps, at most 500] under the deterministic ``policy``."""
+    import torch
+
+    from sim.backends.quadrotor_fused import TARGET, FusedHover
+
+    env = FusedHover(episodes, seed=JUDGE_SEED, task=TARGET, history=HISTORY)
+    obs = env.reset().actor
+    length, flying = torch.zeros(episodes), torch.ones(episodes, dtype=torch.bool)
+    with torch.no_grad():
+        for _ in range(TARGET.episode_steps):
+            step = env.step(policy(obs))
+            length += flying
+            flying &= ~(step.terminated | step.truncated)
+            obs = step.obs.actor
+    return float(length.mean())
+
+
+def _l2f() -> str:
+    """Time of L2F's own training program in this run, where there is one."""
+    binary = os.environ.get("TEMPOREAL_L2F_BINARY")
+    if not binary:
+        return L2F_NOTE
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([binary], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return f"L2F, same run: {time.perf_counter() - began:.1f} s wall, {after.ru_utime - before.ru_utime:.1f} s CPU"
+
+
+# --- the process of a PPO trial ---
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train PPO for some seconds, keep the policy about once a second."""
+    p = argparse.ArgumentParser(f"python -m {__name__}")
+    p.add_argument("--seed", type=int, required=True)
+    p.add_argument("--seconds", type=float, required=True)
+    p.add_argument("--out", type=Path, required=True)
+    options = p.parse_args(argv)
+
+    import torch
+
+    from policies.algos import ppo
+    from sim.backends.quadrotor_fused import TRAINING, FusedHover
+
+    looks: list[tuple[float, tuple[torch.nn.Module, ...]]] = []
+
+    def keep(learner: ppo.Learner) -> None:
+        if not looks or time.time() - looks[-1][0] >= PPO_EVERY:
+            looks.append((time.time(), copy.deepcopy((learner.normalizer, learner.actor))))
+
+    # with the reward that L2F begins with: that of its evaluation is negative early on, and leaving the box pays
+    env = FusedHover(512, seed=options.seed, task=TRAINING, history=HISTORY)
+    settings = ppo.PPOConfig(max_seconds=options.seconds, total_steps=10**9, **PPO_SETTINGS)
+    result = ppo.train(env, settings, out=options.out, seed=options.seed, on_iteration=keep)
+    looks.append((time.time(), (result.normalizer, result.actor)))
+    torch.save(looks, options.out / "looks.pt")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
