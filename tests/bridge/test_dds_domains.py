@@ -71,6 +71,13 @@ def test_free_domains_avoid_the_ports_of_ordinary_clients():
         assert 1 <= free_domain(seed) <= 101
 
 
+def test_no_two_are_given_the_same_domain():
+    """A claimed domain is not free for another process (here: for the same sign a second time)."""
+    domain = free_domain()
+    assert not dds.claim(domain)
+    assert len({free_domain() for _ in range(6)}) == 6
+
+
 def test_unknown_ros_arguments_are_refused():
     with pytest.raises(TransportError, match="--log-level"):
         DdsTransport("a", domain=free_domain(), loopback=True, ros_args=["--log-level", "debug"])

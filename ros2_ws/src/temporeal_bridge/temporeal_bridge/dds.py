@@ -18,6 +18,7 @@ import random
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -60,14 +61,34 @@ def ports(domain: int, index: int) -> tuple[int, int]:
     return base + 10, base + 11
 
 
+CLAIM_INDEX = 119  # its second port, the domain's last but one, is taken as a sign: nobody has that many participants
+CLAIMS: deque[socket.socket] = deque(maxlen=8)
+"""Signs on the newest domains that this process was given; an older one is let go."""
+
+
 def free_domain(seed: int | None = None) -> int:
-    """A domain from 1 to 101 on which nobody on this machine listens. Above, ports meet those of ordinary clients."""
+    """A domain from 1 to 101 on which nobody on this machine listens, claimed so that no other process is given it.
+
+    Above 101, ports meet those of ordinary clients.
+    """
     order = list(range(1, 102))
     random.Random(seed).shuffle(order)
     for domain in order:
-        if all(port_free(port) for index in range(4) for port in ports(domain, index)):
+        if all(port_free(port) for index in range(4) for port in ports(domain, index)) and claim(domain):
             return domain
     raise TransportError("every DDS domain from 1 to 101 is in use on this machine")
+
+
+def claim(domain: int) -> bool:
+    """Put this process's sign on the domain, unless another one's is there."""
+    sign = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sign.bind(("127.0.0.1", ports(domain, CLAIM_INDEX)[1]))
+    except OSError:
+        sign.close()
+        return False
+    CLAIMS.append(sign)  # the one that falls out is closed with its last reference
+    return True
 
 
 def port_free(port: int) -> bool:

@@ -36,7 +36,7 @@ from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport
 
 PUBLISH_S = 0.1
-LATE_S = 0.25  # a grid point this far in the past is decided with what came: the rest is lost
+LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
 
 
 def monitor_of(manifest: Manifest, robot: RobotSpec) -> Monitor:
