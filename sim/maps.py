@@ -7,6 +7,7 @@ progress, action history) is an explicit dictionary ``name -> [N, ...]`` that go
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import exp
 from typing import Protocol
 
 import torch
@@ -76,6 +77,32 @@ class AffineAction(nn.Module):
     def inverse(self, command: Tensor) -> Tensor:
         """Action [N, U] whose command is ``command`` [N, U] (within the limits)."""
         return (command - self.center) / self.scale
+
+
+class Disturbance(nn.Module):
+    """What accelerates the body beyond the model: an observer with explicit memory, for collective-thrust commands.
+
+    A policy without memory of it cannot tell a wind or a weak battery from its own error and stays off its target by
+    force / stiffness. The estimate low-passes (time constant ``smooth_s``) the difference between the measured change
+    of velocity and what the nominal robot would do: thrust along body z, lagging the command by ``lag_s``, and gravity.
+    """
+
+    def __init__(self, mass: float, center: float, scale: float, dt: float, lag_s: float, smooth_s: float = 0.5) -> None:
+        super().__init__()
+        self.mass, self.center, self.scale, self.dt = mass, center, scale, dt
+        self.follow, self.smooth = 1.0 - exp(-dt / lag_s), 1.0 - exp(-dt / smooth_s)
+        self.memory = {"residual": (3,), "velocity": (3,), "thrust": (), "seen": ()}
+
+    def forward(self, signals: Mapping[str, Tensor], last_action: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """Estimate [N, 3], m/s^2, world frame, and the next memory. ``last_action`` [N]: of the collective thrust."""
+        velocity = signals["base_vel_w"]
+        # relative to the hover thrust, so that a memory of zeros is a robot that hovers
+        thrust = memory["thrust"] + self.follow * (self.scale * last_action.clamp(-1.0, 1.0) - memory["thrust"])
+        up = rotation(signals["base_quat_w"])[..., 2]
+        expected = up * ((self.center + thrust) / self.mass)[:, None] - signals["base_vel_w"].new_tensor([0.0, 0.0, 9.81])
+        surprise = (velocity - memory["velocity"]) / self.dt - expected - memory["residual"]
+        residual = memory["residual"] + self.smooth * memory["seen"][:, None] * surprise
+        return residual, {"residual": residual, "velocity": velocity, "thrust": thrust, "seen": torch.ones_like(thrust)}
 
 
 class PolicyGraph(nn.Module):

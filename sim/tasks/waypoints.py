@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from robots.crazyflie.spec import GRAVITY
 from robots.spec import load_robot
-from sim.maps import AffineAction, rotation
+from sim.maps import AffineAction, Disturbance, rotation
 from sim.mission import Mission, Progress
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
@@ -39,6 +39,7 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
+THRUST_SCALE = 0.2  # N of collective thrust about hover at full action
 HISTORY = 3  # actions remembered: what is still on its way through delays and motor lag
 
 
@@ -53,6 +54,8 @@ class Reward:
     late: float = 2.0  # per second that the current stage's deadline has passed
     keep: float = 4.0  # per second, times the shortfall of the smallest kept margin below keep_margin
     keep_margin: float = 0.12  # m
+    fast: float = 1.0  # per second, times the squared excess of the speed over fast_speed
+    fast_speed: float = 1.4  # m/s: the longest leg is 2.6 m in 3 s
     violated: float = 10.0  # once, when something to be kept is violated: the episode ends
     effort: float = 0.02  # per second, times the squared action
     smooth: float = 0.1  # per second, times the squared change of the action
@@ -65,39 +68,41 @@ def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tens
     for predicate in mission.stages:
         found = [tuple(c) for c in constants_in(predicate) if len(c) == 3]
         if len(found) != 1:
-            raise ValueError(f"a stage needs one point as in norm(base_pos_w - a) < r; found {found} in {predicate} of {text}")
+            raise ValueError(
+                f"a stage needs one point as in norm(base_pos_w - a) < r; found {found} in {predicate} of {text}")
         out.append(found[0])
     return torch.tensor(out, dtype=torch.float32)
 
 
 class Observe(nn.Module):
-    """State, vectors to the current and the next stage's point, time left, margins to keep, the last actions."""
+    """State, vectors to the current and the next stage's point, time left, margins to keep, last actions, disturbance."""
 
     signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
-    def __init__(self, mission: Mission, points: Tensor, action_dim: int) -> None:
+    def __init__(self, mission: Mission, points: Tensor, disturbance: Disturbance, action_dim: int) -> None:
         super().__init__()
-        self.mission = mission
+        self.mission, self.disturbance = mission, disturbance
         self.register_buffer("points", points)
         self.points: Tensor
         self.action_dim = action_dim
-        self.memory = {**mission.memory, "actions": (HISTORY * action_dim,)}
-        self.obs_dim = 18 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
+        self.memory = {**mission.memory, **disturbance.memory, "actions": (HISTORY * action_dim,)}
+        self.obs_dim = 18 + 3 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
         progress, after = self.mission({**signals, "mission_time": memory["tick"] * self.mission.dt}, memory)
+        residual, observed = self.disturbance(signals, memory["actions"][:, 0], memory)
         position = signals["base_pos_w"]
         here = progress.stage @ self.points - position
         following = torch.cat([torch.zeros_like(progress.stage[:, :1]), progress.stage[:, :-1]], -1)
         following = torch.cat([following[:, :-1], following[:, -1:] + progress.stage[:, -1:]], -1)
         obs = torch.cat([
             position, rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"], signals["base_ang_vel_b"],
-            here, following @ self.points - position, progress.stage,
+            residual, here, following @ self.points - position, progress.stage,
             torch.stack([progress.left.clamp(-1, 4), progress.hold.float(), progress.time], -1),
             progress.keep.clamp(-0.5, 0.5), memory["actions"],
         ], -1)
-        return obs, {**after, "actions": memory["actions"]}
+        return obs, {**after, **observed, "actions": memory["actions"]}
 
     def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
         """The memory with ``action`` in front of the earlier ones."""
@@ -144,6 +149,7 @@ class Objective:
         reward = w.progress * closer + w.hit * hits + dt * (
             w.hold * (progress.hold & inside).float() + w.near * holding * torch.exp(-here / 0.2) - w.late * late
             - w.keep * (w.keep_margin - safety).clamp(min=0) / w.keep_margin
+            - w.fast * (signals["base_vel_w"].norm(dim=-1) - w.fast_speed).clamp(min=0).square()
             - w.effort * action.square().sum(-1) - w.smooth * change
             - w.spin * signals["base_ang_vel_b"].square().sum(-1))
         terminated = safety <= 0
@@ -195,7 +201,8 @@ class Explore:
         stage = (u[:, 0] * len(points)).long().clamp(max=len(points) - 1)
         hit, time = torch.zeros(len(u), goals, device=u.device), torch.zeros(len(u), device=u.device)
         for i, goal in enumerate(mission.subgoals):  # earlier subgoals were hit somewhere in their windows
-            took = goal.window[0] + (goal.window[1] - goal.window[0]) * (0.25 + 0.75 * draw("explore.took", goals)[:, i])
+            share = 0.25 + 0.75 * draw("explore.took", goals)[:, i]
+            took = goal.window[0] + (goal.window[1] - goal.window[0]) * share
             passed = i < stage
             hit[:, i] = torch.where(passed, 1.0 + time + took, hit[:, i])
             time = torch.where(passed, time + took + goal.hold, time)
@@ -229,19 +236,21 @@ def make(
 ) -> Task:
     """The task. ``slack`` [m]: how deep inside a region the policy believes itself to be before it moves on."""
     constants = {**CONSTANTS, **dict(constants or {})}
-    unknown_weights = set(reward or {}) - {f.name for f in fields(Reward)}
+    weights = [f.name for f in fields(Reward)]
+    unknown_weights = set(reward or {}) - set(weights)
     if unknown_weights:
-        raise ValueError(f"reward: unknown weights {sorted(unknown_weights)}; legal: {[f.name for f in fields(Reward)]}")
+        raise ValueError(f"reward: unknown weights {sorted(unknown_weights)}; legal: {weights}")
     robot = load_robot("crazyflie")
     parsed = parse(formula, task_schema(robot), constants)
     parts = decompose(parsed, control_dt)
     mission = Mission(parts, control_dt)
     points = stage_points(mission, constants, formula)
     mass = robot.parameters["mass"].nominal[0]
-    act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
+    act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(THRUST_SCALE, 5.0, 5.0, 2.0))
+    disturbance = Disturbance(mass, mass * GRAVITY, THRUST_SCALE, control_dt, robot.parameters["tau_up"].nominal[0])
     objective = Objective(mission, points, Reward(**dict(reward or {})), 4)
     return Task(
         name="waypoints", robot=robot, command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=9.0,
         formula=parsed, formula_text=formula, constants=constants,
-        observe=Observe(Mission(parts, control_dt, slack), points, 4), act=act,
+        observe=Observe(Mission(parts, control_dt, slack), points, disturbance, 4), act=act,
         objective=objective, initial=initial, explore=Explore(objective), scene=scene(constants))
