@@ -622,7 +622,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--seed", type=int, default=0, help="of everything random (%(default)s)")
     p.add_argument("--every", type=int, default=0, help="keep the actor of every so many updates (%(default)s: none)")
     for f in fields(APGConfig):
-        p.add_argument("--" + f.name.replace("_", "-"), type=READERS[str(f.type)], default=f.default, help="%(default)s")
+        p.add_argument("--" + f.name.replace("_", "-"), type=READERS[str(f.type)], default=f.default,
+                       help="%(default)s")
     options = vars(p.parse_args(argv))
     out, every, seed = options.pop("out"), options.pop("every"), options.pop("seed")
     flight, config, snapshots = Flight(), APGConfig(**options), []

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 HELP = (
     "time to learn the hover task of Learning to Fly in Seconds (L2F) to what its own 300,001 steps reach (mean "
-    "episode length 468 of 500), each seed in a fresh process: analytic policy gradient, and PPO; episodes of the judgement "
-    "are fresh ones of another simulator than the gradient learner's. Peer: L2F itself, where TEMPOREAL_L2F_BINARY is "
+    "episode length 468 of 500), each seed in a fresh process: analytic policy gradient, and PPO; judged on fresh "
+    "episodes of another simulator than the gradient learner's. Peer: L2F itself, where TEMPOREAL_L2F_BINARY is "
     "the path of its training program"
 )
 
