@@ -105,6 +105,29 @@ def test_it_starts_by_itself_when_the_others_had_time_to_come(lockstep, artifact
     assert bench.mode == "finished"  # once: stopped is stopped
 
 
+def test_a_node_that_is_not_active_refuses_the_start_and_says_so(bench):
+    bench.node.transport.active = False
+    bench.begin()
+    bench.fly(0.5)
+    assert bench.commands == [] and bench.mode == "finished" and "not active" in bench.node.flight.reason
+    bench.node.transport.active = True
+    bench.begin(2)
+    bench.fly(0.5)
+    assert bench.modes[-1] == "active 2" and bench.commands
+
+
+def test_a_node_that_is_deactivated_in_flight_sends_nothing_more(bench):
+    bench.begin()
+    bench.fly(0.5)
+    bench.node.transport.active = False
+    bench.fly(0.1)
+    sent = len(bench.commands)
+    assert bench.mode == "finished" and "deactivated" in bench.node.flight.reason
+    bench.node.transport.active = True
+    bench.fly(1.0)
+    assert len(bench.commands) == sent  # active again is not started again
+
+
 def test_commands_equal_those_of_the_artifact(bench, artifact):
     """The state that arrives when a control step is due goes in; what the artifact gives for it comes out, in time."""
     bench.begin()

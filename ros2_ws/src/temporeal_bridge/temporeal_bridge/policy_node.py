@@ -131,6 +131,8 @@ class PolicyNode:
         self.last, self.mode = None, "starting"
         self.next = self.transport.monotonic()
         self.used = self.next  # only a state that arrives from now on starts the mission
+        if not self.transport.active:
+            self.stop("the node is not active: ros2 lifecycle set configures and activates it")
 
     def stop(self, reason: str) -> None:
         """End the mission for ``reason`` (empty: it is over) with the stop behaviour. Latched until the next start."""
@@ -157,7 +159,7 @@ class PolicyNode:
             self.next = now + AUTOSTART_S
         elif self.mode == "ready":
             self._unlock()
-            if self.autostart and now >= self.next:
+            if self.autostart and self.transport.active and now >= self.next:
                 self.begin(0)
         elif self.mode == "starting":
             self._start_step(now)
