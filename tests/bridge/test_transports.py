@@ -80,6 +80,16 @@ def test_messages_arrive_in_order_and_whole(join):
     assert {r.topic for r in got} == {"/words"} and {r.type for r in got} == {STRING}
 
 
+def test_one_wait_delivers_all_that_has_arrived(join):
+    a, b = join(0), join(1)
+    writer, _, got = connect(a, b)
+    for i in range(5):
+        a.publish(writer, text(str(i)))
+    if not a.capabilities.deterministic:
+        time.sleep(0.3)
+    assert b.wait(0.0) == 5 and words(got) == ["0", "1", "2", "3", "4"]
+
+
 def test_the_bytes_are_not_touched(join):
     a, b = join(0), join(1)
     writer, _, got = connect(a, b)

@@ -1,0 +1,190 @@
+"""Flights inside a real ROS 2: the colcon workspace, `ros2 launch`, the lifecycle and the command line together.
+
+Runs where a ROS 2 and colcon are sourced; skipped everywhere else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("rclpy") is None, reason="needs a sourced ROS 2: rclpy cannot be imported"),
+]
+COLCON = pytest.mark.skipif(shutil.which("colcon") is None, reason="needs colcon")
+WITHIN_S = 60.0  # eight processes start on a machine that may be busy
+
+
+def test_flights_over_rclpy(artifact: Path, tmp_path: Path) -> None:
+    """Two managed nodes each, on interfaces whose message packages are there."""
+    from temporeal_bridge.flights import fly
+
+    report = fly(artifact, "crazyflie", 2, 1, 5, tmp_path, interface="odometry", transport="rclpy")
+    assert report.satisfied == 2
+    assert [row["truth"]["verdict"] for row in report.flights] == ["satisfied", "satisfied"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment of a shell in which the workspace was built from the repository's files and sourced."""
+    home = tmp_path_factory.mktemp("colcon")
+    for folder in ("ros2_ws/src", "launch"):
+        shutil.copytree(ROOT / folder, home / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    workspace = home / "ros2_ws"
+    subprocess.run(["colcon", "build"], cwd=workspace, check=True, capture_output=True, timeout=600)
+    listed = subprocess.run(
+        ["bash", "-c", "source install/setup.bash && env -0"], cwd=workspace, check=True, capture_output=True).stdout
+    environment = dict(row.split("=", 1) for row in listed.decode().split("\0") if "=" in row)
+    environment["PYTHONPATH"] = os.pathsep.join([environment.get("PYTHONPATH", ""), str(ROOT)])
+    return environment
+
+
+class Bench:
+    """A launched robot, and a ROS 2 node that talks to it."""
+
+    def __init__(self, environment: dict[str, str], domain: int, artifact: Path, out: Path, *arguments: str) -> None:
+        import rclpy
+        from geometry_msgs.msg import Twist
+        from lifecycle_msgs.srv import ChangeState, GetState
+        from rclpy.context import Context
+        from rclpy.executors import SingleThreadedExecutor
+        from rclpy.qos import DurabilityPolicy, QoSProfile
+        from std_msgs.msg import Empty, String, UInt64
+
+        self.out, self.number = out, UInt64
+        self.log = (out / "launch.log").open("w")
+        self.launch = subprocess.Popen(
+            ["ros2", "launch", "temporeal_bringup", "quadrotor_sim.launch.py", f"artifact:={artifact}", f"out:={out}",
+             *arguments], env=environment, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.context = Context()
+        rclpy.init(context=self.context, domain_id=domain)
+        self.node = rclpy.create_node("tester", namespace="/cf1", context=self.context)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        self.verdicts: list[dict[str, Any]] = []
+        self.commands: list[float] = []
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.node.create_subscription(
+            String, "monitor/verdict", lambda m: self.verdicts.append(json.loads(m.data)), latched)
+        self.node.create_subscription(Twist, "cmd_vel_legacy", lambda _: self.commands.append(time.monotonic()), 10)
+        self.start = self.node.create_publisher(UInt64, "mission/start", 10)
+        self.stop = self.node.create_publisher(Empty, "mission/stop", 10)
+        self.change = self.node.create_client(ChangeState, "policy_node/change_state")
+        self.state = self.node.create_client(GetState, "policy_node/get_state")
+
+    def until(self, done: Callable[[], Any], within_s: float = WITHIN_S) -> None:
+        end = time.monotonic() + within_s
+        while not done():
+            assert self.launch.poll() is None, (self.out / "launch.log").read_text()
+            assert time.monotonic() < end, f"nothing within {within_s} s\n" + (self.out / "launch.log").read_text()
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def listen(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.executor.spin_once(timeout_sec=0.02)
+
+    def call(self, client: Any, **request: Any) -> Any:
+        """The answer of a service of the controller."""
+        message = client.srv_type.Request()
+        for name, value in request.items():
+            setattr(message.transition, name, value)
+        self.until(client.service_is_ready)
+        future = client.call_async(message)
+        self.until(future.done)
+        return future.result()
+
+    def verdict(self, flight: int) -> str:
+        """The final verdict of ``flight``, or ""."""
+        return next((v["verdict"] for v in self.verdicts if v["flight"] == flight and v["final"]), "")
+
+    def begin(self, flight: int) -> None:
+        self.until(lambda: self.start.get_subscription_count() > 0 and self.verdicts)
+        self.start.publish(self.number(data=flight))
+
+    def close(self) -> str:
+        """End the launch as Ctrl-C does; what it printed."""
+        self.launch.send_signal(signal.SIGINT)
+        status = self.launch.wait(timeout=30)
+        self.executor.shutdown()
+        self.node.destroy_node()
+        self.context.shutdown()
+        self.log.close()
+        text = (self.out / "launch.log").read_text()
+        assert status == 0, text
+        return text
+
+
+@pytest.fixture
+def launched(
+    built: dict[str, str], artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Bench]]:
+    from temporeal_bridge.dds import free_domain
+
+    domain, opened = free_domain(), list[Bench]()
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    environment = {**built, "ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+                   "ROS_LOG_DIR": str(tmp_path / "log")}
+
+    def start(*arguments: str) -> Bench:
+        opened.append(Bench(environment, domain, artifact, tmp_path, *arguments))
+        return opened[-1]
+
+    yield start
+    for bench in opened:
+        if bench.launch.poll() is None:
+            bench.launch.send_signal(signal.SIGINT)
+            bench.launch.wait(timeout=30)
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_a_launched_mission_ends_satisfied(launched: Callable[..., Bench], transport: str) -> None:
+    bench = launched(f"transport:={transport}")
+    bench.begin(4)
+    bench.until(lambda: bench.verdict(4))
+    assert bench.verdict(4) == "satisfied"
+    text = bench.close()
+    assert len(re.findall("process has finished cleanly", text)) == 4 and "rror" not in text, text
+    assert "type hash" not in text.lower()
+    summary = json.loads((bench.out / "policy.json").read_text())
+    assert [flight["reason"] for flight in summary["flights"]] == [""]
+    assert (bench.out / "bag" / "metadata.yaml").exists()
+
+
+@COLCON
+def test_deactivation_in_flight_silences_the_controller(launched: Callable[..., Bench]) -> None:
+    from lifecycle_msgs.msg import State, Transition
+
+    bench = launched("record:=false")
+    bench.begin(1)
+    bench.until(lambda: len(bench.commands) > 50)
+    assert bench.call(bench.state).current_state.id == State.PRIMARY_STATE_ACTIVE
+    assert bench.call(bench.change, id=Transition.TRANSITION_DEACTIVATE).success
+    silent_from = time.monotonic() + 0.2  # what was on its way
+    bench.listen(1.5)
+    assert not [at for at in bench.commands if at > silent_from]
+    bench.start.publish(bench.number(data=2))
+    bench.listen(1.0)
+    assert not [at for at in bench.commands if at > silent_from]
+    assert bench.call(bench.change, id=Transition.TRANSITION_ACTIVATE).success
+    bench.start.publish(bench.number(data=3))
+    bench.until(lambda: bench.commands[-1] > silent_from)
+    bench.close()
+    flights = json.loads((bench.out / "policy.json").read_text())["flights"]
+    assert flights[0]["reason"] == "deactivated" and "not active" in flights[1]["reason"]
