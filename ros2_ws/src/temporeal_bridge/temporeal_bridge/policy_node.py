@@ -174,7 +174,8 @@ class PolicyNode:
     def _unlock(self) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
         height = float(self.state.newest().get("height", np.inf))
-        if not self.unlocked and self.transport.active and height < self.interface.safety["unlock_below_m"]:
+        below = height < self.interface.safety["unlock_below_m"]
+        if not self.unlocked and below and self.transport.active and self.transport.matched(self.command):
             self.unlocked = True
             self._send(np.zeros(self.spec.shape))
 
@@ -186,7 +187,7 @@ class PolicyNode:
             self._say("active")
             self._act(now)
         elif now > self.next + 2.0:
-            self.stop("no state came within 2 s of the start")
+            self.stop("no state came within 2 s of the start" if self.transport.active else "the node is not active")
 
     def _active_step(self, now: float) -> None:
         """Act on a state as it arrives if a step is due then, else with the newest one when the window has passed."""
