@@ -80,29 +80,41 @@ class AffineAction(nn.Module):
 
 
 class Disturbance(nn.Module):
-    """What accelerates the body beyond the model: an observer with explicit memory, for collective-thrust commands.
+    """What moves the body beyond the model: an observer with explicit memory, for thrust-and-rates commands.
 
-    A policy without memory of it cannot tell a wind or a weak battery from its own error and stays off its target by
-    force / stiffness. The estimate low-passes (time constant ``smooth_s``) the difference between the measured change
-    of velocity and what the nominal robot would do: thrust along body z, lagging the command by ``lag_s``, and gravity.
+    A policy without memory of it cannot tell a wind, a weak battery or a bent arm from its own error and stays off its
+    target by disturbance / stiffness. Two low-passed differences (time constant ``smooth_s``) between what is
+    measured and what the nominal robot would do, both with the command lagging by ``lag_s``: acceleration (thrust
+    along body z, and gravity) and body rates (the inner loop would reach those commanded).
     """
 
-    def __init__(self, mass: float, center: float, scale: float, dt: float, lag_s: float, smooth_s: float = 0.5) -> None:
+    def __init__(self, act: AffineAction, mass: float, dt: float, lag_s: float, smooth_s: float = 0.5) -> None:
         super().__init__()
-        self.mass, self.center, self.scale, self.dt = mass, center, scale, dt
+        self.mass, self.dt = mass, dt
         self.follow, self.smooth = 1.0 - exp(-dt / lag_s), 1.0 - exp(-dt / smooth_s)
-        self.memory = {"residual": (3,), "velocity": (3,), "thrust": (), "seen": ()}
+        self.register_buffer("center", act.center.clone())
+        self.register_buffer("scale", act.scale.clone())
+        self.register_buffer("gravity", torch.tensor([0.0, 0.0, 9.81]))
+        self.center: Tensor
+        self.scale: Tensor
+        self.gravity: Tensor
+        self.memory = {"residual": (6,), "velocity": (3,), "lagged": (4,), "seen": ()}
 
     def forward(self, signals: Mapping[str, Tensor], last_action: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Estimate [N, 3], m/s^2, world frame, and the next memory. ``last_action`` [N]: of the collective thrust."""
+        """Estimate [N, 6] (m/s^2 in the world frame, rad/s in the body frame) and the next memory.
+
+        ``last_action`` [N, 4] is the one given at the sample before.
+        """
+        # relative to the centre of the action map, so that a memory of zeros is a robot that hovers
+        lagged = memory["lagged"] + self.follow * (self.scale * last_action.clamp(-1.0, 1.0) - memory["lagged"])
         velocity = signals["base_vel_w"]
-        # relative to the hover thrust, so that a memory of zeros is a robot that hovers
-        thrust = memory["thrust"] + self.follow * (self.scale * last_action.clamp(-1.0, 1.0) - memory["thrust"])
-        up = rotation(signals["base_quat_w"])[..., 2]
-        expected = up * ((self.center + thrust) / self.mass)[:, None] - signals["base_vel_w"].new_tensor([0.0, 0.0, 9.81])
-        surprise = (velocity - memory["velocity"]) / self.dt - expected - memory["residual"]
-        residual = memory["residual"] + self.smooth * memory["seen"][:, None] * surprise
-        return residual, {"residual": residual, "velocity": velocity, "thrust": thrust, "seen": torch.ones_like(thrust)}
+        thrust = (self.center[0] + lagged[:, :1]) / self.mass
+        expected = thrust * rotation(signals["base_quat_w"])[..., 2] - self.gravity
+        found = torch.cat([(velocity - memory["velocity"]) / self.dt - expected,
+                           signals["base_ang_vel_b"] - self.center[1:] - lagged[:, 1:]], -1)
+        residual = memory["residual"] + self.smooth * memory["seen"][:, None] * (found - memory["residual"])
+        return residual, {"residual": residual, "velocity": velocity, "lagged": lagged,
+                          "seen": torch.ones_like(memory["seen"])}
 
 
 class PolicyGraph(nn.Module):

@@ -61,6 +61,7 @@ class PPOConfig:
     learning_rate: float = 3e-4
     schedule: str = "adaptive"  # constant, linear (to 0 at total_steps), adaptive (holds the KL at desired_kl)
     desired_kl: float = 0.01  # nats between the policies before and after an update; adaptive only
+    final_kl: float = 1.0  # desired_kl falls linearly to this share of itself over the budget; adaptive only
     min_learning_rate: float = 1e-5  # adaptive only
     max_learning_rate: float = 1e-2  # adaptive only
     # networks
@@ -215,11 +216,12 @@ def train(
     with display, learner.workers, _threads_of_an_operation(config):
         while not stop:
             figures = iterate(learner, rollout, loss, out)
-            learner.seconds = time.monotonic() - began
+            learner.seconds = ranks.of_first(time.monotonic() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
-            stop = ranks.agree(wished or _spent(learner), learner.device)
-            if ranks.agree(stop or time.monotonic() - saved >= config.checkpoint_seconds, learner.device):
+            stop = bool(ranks.of_first(wished or _spent(learner), learner.device))
+            due = stop or time.monotonic() - saved >= config.checkpoint_seconds
+            if ranks.of_first(due, learner.device):
                 keep(learner, out)
                 saved = time.monotonic()
     return Result(learner.actor, learner.normalizer, learner.history)
@@ -338,7 +340,7 @@ def collect(learner: Learner, rollout: Rollout) -> None:
     for t in range(len(rollout.table)):
         batch.obs[t] = learner.obs.actor
         batch.critic_obs[t] = learner.obs.critic
-        mean = act(learner)
+        mean = act(learner, batch.obs[t])
         action = mean + scaled_noise[t]
         batch.mean[t] = mean
         batch.action[t] = action
@@ -357,9 +359,9 @@ def collect(learner: Learner, rollout: Rollout) -> None:
     rollout.episodes = episodes or rollout.episodes
 
 
-def act(learner: Learner) -> Tensor:
-    """Mean actions [N, A] for the current observations; moves the hidden state on."""
-    obs = learner.normalizer(learner.obs.actor)
+def act(learner: Learner, obs: Tensor) -> Tensor:
+    """Mean actions [N, A] for raw observations [N, O]; moves the hidden state on."""
+    obs = learner.normalizer(obs)
     with _autocast(learner):
         if isinstance(learner.actor, RecurrentActor):
             mean, hidden = learner.actor(obs, learner.hidden)
@@ -567,11 +569,21 @@ def next_learning_rate(learner: Learner, kl: float) -> float:
     config, rate = learner.config, learner.learning_rate
     if config.schedule == "linear":
         return config.learning_rate * max(0.0, 1.0 - learner.steps / config.total_steps)
-    if config.schedule == "adaptive" and kl > 2.0 * config.desired_kl:
+    desired = config.desired_kl * (1.0 - (1.0 - config.final_kl) * fraction_spent(learner))
+    if config.schedule == "adaptive" and kl > 2.0 * desired:
         return max(config.min_learning_rate, rate / 1.5)
-    if config.schedule == "adaptive" and 0.0 < kl < 0.5 * config.desired_kl:
+    if config.schedule == "adaptive" and 0.0 < kl < 0.5 * desired:
         return min(config.max_learning_rate, rate * 1.5)
     return rate
+
+
+def fraction_spent(learner: Learner) -> float:
+    """Share of the budget used before this iteration, whichever of steps and seconds is further: 0 to 1."""
+    config = learner.config
+    fraction = learner.steps / config.total_steps
+    if config.max_seconds is not None:
+        fraction = max(fraction, learner.seconds / config.max_seconds)
+    return min(1.0, fraction)
 
 
 def _dump(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -> str:
@@ -605,9 +617,7 @@ def report(
     """Enter an iteration into the history, the display and the log."""
     config = learner.config
     before = learner.history[-1] if learner.history else {"steps": 0.0, "seconds": 0.0}
-    fraction = learner.steps / config.total_steps
-    if config.max_seconds is not None:
-        fraction = max(fraction, learner.seconds / config.max_seconds)
+    fraction = fraction_spent(learner)
     row = {
         "iteration": float(learner.iteration), "steps": float(learner.steps), "seconds": learner.seconds,
         "rate": (learner.steps - before["steps"]) / max(learner.seconds - before["seconds"], 1e-9),

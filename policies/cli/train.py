@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
@@ -13,7 +18,8 @@ SUMMARY = "learn a task; settings as words: task=hover algo=ppo seed=2"
 HELP = """\
 Trains a policy and writes outputs/train/<task>-<algo>-<seed>/: config.yaml (every setting), the checkpoint,
 TensorBoard events. A run that was killed goes on with resume=true, bit for bit.
-Several processes: torchrun --nproc-per-node 2 -m policies.cli.main train ...
+processes=2 trains with as many processes, each with num_worlds worlds and algo.threads threads, gradients averaged;
+over several machines: torchrun ... -m policies.cli.main train ...
 
 Example:
   temporeal train task=waypoints algo=ppo seed=1
@@ -55,8 +61,10 @@ def run(argv: Sequence[str]) -> int:
     return OK
 
 
-def train(settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = False) -> dict[str, Any]:
-    """Train as the settings say; where the run is and how long it took."""
+def train(
+    settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = False, opened: bool = False
+) -> dict[str, Any]:
+    """Train as the settings say; where the run is and how long it took. ``opened``: its folder is ready."""
     from policies.algos.checkpoint import CheckpointError
     from policies.algos.progress import show, tensorboard
     from policies.algos.ranks import join
@@ -65,11 +73,15 @@ def train(settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = Fa
 
     folder, resume = runs.run_folder(settings), runs.resumes(settings)
     module, configuration = runs.algorithm(settings)
+    if settings["processes"] > 1 and "RANK" not in os.environ:
+        runs.make_task(settings)  # its errors are clearer here than from several processes at once
+        runs.open_run(settings, folder, overwrite)
+        return in_processes(settings, folder, quiet)
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
     env = runs.make_env(settings, seed=seed, device=str(device), training=True)
-    if ranks.is_first:
+    if ranks.is_first and not opened:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()
     title = f"{settings['task']['name']}, {settings['algo']['name']}, seed {settings['seed']}"
@@ -85,3 +97,36 @@ def train(settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = Fa
         config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
     last = result.history[-1] if result.history else {}
     return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}
+
+
+RESULT = "result.json"  # in a run's folder: what `train` returned, where several processes made it
+
+
+def in_processes(settings: dict[str, Any], folder: Path, quiet: bool) -> dict[str, Any]:
+    """:func:`train` in ``processes`` processes of this machine; the run's folder is ready."""
+    (folder / RESULT).unlink(missing_ok=True)
+    words = [str(folder), json.dumps(settings["resume"]), *(["--quiet"] if quiet else [])]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+               str(settings["processes"]), "-m", "policies.cli.train", *words]
+    # one thread in each operation: the processes share the cores
+    status = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False).returncode
+    if status or not (folder / RESULT).exists():
+        raise BadInput(f"training in {settings['processes']} processes ended with status {status}; what they printed is "
+                       f"above, and resume=true goes on from the last checkpoint in {folder}")
+    result: dict[str, Any] = json.loads((folder / RESULT).read_text())
+    return result
+
+
+def main(argv: Sequence[str]) -> None:
+    """One of several processes: the run's folder, what to resume (JSON), and whether to be quiet."""
+    from policies.cli import settings as config
+
+    folder = Path(argv[0])
+    settings = {**config.read(folder / "config.yaml"), "out": str(folder), "resume": json.loads(argv[1])}
+    result = train(settings, quiet="--quiet" in argv, opened=True)
+    if result["rank"] == 0:
+        (folder / RESULT).write_text(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

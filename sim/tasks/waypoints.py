@@ -39,7 +39,6 @@ CONSTANTS: dict[str, Any] = {
 }
 
 
-THRUST_SCALE = 0.2  # N of collective thrust about hover at full action
 HISTORY = 3  # actions remembered: what is still on its way through delays and motor lag
 
 
@@ -86,12 +85,12 @@ class Observe(nn.Module):
         self.points: Tensor
         self.action_dim = action_dim
         self.memory = {**mission.memory, **disturbance.memory, "actions": (HISTORY * action_dim,)}
-        self.obs_dim = 18 + 3 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
+        self.obs_dim = 18 + 6 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
         progress, after = self.mission({**signals, "mission_time": memory["tick"] * self.mission.dt}, memory)
-        residual, observed = self.disturbance(signals, memory["actions"][:, 0], memory)
+        residual, observed = self.disturbance(signals, memory["actions"][:, : self.action_dim], memory)
         position = signals["base_pos_w"]
         here = progress.stage @ self.points - position
         following = torch.cat([torch.zeros_like(progress.stage[:, :1]), progress.stage[:, :-1]], -1)
@@ -234,7 +233,11 @@ def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.02, substeps: int = 4,
     slack: float = 0.03, reward: Mapping[str, float] | None = None,
 ) -> Task:
-    """The task. ``slack`` [m]: how deep inside a region the policy believes itself to be before it moves on."""
+    """The task. ``slack`` [m]: how deep inside a region the policy must believe itself to be before it moves on.
+
+    The reward asks for twice that: what counts as reached for the reward must have been noticed by the policy, or it
+    would be paid for flying on to a point that it does not see as its next.
+    """
     constants = {**CONSTANTS, **dict(constants or {})}
     weights = [f.name for f in fields(Reward)]
     unknown_weights = set(reward or {}) - set(weights)
@@ -243,11 +246,11 @@ def make(
     robot = load_robot("crazyflie")
     parsed = parse(formula, task_schema(robot), constants)
     parts = decompose(parsed, control_dt)
-    mission = Mission(parts, control_dt)
+    mission = Mission(parts, control_dt, 2 * slack)
     points = stage_points(mission, constants, formula)
     mass = robot.parameters["mass"].nominal[0]
-    act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(THRUST_SCALE, 5.0, 5.0, 2.0))
-    disturbance = Disturbance(mass, mass * GRAVITY, THRUST_SCALE, control_dt, robot.parameters["tau_up"].nominal[0])
+    act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
+    disturbance = Disturbance(act, mass, control_dt, robot.parameters["tau_up"].nominal[0])
     objective = Objective(mission, points, Reward(**dict(reward or {})), 4)
     return Task(
         name="waypoints", robot=robot, command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=9.0,
