@@ -615,7 +615,6 @@ def report(
     learner: Learner, rollout: Rollout, figures: dict[str, float], display: Progress | None, logger: Logger | None
 ) -> None:
     """Enter an iteration into the history, the display and the log."""
-    config = learner.config
     before = learner.history[-1] if learner.history else {"steps": 0.0, "seconds": 0.0}
     fraction = fraction_spent(learner)
     row = {

@@ -46,13 +46,13 @@ class Ranks:
             total = merge(total, part)
         return total
 
-    def agree(self, decision: bool, device: torch.device) -> bool:
-        """The first process' ``decision`` (clocks and files differ between processes; loops must not)."""
+    def of_first(self, value: float, device: torch.device) -> float:
+        """The first process' ``value`` (clocks and files differ between processes; loops and schedules must not)."""
         if self.size == 1:
-            return decision
-        flag = torch.tensor([int(decision)], device=device)
-        dist.broadcast(flag, 0)
-        return bool(flag.item())
+            return value
+        shared = torch.tensor([value], dtype=torch.float64, device=device)
+        dist.broadcast(shared, 0)
+        return float(shared.item())
 
     def copy_from_first(self, tensors: list[Tensor]) -> None:
         """Overwrite ``tensors`` by those of the first process."""

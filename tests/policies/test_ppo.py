@@ -393,6 +393,15 @@ def test_learning_rate_schedules(schedule: str, kl: float, expected: float) -> N
     assert ppo.next_learning_rate(learner, kl) == pytest.approx(expected)
 
 
+def test_the_desired_divergence_falls_over_the_budget() -> None:
+    config = worlds.small(4, desired_kl=0.01, final_kl=0.2, learning_rate=1e-3)
+    learner = ppo.start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
+    learner.steps = 2 * worlds.ITERATION  # half of it: 0.006 is desired
+    assert ppo.next_learning_rate(learner, 0.0121) == pytest.approx(1e-3 / 1.5)
+    assert ppo.next_learning_rate(learner, 0.0119) == ppo.next_learning_rate(learner, 0.0031) == 1e-3
+    assert ppo.next_learning_rate(learner, 0.0029) == pytest.approx(1.5e-3)
+
+
 def test_budgets_and_the_callers_wish_end_a_run(tmp_path: Path) -> None:
     def iterations(config: PPOConfig, wish: int = 99) -> int:
         env = worlds.PointMass(worlds.WORLDS)
