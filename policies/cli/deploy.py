@@ -84,13 +84,14 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
 
     from policies.cli import runs
     from temporeal_bridge.flights import FlightError, fly
+    from temporeal_bridge.transport import TransportError
 
     try:
         with runs.bad_input():
             report = fly(options.artifact, robot, options.flights, options.parallel, options.seed, out,
                          interface=deploy["interface"], transport=deploy["transport"], spread=options.spread,
                          progress=None if options.json else lambda row: say(f"flight {row['seed']}: {row['verdict']}"))
-    except FlightError as error:
+    except (FlightError, TransportError) as error:
         raise BadInput(str(error)) from error
     if options.json:
         print_json(asdict(report))

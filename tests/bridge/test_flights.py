@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -30,6 +31,15 @@ def test_a_process_that_ends_is_quoted(artifact, tmp_path):
         file.write(b"x")
     with pytest.raises(FlightError, match="policy_node ended with status 2.*SHA-256"):
         fly(broken, "crazyflie", 1, 1, 0, tmp_path / "out")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rclpy") is not None, reason="a ROS 2 is sourced")
+def test_rclpy_without_ros_is_told_what_to_source(artifact, tmp_path, capsys):
+    from policies.cli.main import main
+
+    assert main(["deploy", str(artifact), "--sim", "deploy=rclpy", "--out", str(tmp_path / "out")]) == 2
+    message = capsys.readouterr().err
+    assert "source /opt/ros" in message and "transport dds" in message and "Traceback" not in message
 
 
 @pytest.mark.slow
