@@ -13,7 +13,7 @@ from sim.maps import initial_memory
 from sim.random import stream, uniform
 from sim.randomize import draw_parameters, parse_randomization
 from sim.sensors import SensorConfig, Sensors
-from sim.task import Draw, Task
+from sim.task import Task
 from sim.types import Backend, Obs, Step
 
 
@@ -54,6 +54,8 @@ class Env:
         self.episode_return = torch.zeros(n, device=device)
         self.memory = initial_memory(self.observe, n, device)
         self.progress = {k: torch.zeros(n, *s, device=device) for k, s in self.objective.memory.items()}
+        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "state": {}, "memory": {}}
+        self.ready = torch.zeros(n, dtype=torch.bool, device=device)
 
     def true_signals(self) -> dict[str, Tensor]:
         """The true signals now, [N, ...], with ``mission_time``."""
@@ -67,38 +69,45 @@ class Env:
         return self._enter(self.worlds)
 
     def _begin(self, ids: Tensor) -> None:
-        """Draw and set a new episode for the worlds ``ids``."""
+        """Set a new episode for the worlds ``ids``.
+
+        Starts are drawn ahead, for all worlds that have used theirs, as soon as one is missing: a step resets few
+        worlds, and drawing for few costs as much as for all. They are keyed by episode, so when does not matter.
+        """
+        if not bool(self.ready[ids].all()):
+            self._draw_starts((~self.ready).nonzero()[:, 0])
+        self.ready[ids] = False
         self.episode[ids] += 1
-        episode = self.episode[ids]
-        self.count[ids] = 0
         self.episode_return[ids] = 0.0
-        if self.randomization:
-            params = draw_parameters(self.task.robot, self.randomization, self.seed, ids, episode)
-            self.backend.set_params(ids, params)
+        start = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
+        if start["params"]:
+            self.backend.set_params(ids, start["params"])
+        for table in (self.memory, self.progress):
+            for name, value in table.items():
+                value[ids] = start["memory"][name] if name in start["memory"] else 0.0
+        self.count[ids] = start["memory"]["tick"].long() if "tick" in start["memory"] else 0
+        self.backend.reset(ids, start["state"])
+
+    def _draw_starts(self, ids: Tensor) -> None:
+        """Parameters, state and memory of the next episode of the worlds ``ids``."""
+        episode = self.episode[ids] + 1
 
         def draw(name: str, count: int) -> Tensor:
             return uniform(self.seed, ids, episode, stream(name), count)
 
-        for table in (self.memory, self.progress):
-            for value in table.values():
-                value[ids] = 0.0
-        state = self.task.initial(draw)
+        params = draw_parameters(self.task.robot, self.randomization, self.seed, ids, episode)
+        state, memory = self.task.initial(draw), dict[str, Tensor]()
         if self.explore and self.task.explore is not None:
-            state = self._begin_midway(ids, draw, state)
-        self.backend.reset(ids, state)
-
-    def _begin_midway(self, ids: Tensor, draw: Draw, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The states [K, ...] to start from, a share of them in the middle of the mission; sets clock and memory."""
-        assert self.task.explore is not None
-        midway, memory = self.task.explore(draw)
-        chosen = draw("explore", 1)[:, 0] < self.explore
-        for name, value in memory.items():
-            picked = torch.where(chosen.reshape(-1, *[1] * (value.dim() - 1)), value, torch.zeros_like(value))
-            for table in (self.memory, self.progress):
-                if name in table:
-                    table[name][ids] = picked
-        self.count[ids] = torch.where(chosen, memory["tick"].long(), 0)
-        return {name: torch.where(chosen[:, None], midway[name], value) for name, value in state.items()}
+            midway, memory = self.task.explore(draw)
+            chosen = draw("explore", 1)[:, 0] < self.explore
+            memory = {k: torch.where(_column(chosen, v), v, torch.zeros_like(v)) for k, v in memory.items()}
+            state = {k: torch.where(_column(chosen, v), midway[k], v) for k, v in state.items()}
+        for group, table in (("params", params), ("state", state), ("memory", memory)):
+            for name, value in table.items():
+                if name not in self.starts[group]:
+                    self.starts[group][name] = value.new_zeros(self.num_worlds, *value.shape[1:])
+                self.starts[group][name][ids] = value
+        self.ready[ids] = True
 
     def _enter(self, ids: Tensor) -> Obs:
         """First observation [K, ...] of the worlds ``ids``, whose new state is in ``self.truth``."""
@@ -172,7 +181,13 @@ class Env:
         self.episode_return = state["return"].clone()
         self.memory = {k: v.clone() for k, v in state["memory"].items()}
         self.progress = {k: v.clone() for k, v in state["progress"].items()}
+        self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again
         self.truth = self.true_signals()
+
+
+def _column(flags: Tensor, like: Tensor) -> Tensor:
+    """``flags`` [K] so that it broadcasts against ``like`` [K, ...]."""
+    return flags.reshape(-1, *[1] * (like.dim() - 1))
 
 
 def make_env(

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sim.stl.decompose import Decomposition, Invariant
-from sim.stl.robustness import margin
+from sim.stl.decompose import Decomposition
+from sim.stl.torch_ops import compiled
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
 NEVER = 1e3  # a margin or time that means "not active"
@@ -46,6 +46,18 @@ class Mission(nn.Module):
         self.invariants = tuple(decomposition.invariants)
         self.stages = tuple(s.predicate for s in self.subgoals) + tuple(h.predicate for h in self.holds)
         self.memory = {"tick": (), "hit": (len(self.subgoals),), "held": (len(self.subgoals),)}
+        # each distinct predicate is evaluated once per sample
+        self.predicates = tuple(dict.fromkeys((*self.stages, *(inv.predicate for inv in self.invariants))))
+        self.margins = [compiled(p) for p in self.predicates]
+        self.of_stage = [self.predicates.index(p) for p in self.stages]
+        self.of_invariant = [self.predicates.index(inv.predicate) for inv in self.invariants]
+        for name, values in (("keep_lo", [i.lo for i in self.invariants]), ("keep_hi", [i.hi for i in self.invariants]),
+                             ("hold_lo", [h.lo for h in self.holds]), ("hold_hi", [h.hi for h in self.holds])):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float32))
+        self.keep_lo: Tensor
+        self.keep_hi: Tensor
+        self.hold_lo: Tensor
+        self.hold_hi: Tensor
 
     def start_of(self, after: int | None, hits: Sequence[Tensor], time: Tensor) -> Tensor:
         """Time [N] that a window counts from: 0, or the hit time of subgoal ``after`` (NEVER before its hit)."""
@@ -61,9 +73,10 @@ class Mission(nn.Module):
         """
         tick, hit, held = memory["tick"], memory["hit"], memory["held"]
         time = tick * self.dt
-        margins = torch.stack([margin(p, signals) for p in self.stages], -1)
-        if self.subgoals:
-            held = torch.where(margins[:, : len(self.subgoals)] > self.slack, held + 1.0, torch.zeros_like(held))
+        margins = torch.stack([margin(signals) for margin in self.margins], -1)
+        of_stage = margins[:, self.of_stage]
+        goals = len(self.subgoals)
+        held = torch.where(of_stage[:, :goals] > self.slack, held + 1.0, torch.zeros_like(held))
         hits, deadlines = list(hit.unbind(-1)), []
         for i, goal in enumerate(self.subgoals):
             lo, hi = goal.window
@@ -75,29 +88,31 @@ class Mission(nn.Module):
             hits[i] = torch.where((hits[i] == 0) & done, 1.0 + begun, hits[i])
             deadlines.append(base + hi + goal.hold)
         hit = torch.stack(hits, -1) if hits else hit
-        deadlines += [torch.full_like(time, h.lo) for h in self.holds]
+        begins = torch.zeros_like(time)[:, None] + self.hold_lo
+        deadline = torch.cat([torch.stack(deadlines, -1) if deadlines else hit, begins], -1)
         stage = self.next_stage(time, hit)
-        left = (torch.stack(deadlines, -1).clamp(max=NEVER) * stage).sum(-1) - time
-        holding = [torch.zeros_like(time)] * len(self.subgoals)
-        holding += [((time >= h.lo - EPS) & (time <= h.hi + EPS)).float() for h in self.holds]
-        hold = (torch.stack(holding, -1) * stage).sum(-1) > 0.5
-        keep = torch.stack([self.keep_margin(inv, signals, time, hits) for inv in self.invariants], -1)
-        progress = Progress(time, margins, hit > 0, stage, left, hold, keep)
+        left = (deadline.clamp(max=NEVER) * stage).sum(-1) - time
+        due = (time[:, None] >= self.hold_lo - EPS) & (time[:, None] <= self.hold_hi + EPS)
+        hold = (due.float() * stage[:, goals:]).sum(-1) > 0.5
+        keep = self.keep(margins[:, self.of_invariant], time, hits)
+        progress = Progress(time, of_stage, hit > 0, stage, left, hold, keep)
         return progress, {"tick": tick + 1.0, "hit": hit, "held": held}
 
     def next_stage(self, time: Tensor, hit: Tensor) -> Tensor:
         """One-hot [N, S + H]: the first subgoal not hit, then the first hold not over; the last one stays."""
-        is_open = [(h == 0).float() for h in hit.unbind(-1)] + [(time <= h.hi + EPS).float() for h in self.holds]
-        is_open[-1] = torch.ones_like(time)
-        opened = torch.stack(is_open, -1)
+        opened = torch.cat([(hit == 0).float(), (time[:, None] <= self.hold_hi + EPS).float()], -1)
+        opened = torch.cat([opened[:, :-1], torch.ones_like(opened[:, -1:])], -1)
         return opened * ((torch.cumsum(opened, -1) - opened) < 0.5).float()
 
-    def keep_margin(
-        self, inv: Invariant, signals: Mapping[str, Tensor], time: Tensor, hits: Sequence[Tensor]
-    ) -> Tensor:
-        """Margin [N] of an invariant where it is active now, NEVER where it is not."""
-        base = self.start_of(inv.after, hits, time)
-        active = (time >= base + inv.lo - EPS) & (time <= base + inv.hi + EPS)
-        if inv.until is not None:
-            active = active & (hits[inv.until] == 0)
-        return torch.where(active, margin(inv.predicate, signals), NEVER)
+    def keep(self, margins: Tensor, time: Tensor, hits: Sequence[Tensor]) -> Tensor:
+        """Margins [N, I] of the invariants where they are active now, NEVER where not."""
+        if any(inv.after is not None for inv in self.invariants):
+            since = time[:, None] - torch.stack([self.start_of(inv.after, hits, time) for inv in self.invariants], -1)
+        else:
+            since = time[:, None]
+        active = (since >= self.keep_lo - EPS) & (since <= self.keep_hi + EPS)
+        if any(inv.until is not None for inv in self.invariants):
+            always = torch.ones_like(active[:, 0])
+            still = [always if inv.until is None else hits[inv.until] == 0 for inv in self.invariants]
+            active = active & torch.stack(still, -1)
+        return torch.where(active, margins, NEVER)

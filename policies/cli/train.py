@@ -111,8 +111,8 @@ def in_processes(settings: dict[str, Any], folder: Path, quiet: bool) -> dict[st
     # one thread in each operation: the processes share the cores
     status = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False).returncode
     if status or not (folder / RESULT).exists():
-        raise BadInput(f"training in {settings['processes']} processes ended with status {status}; what they printed is "
-                       f"above, and resume=true goes on from the last checkpoint in {folder}")
+        raise BadInput(f"training in {settings['processes']} processes ended with status {status}; see above "
+                       f"what they printed; resume=true goes on from the last checkpoint in {folder}")
     result: dict[str, Any] = json.loads((folder / RESULT).read_text())
     return result
 

@@ -38,6 +38,7 @@ MAX_RPM = 23216.0
 THRUST_C1 = -5.38e-7 * MAX_RPM
 THRUST_C2 = 2.458e-10 * MAX_RPM**2
 MAX_THRUST = 4 * 0.12  # N, all rotors [DM]
+MAX_COMMANDED = MAX_THRUST * 60000 / 65535  # N: the firmware's attitude and rate setpoints end at 60000 of 65535
 
 PARAMETERS = {
     "mass": Parameter((0.0319,), (0.027,), (0.034,), "kg", "[DM]; low [G], high [C]"),
@@ -78,7 +79,8 @@ SPEC = RobotSpec(
         "motor_cmd": CommandSpec("motor_cmd", (4,), "1", "b", low=(0.0,) * 4, high=(1.0,) * 4),
         # collective thrust [N] and body rates [rad/s]; mixed units, so the unit names both
         "ctbr_cmd": CommandSpec(
-            "ctbr_cmd", (4,), "N,rad/s", "b", low=(0.0, -2 * pi, -2 * pi, -pi), high=(MAX_THRUST, 2 * pi, 2 * pi, pi)),
+            "ctbr_cmd", (4,), "N,rad/s", "b",
+            low=(0.0, -2 * pi, -2 * pi, -pi), high=(MAX_COMMANDED, 2 * pi, 2 * pi, pi)),
     },
     limits={"tilt_rad": (0.0, pi), "speed_m_s": (0.0, 10.0), "height_m": (0.0, 10.0)},
     home={

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import reduce
 from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sim.stl.values import Arrays
+from sim.stl.syntax import (
+    And,
+    Apply,
+    Component,
+    Constant,
+    Expr,
+    Formula,
+    FormulaError,
+    Iff,
+    Implies,
+    Not,
+    Or,
+    Predicate,
+    Signal,
+    constant_tuple,
+    leaves,
+)
+from sim.stl.values import Arrays, _raised, numpy_arrays, value
 from sim.stl.windows import Lattice
 
 
@@ -53,6 +71,69 @@ def torch_arrays(like: Tensor) -> Arrays:
         return torch.stack([torch.full((), x, dtype=dtype, device=like.device) for x in value])
 
     return Arrays(OPERATIONS, vector)
+
+
+def compiled(formula: Formula) -> Callable[[Mapping[str, Tensor]], Tensor]:
+    """The margin of a formula without temporal operators as one function of the signals: ``robustness.margin``
+    with the tree walked and checked once and not at each call, for the inside of a simulation's step.
+
+    Signals have any equal leading dimensions. The formula must read a signal in each predicate.
+    """
+    match formula:
+        case Predicate(op, left, right):
+            a, b = _compiled_value(left), _compiled_value(right)
+            return (lambda s: a(s) - b(s)) if op[0] == ">" else (lambda s: b(s) - a(s))
+        case Not(arg):
+            inner = compiled(arg)
+            return lambda s: -inner(s)
+        case And(args) | Or(args):
+            fold = torch.minimum if isinstance(formula, And) else torch.maximum
+            parts = [compiled(arg) for arg in args]
+            return lambda s: reduce(fold, [part(s) for part in parts])
+        case Implies(left, right):
+            return compiled(Or((Not(left), right)))
+        case Iff(left, right):
+            return compiled(And((Implies(left, right), Implies(right, left))))
+    raise FormulaError(f"a margin is that of one sample; this looks further: {formula}")
+
+
+def _compiled_value(expression: Expr) -> Callable[[Mapping[str, Tensor]], Any]:
+    match expression:
+        case Signal(name):
+            return lambda s: s[name]
+        case Constant(number):
+            if not isinstance(number, tuple):
+                return lambda s: number
+            made: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+            def vector(s: Mapping[str, Tensor]) -> Tensor:
+                like = next(iter(s.values()))
+                key = (like.device, like.dtype)
+                if key not in made:
+                    made[key] = torch_arrays(like).vector(number)
+                return made[key]
+
+            return vector
+        case Component(of, index):
+            if isinstance(of, Constant):
+                entry = constant_tuple(of)[index]
+                return lambda s: entry
+            inner, rest = _compiled_value(of), [slice(None)] * (len(of.shape) - 1)
+            return lambda s: inner(s)[(..., index, *rest)]
+        case Apply() if not expression.shape and all(isinstance(leaf, Constant) for leaf in leaves(expression)):
+            folded = float(value(expression, {}, numpy_arrays()))
+            return lambda s: folded
+        case Apply(op, args):
+            function, parts = OPERATIONS[op], [_compiled_value(a) for a in args]
+            rank = len(expression.shape) if op in ("*", "/") else 0
+            axes = [max(0, rank - len(a.shape)) for a in args]
+
+            def apply(s: Mapping[str, Tensor]) -> Any:
+                numbers = [_raised(part(s), n) for part, n in zip(parts, axes)]
+                return reduce(function, numbers) if len(numbers) > 1 else function(numbers[0])
+
+            return apply
+    raise TypeError(f"not an expression: {expression!r}")
 
 
 def _rows(like: Tensor, count: int, fill: float | bool) -> Tensor:

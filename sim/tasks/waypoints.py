@@ -48,11 +48,11 @@ class Reward:
 
     progress: float = 6.0  # per metre closer to the current stage's point
     hit: float = 8.0  # once per subgoal reached inside its window
-    hold: float = 6.0  # per second inside the region while it must be held
-    near: float = 1.0  # per second, times exp(-distance / 0.2 m) to the point of a hold stage
+    hold: float = 8.0  # per second inside the region while it must be held
+    near: float = 2.0  # per second, times exp(-distance / 0.2 m) to the point of a hold stage
     late: float = 2.0  # per second that the current stage's deadline has passed
     keep: float = 4.0  # per second, times the shortfall of the smallest kept margin below keep_margin
-    keep_margin: float = 0.12  # m
+    keep_margin: float = 0.15  # m
     fast: float = 1.0  # per second, times the squared excess of the speed over fast_speed
     fast_speed: float = 1.4  # m/s: the longest leg is 2.6 m in 3 s
     violated: float = 10.0  # once, when something to be kept is violated: the episode ends
@@ -74,7 +74,7 @@ def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tens
 
 
 class Observe(nn.Module):
-    """State, vectors to the current and the next stage's point, time left, margins to keep, last actions, disturbance."""
+    """State, disturbance, vectors to this and the next stage's point, time left, margins to keep, last actions."""
 
     signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
