@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from robots.crazyflie.spec import GRAVITY
 from robots.spec import load_robot
 from sim.maps import AffineAction, Disturbance, rotation
-from sim.mission import Mission, Progress
+from sim.mission import NEVER, Mission, Progress
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.syntax import constants_in
@@ -59,10 +59,14 @@ class Reward:
     effort: float = 0.02  # per second, times the squared action
     smooth: float = 0.1  # per second, times the squared change of the action
     spin: float = 0.02  # per second, times the squared body rate
+    heading: float = 1.0  # per second, times 1 - cos of the angle between body x and world x: nothing else asks for one
 
 
 def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tensor:
     """The point [S + H, 3] of each stage: the constant that its predicate ``norm(base_pos_w - <constant>)`` names."""
+    if not mission.stages:
+        raise ValueError(f"nowhere to fly to: the formula needs an F, or a G that begins later, around "
+                         f"norm(base_pos_w - <point>) < <radius>; got {text}")
     out = []
     for predicate in mission.stages:
         found = [tuple(c) for c in constants_in(predicate) if len(c) == 3]
@@ -71,6 +75,11 @@ def stage_points(mission: Mission, points: Mapping[str, Any], text: str) -> Tens
                 f"a stage needs one point as in norm(base_pos_w - a) < r; found {found} in {predicate} of {text}")
         out.append(found[0])
     return torch.tensor(out, dtype=torch.float32)
+
+
+def lowest(margins: Tensor) -> Tensor:
+    """Smallest [N] of ``margins`` [N, I] (m); NEVER where the formula has nothing to keep (I = 0)."""
+    return margins.min(-1).values if margins.shape[-1] else margins.new_full(margins.shape[:-1], NEVER)
 
 
 class Observe(nn.Module):
@@ -85,7 +94,7 @@ class Observe(nn.Module):
         self.points: Tensor
         self.action_dim = action_dim
         self.memory = {**mission.memory, **disturbance.memory, "actions": (HISTORY * action_dim,)}
-        self.obs_dim = 18 + 6 + 6 + len(points) + 3 + len(mission.invariants) + HISTORY * action_dim
+        self.obs_dim = 18 + 6 + 6 + len(points) + 1 + len(mission.invariants) + HISTORY * action_dim
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
@@ -98,8 +107,8 @@ class Observe(nn.Module):
         obs = torch.cat([
             position, rotation(signals["base_quat_w"]).flatten(1), signals["base_vel_w"], signals["base_ang_vel_b"],
             residual, here, following @ self.points - position, progress.stage,
-            torch.stack([progress.left.clamp(-1, 4), progress.hold.float(), progress.time], -1),
-            progress.keep.clamp(-0.5, 0.5), memory["actions"],
+            # no clock and no "hold now": hovering at C before and while it must be held is one and the same thing
+            progress.left.clamp(0, 4)[:, None], progress.keep.clamp(-0.5, 0.5), memory["actions"],
         ], -1)
         return obs, {**after, **observed, "actions": memory["actions"]}
 
@@ -124,7 +133,7 @@ class Objective:
     def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
         """Memory after the sample at time 0."""
         progress, after = self.mission(signals, memory)
-        broken = (progress.keep.min(-1).values <= 0).float()
+        broken = (lowest(progress.keep) <= 0).float()
         return {**memory, **after, "distance": self.distances(signals), "broken": broken}
 
     def step(
@@ -141,7 +150,7 @@ class Objective:
         holding = progress.stage[:, len(self.mission.subgoals):].sum(-1)
         here = (distance * progress.stage).sum(-1)
         inside = (progress.margin * progress.stage).sum(-1) > 0
-        smallest = progress.keep.min(-1).values
+        smallest = lowest(progress.keep)
         safety = self.safety(progress)
         late = (progress.left < 0).float() * (1 - holding)
         change = (action - memory["last_action"]).square().sum(-1)
@@ -150,7 +159,7 @@ class Objective:
             - w.keep * (w.keep_margin - safety).clamp(min=0) / w.keep_margin
             - w.fast * (signals["base_vel_w"].norm(dim=-1) - w.fast_speed).clamp(min=0).square()
             - w.effort * action.square().sum(-1) - w.smooth * change
-            - w.spin * signals["base_ang_vel_b"].square().sum(-1))
+            - w.heading * (1 - rotation(signals["base_quat_w"])[:, 0, 0]) - w.spin * signals["base_ang_vel_b"].square().sum(-1))
         terminated = safety <= 0
         reward = reward - w.violated * terminated.float()
         broken = torch.maximum(memory["broken"], (smallest <= 0).float())
@@ -158,7 +167,7 @@ class Objective:
 
     def safety(self, progress: Progress) -> Tensor:
         """Smallest margin [N] of what is kept and is no stage to fly to: its violation ends the episode."""
-        return progress.keep[:, self.guarded].min(-1).values
+        return lowest(progress.keep[:, self.guarded])
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
         """True state and disturbances for the critic."""
