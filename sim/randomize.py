@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any
 
 import torch
@@ -40,6 +41,8 @@ def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict
     for name, spec in dict(raw or {}).items():
         if name not in legal:
             raise ValueError(f"randomize: robot {robot.name!r} has no parameter {name!r}; legal: {', '.join(legal)}")
+        if not isinstance(spec, Mapping):
+            raise ValueError(f"randomize.{name} is a distribution such as {{kind: sources}}, got {spec!r}")
         spec = dict(spec)
         if spec.get("kind") not in KINDS:
             raise ValueError(f"randomize.{name}.kind is {spec.get('kind')!r}; legal: {', '.join(KINDS)}")
@@ -47,11 +50,19 @@ def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict
         if unknown:
             raise ValueError(f"randomize.{name}: unknown keys {sorted(unknown)}; legal: "
                              f"{', '.join(f.name for f in fields(Distribution))}")
+        for key in ("scale", "low", "high", "std"):
+            value = spec.get(key, 0.0)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+                raise ValueError(f"randomize.{name}.{key} is a finite number, got {value!r}")
         dist = Distribution(**spec)
         if dist.kind == "sources" and name not in robot.parameters:
             raise ValueError(f"randomize.{name}: 'sources' needs a parameter with published values, not a disturbance")
         if not 0 <= dist.scale <= 1 or dist.low > dist.high or dist.std < 0:
             raise ValueError(f"randomize.{name}: needs 0 <= scale <= 1, low <= high and std >= 0, got {dist}")
+        if name in robot.parameters and dist.kind == "normal":
+            raise ValueError(f"randomize.{name}: 'normal' is around 0, for disturbances; legal here: sources, uniform")
+        if dist.kind == "uniform" and dist.low < 0 and (name in robot.parameters or name == "command_delay"):
+            raise ValueError(f"randomize.{name}: a physical parameter is not negative, got low = {dist.low}")
         out[name] = dist
     return out
 

@@ -37,7 +37,9 @@ class SensorConfig:
                     raise ValueError(f"sensors.{group}: unknown signal {name!r}; legal: {', '.join(known)}")
                 if not float(std) >= 0:
                     raise ValueError(f"sensors.{group}.{name}: a standard deviation is >= 0, got {std}")
-        delay = int(raw.get("delay_steps", 0))
+        delay = raw.get("delay_steps", 0)
+        if not isinstance(delay, int) or isinstance(delay, bool):
+            raise ValueError(f"sensors.delay_steps is a whole number of control steps, got {delay!r}")
         if delay < 0:
             raise ValueError(f"sensors.delay_steps is >= 0, got {delay}")
         return SensorConfig(dict(raw.get("noise") or {}), dict(raw.get("bias") or {}), delay)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -12,7 +14,7 @@ from robots.registry import resolve
 from robots.signals import Schema, SignalSpec, schema
 from robots.spec import RobotSpec
 from sim.maps import AffineAction
-from sim.stl.syntax import Formula
+from sim.stl.syntax import Formula, horizon
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
@@ -95,6 +97,7 @@ def task_schema(robot: RobotSpec) -> dict[str, SignalSpec]:
 def load_task(name: str, **overrides: Any) -> Task:
     """Task ``name`` from ``sim/tasks``, its numbers replaced by ``overrides`` (see the task's ``make``)."""
     module = resolve("sim.tasks", name)
+    check_overrides(name, module, overrides)
     try:
         task: Task = module.make(**overrides)
     except TypeError as error:
@@ -102,4 +105,33 @@ def load_task(name: str, **overrides: Any) -> Task:
             raise
         legal = ", ".join(module.make.__kwdefaults__ or ())
         raise ValueError(f"task {name!r}: {error}; its settings are: {legal}") from error
+    named = set(re.findall(r"[A-Za-z_]\w*", task.formula_text)) | set(getattr(module, "CONSTANTS", {}))
+    unused = [key for key in overrides.get("constants") or {} if key not in named]
+    if unused:
+        raise ValueError(f"task {name!r}: neither the formula nor the task names {', '.join(map(repr, unused))}; "
+                         f"constants: {', '.join(getattr(module, 'CONSTANTS', {}))}")
+    if not horizon(task.formula) <= task.episode_s + 1e-9:
+        raise ValueError(f"task {name!r}: the formula looks {horizon(task.formula):g} s ahead, an episode lasts "
+                         f"{task.episode_s:g} s: shorten its windows")
     return task
+
+
+def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> None:
+    """Each override is of the kind of the default that it replaces; times and counts are positive."""
+    for key, default in (module.make.__kwdefaults__ or {}).items():
+        if key not in overrides:
+            continue
+        value = overrides[key]
+        if isinstance(default, str):
+            good, wanted = isinstance(value, str), "a text"
+        elif isinstance(default, (int, float)):
+            whole = isinstance(default, int)
+            good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+            wanted = "a whole number" if whole else "a number"
+        else:
+            good, wanted = value is None or isinstance(value, Mapping), "a group of settings"
+        if not good:
+            raise ValueError(f"task {name!r}: {key} is {wanted}, got {value!r}")
+    for key in ("control_dt", "substeps"):
+        if key in overrides and not 0 < overrides[key] < inf:
+            raise ValueError(f"task {name!r}: {key} must be positive, got {overrides[key]}")

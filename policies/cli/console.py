@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-OK, FAILED, BAD_INPUT = 0, 1, 2  # exit status: done and good; done, and the gate says no; not done
+# exit status: done and good; done, and the gate says no; not done: what was given cannot be used; not done: our error
+OK, FAILED, BAD_INPUT, CRASHED = 0, 1, 2, 3
 
 
 class BadInput(ValueError):
@@ -34,7 +35,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
-    """Settings as words: ``task=hover algo.lr=1e-3``."""
+    """Settings as words: ``task=hover seed=2``."""
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="settings, such as task=hover seed=2")
 
 

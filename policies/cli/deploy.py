@@ -65,9 +65,25 @@ def run(argv: Sequence[str]) -> int:
 
     needs_bridge()
     deploy = compose(options.overrides)["deploy"]
+    if options.sim:
+        check_sim(options)
     robot = runs.load_artifact(options.artifact).manifest.robot
     out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")
     return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
+
+
+def check_sim(options: Any) -> None:
+    """A simulated flight has a bus and names of its own: what is set for a real robot would be ignored."""
+    for word in options.overrides:
+        key = word.partition("=")[0]
+        if key.startswith("deploy.") and key not in ("deploy.interface", "deploy.transport"):
+            raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only deploy.interface and "
+                           "deploy.transport can be set")
+    for name in ("flights", "parallel"):
+        if getattr(options, name) < 1:
+            raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
+    if not 0 <= options.spread <= 1:
+        raise BadInput(f"--spread is a share from 0 to 1, got {options.spread}")
 
 
 def needs_bridge() -> None:
@@ -144,8 +160,9 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
 
 def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
     """What every node is told."""
-    out = ["--robot", robot, "--transport", deploy["transport"], "--domain", str(deploy["domain"]),
-           "--namespace", deploy["namespace"]]
+    out = ["--robot", robot, "--transport", deploy["transport"]]
+    out += [] if deploy["domain"] is None else ["--domain", str(deploy["domain"])]
+    out += ["--namespace", deploy["namespace"]]
     out += ["--interface", deploy["interface"]] if deploy["interface"] else []
     return out + (["--loopback"] if deploy["loopback"] else [])
 

@@ -210,7 +210,7 @@ def torch_gpu() -> Iterator[Check]:
 def ros_domain() -> Iterator[Check]:
     """ROS_DOMAIN_ID: its range, and the ports that it maps to."""
     text = os.environ.get("ROS_DOMAIN_ID")
-    if text is None:
+    if not text:
         yield Check("ROS_DOMAIN_ID", "ok", "not set: 0")
     elif not text.isdigit() or int(text) > 232:
         yield Check("ROS_DOMAIN_ID", "fail", repr(text), "it is a number 0..232: export ROS_DOMAIN_ID=0")

@@ -52,6 +52,8 @@ def run(argv: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and not 0 <= value <= 1:
             raise BadInput(f"--{name.replace('_', '-')} is a probability between 0 and 1, got {value}")
+    if options.confidence in (0, 1):
+        raise BadInput(f"--confidence lies between 0 and 1, both excluded, got {options.confidence}")
     if options.episodes < 1:
         raise BadInput(f"--episodes is at least 1, got {options.episodes}")
     from policies.cli import runs

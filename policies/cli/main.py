@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from policies.cli.console import BAD_INPUT, OK, BadInput, complain, say
+from policies.cli.console import BAD_INPUT, CRASHED, OK, BadInput, complain, say
 
 ORDER = ("demo", "doctor", "train", "eval", "export", "deploy", "monitor", "bench", "completion")
 USAGE = """\
@@ -26,8 +28,9 @@ usage: temporeal VERB [key=value ...] [options]
 verbs:
 {verbs}
 
-`temporeal VERB --help` explains a verb, with an example. Settings are words such as task=hover algo.lr=1e-3
-(Hydra); `temporeal train --config` prints them all. Exit status: 0 good, 1 the result fails its gate, 2 bad input.
+`temporeal VERB --help` explains a verb, with an example. Settings are words such as task=hover seed=2
+(Hydra); `temporeal train --config` prints them all. Exit status: 0 good, 1 the result fails its gate, 2 bad input,
+3 an error of temporeal itself, 130 interrupted.
 
 first steps:
   temporeal doctor        is this machine ready?
@@ -85,7 +88,10 @@ def dispatch(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point: bad input is one line and status 2, an interrupt is 130, a closed pipe is silent."""
+    """Entry point: bad input is one line and status 2, an interrupt is 130, a closed pipe is silent.
+
+    A crash has a status of its own: 1 would tell a script that the gate said no.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         status = dispatch(arguments)
@@ -102,6 +108,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `temporeal --help | head -1`: python would complain again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:  # a full disk, a folder that may not be written
+        complain(f"temporeal: {error}")
+        return BAD_INPUT
+    except Exception:
+        complain(f"{traceback.format_exc()}temporeal: this is an error of temporeal itself; please report it with the "
+                 f"lines above and: temporeal {shlex.join(arguments)}")
+        return CRASHED
 
 
 if __name__ == "__main__":

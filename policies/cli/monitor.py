@@ -49,6 +49,8 @@ def run(argv: Sequence[str]) -> int:
     if len(folders) + (options.formula is not None) != 1:
         raise BadInput(f"give one artifact or --formula; got {', '.join(folders) or 'neither'}"
                        f"{' and --formula' if options.formula and folders else ''}")
+    if options.flights is not None and options.flights < 1:
+        raise BadInput(f"--flights is at least 1, got {options.flights}")
     from policies.cli.deploy import needs_bridge
     from policies.cli.settings import compose
 
@@ -81,7 +83,12 @@ def of_formula(options: Any) -> Manifest:
     if not options.rate > 0:
         raise BadInput(f"--rate is above 0 samples per second, got {options.rate}")
     with runs.bad_input():
-        constants = json.loads(options.constants)
+        try:
+            constants = json.loads(options.constants)
+        except ValueError as error:
+            raise BadInput(f"--constants is no JSON: {error}") from error
+        if not isinstance(constants, dict):
+            raise BadInput("""--constants is one JSON object, such as '{"a": [1, 0, 1]}'; got """ + options.constants)
         robot = load_robot(options.robot)
         formula = parse(options.formula, {**robot.signals, MISSION_TIME.name: MISSION_TIME}, constants)
     return Manifest(

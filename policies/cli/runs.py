@@ -6,9 +6,11 @@ Everything slow is imported inside the functions.
 from __future__ import annotations
 
 import inspect
+import math
 import shutil
+import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from sim.task import Task
 
 CONFIG = "config.yaml"
-SAME = ("robot", "task", "seed", "num_worlds")  # what a run keeps over a resume; the learner knows the rest
+# what a run keeps over a resume; the learner knows the rest
+SAME = ("robot", "task", "backend", "randomize", "seed", "num_worlds", "processes")
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
 
 
@@ -48,8 +51,10 @@ def bad_input() -> Iterator[None]:
 
 def run_folder(settings: Mapping[str, Any]) -> Path:
     """Where the run goes."""
+    if isinstance(settings["out"], (list, dict)):
+        raise BadInput(f"out={settings['out']}: one folder")
     if settings["out"] is not None:
-        return Path(settings["out"])
+        return Path(str(settings["out"]))
     return Path("outputs/train") / f"{settings['task']['name']}-{settings['algo']['name']}-{settings['seed']}"
 
 
@@ -72,6 +77,7 @@ def make_env(
     from sim.env import make_env as build
 
     task = task or make_task(settings)
+    check_device(settings["device"])
     with bad_input():
         return build(
             task, backend=backend or settings["backend"]["name"], device=device or settings["device"],
@@ -79,6 +85,39 @@ def make_env(
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
             explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
             randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
+
+
+def check_device(device: str) -> None:
+    """``cpu``, ``cuda`` or ``cuda:<index>``, and usable here."""
+    import re
+
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise BadInput(f"device={device}: cpu, cuda or cuda:<index>")
+    if device != "cpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise BadInput(f"device={device}: torch sees no GPU here; use device=cpu, or ask `temporeal doctor`")
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether ``value`` is of the annotated type ``hint``: an int passes for a float, a list for a sequence of ints."""
+    choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    for choice in choices:
+        kind = typing.get_origin(choice) or choice
+        if kind is type(None):
+            good = value is None
+        elif kind in (int, float):
+            good = isinstance(value, (int, kind)) and not isinstance(value, bool) and math.isfinite(value)
+        elif kind in (bool, str):
+            good = isinstance(value, kind)
+        elif kind in (tuple, list, Sequence):
+            good = isinstance(value, (tuple, list)) and all(fits(item, int) for item in value)
+        else:
+            good = True  # the class itself must check what is no plain value
+        if good:
+            return True
+    return False
 
 
 def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
@@ -93,24 +132,30 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
                            f"python -m {module.__name__} --help")
         made = typing.get_type_hints(module.train)["config"]
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in of_group(settings, "algo").items()}
+        hints = typing.get_type_hints(made)
         legal = [field.name for field in fields(made)]
-        for key in given:
+        for key, value in given.items():
             if key not in legal:
                 name = settings["algo"]["name"]
                 raise BadInput(f"algo.{key}: {name} has no such setting; legal: {', '.join(legal)}")
+            if not fits(value, hints[key]):
+                wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
+                raise BadInput(f"algo.{key}={value}: expected {wanted.replace('collections.abc.', '')}, finite")
         return module, made(**given)
 
 
 def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
     """Make the run's folder and write its settings; what is already there is never lost silently."""
     saved = folder / CONFIG
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is no folder: choose another with out=<folder>")
     if resumes(settings):
         if not saved.exists():
             raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
         check_same(config.read(saved), settings)
         return
     if folder.exists() and any(folder.iterdir()):
-        if not saved.exists():
+        if not is_run(folder):
             raise BadInput(f"{folder} is there and is no run: choose another folder with out=<folder>")
         if not overwrite:
             raise BadInput(
@@ -136,10 +181,18 @@ def resumes(settings: Mapping[str, Any]) -> bool | Path:
 def check_same(old: Settings, new: Settings) -> None:
     """A resumed run is the same run: task, learner, worlds and seed may not change."""
     for key in SAME:
-        if old.get(key) != new[key]:
+        if key in old and old[key] != new[key]:
             names = [x["name"] if isinstance(x, dict) and x.get("name") else x for x in (old.get(key), new[key])]
             told = f"{names[0]}, now {names[1]}" if names[0] != names[1] else "otherwise set"
             raise BadInput(f"resume: {key} of the run is {told}; resume with the settings it was started with")
+
+
+def is_run(folder: Path) -> bool:
+    """Whether ``folder`` holds a run of ours: many a project has a ``config.yaml``; ``--overwrite`` removes runs."""
+    try:
+        return {"robot", "task", "algo", "seed", "num_worlds"} <= set(config.read(folder / CONFIG))
+    except BadInput:
+        return False
 
 
 def load_run(folder: Path) -> Settings:
@@ -147,7 +200,10 @@ def load_run(folder: Path) -> Settings:
     if not (folder / CONFIG).is_file():
         hint = f"; runs here: {', '.join(known)}" if (known := known_runs()) else "; `temporeal train` makes one"
         raise BadInput(f"{folder} is not a run (it has no {CONFIG}){hint}")
-    return config.read(folder / CONFIG)
+    settings = config.read(folder / CONFIG)
+    if not is_run(folder):
+        raise BadInput(f"{folder} is not a run: its {CONFIG} was not written by `temporeal train`")
+    return settings
 
 
 def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyGraph:
@@ -160,6 +216,10 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
         actor, normalizer, _ = module.load_policy(folder, settings["device"])
     except CheckpointError as error:
         raise BadInput(str(error)) from error
+    reads = len(normalizer.shift)
+    if reads != task.observe.obs_dim:
+        raise BadInput(f"the policy in {folder} reads {reads} numbers, task {task.name!r} with this formula and these "
+                       f"settings shows {task.observe.obs_dim}: judge it on what it was trained for")
     return PolicyGraph(task.observe, normalizer, actor, task.act).eval()
 
 
@@ -193,8 +253,18 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
     """
     import torch
 
-    measured: dict[str, Any] = {}
+    manifest, task = artifact.manifest, env.task
+    if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
+        rate = 1 / task.control_dt
+        raise BadInput(f"the artifact runs at {manifest.rate_hz:g} Hz, task {task.name!r} as set at {rate:g} Hz")
     observe: Any = env.observe
+    offered = [*observe.signals, env.act.command]
+    needed = [*artifact.schema, *[spec.name for spec in manifest.commands]]
+    lacking = [name for name in needed if name not in offered]
+    if lacking:
+        raise BadInput(f"the artifact needs {', '.join(lacking)}, which task {task.name!r} does not have: "
+                       "judge it on the task it was trained for")
+    measured: dict[str, Any] = {}
     act = env.act
     memory = artifact.initial_memory(env.num_worlds)
 

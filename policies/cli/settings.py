@@ -33,7 +33,7 @@ def groups() -> dict[str, list[str]]:
 
 
 def compose(overrides: Sequence[str] = ()) -> Settings:
-    """The configuration with ``overrides`` such as ``task=hover`` or ``algo.lr=1e-3``.
+    """The configuration with ``overrides`` such as ``task=hover`` or ``algo.learning_rate=1e-3``.
 
     Raises :class:`BadInput` for an unknown group, option or key, for a value of another type than the one it
     replaces, and for what is not of the form key=value.
@@ -89,7 +89,7 @@ def parse_override(text: str) -> Override:
     try:
         return OverridesParser.create().parse_override(text)
     except HydraException as error:
-        raise BadInput(f"{text!r} is not a setting: write key=value, as in task=hover or algo.lr=1e-3") from error
+        raise BadInput(f"{text!r} is not a setting: write key=value, as in task=hover or seed=2") from error
 
 
 def check_form(override: Override) -> None:
@@ -125,7 +125,8 @@ def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
             raise BadInput(f"{key}={value}: {place} no setting {part!r}; {told}")
         node = node[part]
         path.append(part)
-    if not same_kind(node, value):
+    # null is for what is null by default; the learner's own settings are checked against its configuration class
+    if not same_kind(node, value) or (value is None and node is not None and group != "algo"):
         raise BadInput(f"{key}={value}: expected {kind(node)} as in {key}={shown(node)}, got {kind(value)}")
 
 
@@ -142,6 +143,8 @@ def same_kind(old: object, new: object) -> bool:
 
 def kind(value: object) -> str:
     """A value's kind in the user's words."""
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, int):

@@ -72,6 +72,9 @@ def train(
     from policies.cli import settings as config
 
     folder, resume = runs.run_folder(settings), runs.resumes(settings)
+    if settings["processes"] < 1:
+        raise BadInput(f"processes is at least 1, got {settings['processes']}")
+    runs.check_device(settings["device"])
     module, configuration = runs.algorithm(settings)
     if settings["processes"] > 1 and "RANK" not in os.environ:
         runs.make_task(settings)  # its errors are clearer here than from several processes at once
@@ -93,6 +96,8 @@ def train(
                 progress=show(title) if ranks.is_first and not quiet else None)
         except CheckpointError as error:
             raise BadInput(str(error)) from error
+        except getattr(module, "NonFiniteError", CheckpointError) as error:
+            raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error
     if resume and ranks.is_first:
         config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
     last = result.history[-1] if result.history else {}

@@ -55,7 +55,9 @@ def test_resume_needs_a_run(tmp_path: Path) -> None:
         runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
 
 
-@pytest.mark.parametrize("word", ["task=hover", "seed=9", "num_worlds=7", "task.settings.control_dt=0.01"])
+@pytest.mark.parametrize("word", [
+    "task=hover", "seed=9", "num_worlds=7", "task.settings.control_dt=0.01", "backend=mujoco", "randomize=none",
+    "processes=3"])
 def test_resume_refuses_another_run(word: str, tmp_path: Path) -> None:
     runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
     with pytest.raises(BadInput, match=rf"resume: {word.split('=')[0].split('.')[0]} of the run is"):

@@ -97,9 +97,12 @@ def test_unreadable_settings_name_the_file(tmp_path: Path) -> None:
         read(tmp_path / "config.yaml")
 
 
-def test_domain_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROS_DOMAIN_ID", "42")
-    assert compose()["deploy"]["domain"] == 42
+@pytest.mark.parametrize("domain", ["42", "", "rubbish"])
+def test_domain_is_left_to_the_nodes(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They read ROS_DOMAIN_ID as ROS does (empty is 0); a training never fails over it."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", domain)
+    assert compose()["deploy"]["domain"] is None
+    assert compose(["deploy.domain=5"])["deploy"]["domain"] == 5
 
 
 def test_an_application_may_use_hydra_itself() -> None:

@@ -1,0 +1,82 @@
+"""What a careless or hostile user types: one clear line and status 2, and nothing of theirs is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.cli import demo, eval, main, runs
+from policies.cli.console import BadInput
+from policies.cli.settings import compose
+from sim.task import load_task
+
+FORMULA = "task.settings.formula="
+
+
+@pytest.mark.parametrize(("word", "told"), [
+    ("processes=0", "at least 1"), ("device=tpu", "cuda"), ("seed=null", "got null"), ("num_worlds=null", "got null"),
+    ("out=[a]", "one folder"), ("algo.max_seconds=soon", "float"), ("algo.max_seconds=-1", "positive"),
+    ("algo.gamma=null", "float"), ("algo.learning_rate=inf", "finite"), ("algo.actor_hidden=[wide]", "int"),
+    ("algo.memory=-3", "negative"), ("task.settings.control_dt=fast", "a number"),
+    ("task.settings.substeps=0", "positive"), ("task.settings.substeps=1.5", "whole number"), (FORMULA + "3", "a text"),
+    ("task.settings.constants.reech=0.1", "'reech'"), ("randomize.parameters.mass=3", "a distribution"),
+    ("randomize.parameters.mass={kind: normal, std: 1}", "sources, uniform"),
+    ("randomize.parameters.mass={kind: uniform, low: -1}", "negative"),
+    ("randomize.sensors.delay_steps=1.5", "whole number"),
+    (FORMULA + "'F[0,20] (norm(base_pos_w - a) < reach)'", "20 s ahead"), (FORMULA + "'height > 0'", "nowhere to fly"),
+])
+def test_a_wrong_setting_is_one_line(
+    word: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["train", word, "experiment=smoke"]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mission_may_have_nothing_to_keep() -> None:
+    task = load_task("waypoints", formula="F[0,2] (norm(base_pos_w - a) < reach)")
+    env = runs.make_env(compose(["num_worlds=8", "threads=1"]), task=task, training=True)
+    obs = env.reset()
+    assert obs.actor.shape == (8, task.observe.obs_dim)
+    assert not env.step(obs.actor.new_zeros(8, env.action_dim)).terminated.any()
+
+
+def test_demo_removes_only_what_a_demo_wrote(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "pid").write_text("1")
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(BadInput, match="holds no demo"):
+        demo.clear(tmp_path)
+    runs.open_run(compose(), tmp_path / "again" / "run", overwrite=False)
+    (tmp_path / "again" / "notes").write_text("mine")
+    demo.clear(tmp_path / "again")
+    assert [path.name for path in (tmp_path / "again").iterdir()] == ["notes"]
+
+
+def test_overwrite_spares_a_project_with_a_config_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 1\ntask: mine\n")
+    with pytest.raises(BadInput, match="is no run"):
+        runs.open_run(compose(), tmp_path, overwrite=True)
+    with pytest.raises(BadInput, match="not written by"):
+        runs.load_run(tmp_path)
+
+
+def test_a_crash_has_its_own_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(argv: Any) -> int:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(eval, "run", broken)
+    assert main.main(["eval", "somewhere"]) == 3
+    assert "report it" in capsys.readouterr().err
+
+    def full(argv: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(eval, "run", full)
+    assert main.main(["eval", "somewhere"]) == 2
+    assert "No space left" in capsys.readouterr().err
