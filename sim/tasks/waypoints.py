@@ -159,7 +159,8 @@ class Objective:
             - w.keep * (w.keep_margin - safety).clamp(min=0) / w.keep_margin
             - w.fast * (signals["base_vel_w"].norm(dim=-1) - w.fast_speed).clamp(min=0).square()
             - w.effort * action.square().sum(-1) - w.smooth * change
-            - w.heading * (1 - rotation(signals["base_quat_w"])[:, 0, 0]) - w.spin * signals["base_ang_vel_b"].square().sum(-1))
+            - w.heading * (1 - rotation(signals["base_quat_w"])[:, 0, 0])
+            - w.spin * signals["base_ang_vel_b"].square().sum(-1))
         terminated = safety <= 0
         reward = reward - w.violated * terminated.float()
         broken = torch.maximum(memory["broken"], (smallest <= 0).float())

@@ -71,7 +71,8 @@ def message_class(name: str) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise TransportError(
             f"the sourced ROS 2 has no message type {name!r} ({error}): build and source {package or 'its package'}, "
-            "choose an interface of the robot that does without it, or use the transport dds, which needs only the text "
+            "choose an interface of the robot that does without it, or use the transport dds, which needs only the "
+            "text "
             "of its definition") from error
 
 
