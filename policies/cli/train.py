@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -114,7 +116,8 @@ def in_processes(settings: dict[str, Any], folder: Path, quiet: bool) -> dict[st
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                str(settings["processes"]), "-m", "policies.cli.train", *words]
     # one thread in each operation: the processes share the cores
-    status = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False).returncode
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", STARTED_BY: str(os.getpid())}
+    status = wait_for(subprocess.Popen(command, env=surroundings))
     if status or not (folder / RESULT).exists():
         raise BadInput(f"training in {settings['processes']} processes ended with status {status}; see above "
                        f"what they printed; resume=true goes on from the last checkpoint in {folder}")
@@ -122,9 +125,46 @@ def in_processes(settings: dict[str, Any], folder: Path, quiet: bool) -> dict[st
     return result
 
 
+STARTED_BY = "TEMPOREAL_STARTED_BY"  # process id of the `temporeal train` that started this one of several processes
+
+
+def wait_for(launcher: subprocess.Popen[bytes]) -> int:
+    """Status of the launcher. An interrupt or SIGTERM here stops it, and it stops the processes that it started."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        return launcher.wait()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if launcher.poll() is None:
+            launcher.terminate()
+            try:
+                launcher.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                launcher.kill()
+                launcher.wait()
+
+
+def end_with(parents: Sequence[int]) -> None:
+    """End this process when one of ``parents`` is no more (kill -9): nobody would ever stop it."""
+
+    def watch() -> None:
+        while all(Path(f"/proc/{pid}").exists() for pid in parents):
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(argv: Sequence[str]) -> None:
     """One of several processes: the run's folder, what to resume (JSON), and whether to be quiet."""
     from policies.cli import settings as config
+
+    if Path("/proc/self").exists():
+        end_with([os.getppid(), *(int(pid) for pid in [os.environ.get(STARTED_BY)] if pid)])
 
     folder = Path(argv[0])
     settings = {**config.read(folder / "config.yaml"), "out": str(folder), "resume": json.loads(argv[1])}
