@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ import torch
 
 from policies.algos import checkpoint, ppo
 from policies.algos.ppo import PPOConfig, gae, train
-from policies.algos.progress import Lines, summary, tensorboard
+from policies.algos.progress import Lines, Live, summary, tensorboard
 from policies.algos.ranks import Ranks
 from sim.types import VecEnv
 
@@ -458,3 +458,18 @@ def test_summary_shows_what_exists() -> None:
     metrics = {"steps": 2e6, "rate": 1e5, "seconds": 3725.0, "eta": 59.6, "success": 0.5}
     assert summary(metrics) == {"steps": "2.00 M", "rate": "100 k/s", "elapsed": "1:02:05", "left": "1:00",
                                 "success": "50.0%"}
+
+
+def test_the_configuration_file_has_every_setting_and_no_other() -> None:
+    import yaml
+
+    written = yaml.safe_load((WORLDS_FILE.parents[2] / "configs" / "algo" / "ppo.yaml").read_text())
+    assert set(written) == {f.name for f in fields(PPOConfig)}
+    PPOConfig(**written)
+
+
+def test_the_live_table_shows_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with Live("point mass") as live:
+        live({"steps": 2e6, "rate": 1e5, "seconds": 20.0, "eta": 10.0, "fraction": 0.67, "success": 0.5})
+    shown = capsys.readouterr().out
+    assert "point mass" in shown and "100 k/s" in shown and "50.0%" in shown
