@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from robots.registry import resolve
+from robots.registry import UnknownName, names, resolve
 from sim.maps import initial_memory
 from sim.random import stream, uniform
 from sim.randomize import draw_parameters, parse_randomization
@@ -190,6 +191,12 @@ def _column(flags: Tensor, like: Tensor) -> Tensor:
     return flags.reshape(-1, *[1] * (like.dim() - 1))
 
 
+def backend_names() -> list[str]:
+    """The modules of ``sim/backends`` that make one: those with a ``make`` function (found without importing them)."""
+    folder = Path(__file__).parent / "backends"
+    return [name for name in names("sim.backends") if "\ndef make(" in (folder / f"{name}.py").read_text()]
+
+
 def make_env(
     task: Task, *, backend: str = "quadrotor", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
     randomize: Mapping[str, Any] | None = None, sensors: Mapping[str, Any] | None = None, threads: int = 0,
@@ -201,10 +208,9 @@ def make_env(
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")
-    module = resolve("sim.backends", backend)
-    if not hasattr(module, "make"):
-        raise ValueError(f"sim.backends.{backend} is not a backend (it has no make function)")
-    built = module.make(
+    if backend not in backend_names():
+        raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
+    built = resolve("sim.backends", backend).make(
         task.robot, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
         threads=threads)
     return Env(task, built, seed=seed, randomize=randomize, sensors=sensors, explore=explore)

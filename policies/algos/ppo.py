@@ -264,6 +264,9 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     if config.memory and env.num_worlds < config.minibatches:
         raise ValueError(
             f"minibatches is {config.minibatches}, but a recurrent actor divides the {env.num_worlds} worlds into them")
+    if config.minibatches > config.rollout_steps * env.num_worlds:
+        raise ValueError(f"minibatches is {config.minibatches}, but a rollout has {config.rollout_steps} steps of "
+                         f"{env.num_worlds} worlds: choose at most their product")
     device = env.device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

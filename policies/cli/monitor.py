@@ -116,9 +116,14 @@ def watch(
         with runs.bad_input():
             transport = open_transport(deploy["transport"], "monitor", deploy["namespace"], domain=deploy["domain"],
                                        loopback=deploy["loopback"])
-            node = MonitorNode(transport, manifest, robot, load_interface(robot, deploy["interface"]))
+            interface = load_interface(robot, deploy["interface"])
+            node = MonitorNode(transport, manifest, robot, interface)
     except TransportError as error:
         raise BadInput(str(error)) from error
+    if not quiet:
+        topics = ", ".join(state.topic for state in interface.states)
+        domain = "of ROS_DOMAIN_ID" if deploy["domain"] is None else deploy["domain"]
+        say(f"listening for {topics} in namespace {deploy['namespace']}, domain {domain}, over {deploy['transport']}")
     told: list[str] = []
 
     def done() -> bool:

@@ -130,12 +130,14 @@ def test_monitor_tells_what_is_violated() -> None:
     assert monitor.describe(waiting) == ["waiting for the robot's state"]
 
 
+@pytest.mark.slow  # in real time: a busy machine loses samples
 def test_own_formula_is_watched_over_real_middleware(capsys: pytest.CaptureFixture[str]) -> None:
     """A simulated robot in a process of its own, resting in its start state, and a formula of the user's."""
-    import os
     import subprocess
 
-    domain = str(150 + os.getpid() % 50)
+    from temporeal_bridge.dds import free_domain
+
+    domain = str(free_domain())
     bus = ["--transport", "dds", "--domain", domain, "--loopback", "--namespace", "/watched"]
     robot = subprocess.Popen([sys.executable, "-m", "temporeal_bridge.robot_sim", *bus])
     words = [f"deploy.domain={domain}", "deploy.loopback=true", "deploy.namespace=/watched", "--json"]
