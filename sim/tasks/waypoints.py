@@ -47,14 +47,14 @@ class Reward:
     """Weights. Distances in m, rates in rad/s; the step terms are per second of flight."""
 
     progress: float = 6.0  # per metre closer to the current stage's point
-    hit: float = 14.0  # once per subgoal reached inside its window
+    hit: float = 20.0  # once per subgoal reached inside its window
     hold: float = 8.0  # per second inside the region while it must be held
     near: float = 2.0  # per second, times exp(-distance / 0.2 m) to the point of a hold stage
     late: float = 2.0  # per second that the current stage's deadline has passed
     keep: float = 4.0  # per second, times the shortfall of the smallest kept margin below keep_margin
     keep_margin: float = 0.15  # m
-    fast: float = 2.0  # per second, times the squared excess of the speed over fast_speed
-    fast_speed: float = 1.2  # m/s: the longest leg is 2.6 m in 3 s
+    fast: float = 4.0  # per second, times the squared excess of the speed over fast_speed
+    fast_speed: float = 1.5  # m/s: the longest leg is 2.6 m in 3 s
     violated: float = 12.0  # once, when something to be kept is violated: the episode ends
     effort: float = 0.02  # per second, times the squared action
     smooth: float = 0.1  # per second, times the squared change of the action
