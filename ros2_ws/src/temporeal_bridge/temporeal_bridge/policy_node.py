@@ -39,6 +39,7 @@ GRAVITY = 9.81  # m/s^2
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer
 PHASE_GAIN = 0.05  # share of the phase error between control steps and arriving states that each step corrects
 DIAGNOSTICS_S = 1.0
+START_S = 2.0  # for the first state after a start
 AUTOSTART_S = 3.0  # from the first state: monitor and recorder, started beside this node, must see the mission begin
 
 
@@ -147,7 +148,9 @@ class PolicyNode:
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
-        if self.mode in ("starting", "active"):
+        if self.mode == "starting":  # asleep until a state wakes it: a busy wait at real-time priority starves the robot
+            return min(self.next + START_S, self.next_report)
+        if self.mode == "active":
             return min(self.next + self.window, self.next_report)
         return min(self.stopping.due, self.next_report) if self.mode == "stopping" else self.next_report
 
@@ -186,8 +189,8 @@ class PolicyNode:
             self.next = arrival
             self._say("active")
             self._act(now)
-        elif now > self.next + 2.0:
-            self.stop("no state came within 2 s of the start" if self.transport.active else "the node is not active")
+        elif now > self.next + START_S:
+            self.stop(f"no state came within {START_S:g} s of the start" if self.transport.active else "the node is not active")
 
     def _active_step(self, now: float) -> None:
         """Act on a state as it arrives if a step is due then, else with the newest one when the window has passed."""
