@@ -148,7 +148,7 @@ class PolicyNode:
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
-        if self.mode == "starting":  # asleep until a state wakes it: a busy wait at real-time priority starves the robot
+        if self.mode == "starting":  # asleep until a state wakes it: a busy wait at real-time priority starves others
             return min(self.next + START_S, self.next_report)
         if self.mode == "active":
             return min(self.next + self.window, self.next_report)
@@ -190,7 +190,8 @@ class PolicyNode:
             self._say("active")
             self._act(now)
         elif now > self.next + START_S:
-            self.stop(f"no state came within {START_S:g} s of the start" if self.transport.active else "the node is not active")
+            silent = f"no state came within {START_S:g} s of the start"
+            self.stop(silent if self.transport.active else "the node is not active")
 
     def _active_step(self, now: float) -> None:
         """Act on a state as it arrives if a step is due then, else with the newest one when the window has passed."""
