@@ -321,3 +321,9 @@ def test_a_damaged_artifact_is_refused(tmp_path, artifact):
     (broken / "policy.onnx").write_bytes(data)
     with pytest.raises(ArtifactError, match="SHA-256"):
         policy_node.load(broken, ROBOT)
+
+
+def test_it_sleeps_until_the_first_state_after_a_start(bench):
+    """A busy wait at real-time priority would keep the robot's own process from sending that state."""
+    bench.node.begin(1)
+    assert bench.node.mode == "starting" and bench.node.deadline() > bench.node.transport.monotonic()
