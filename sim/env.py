@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robots.registry import UnknownName, names, resolve
-from sim.maps import initial_memory
+from sim import rows
 from sim.random import stream, uniform
 from sim.randomize import draw_parameters, parse_randomization
 from sim.sensors import SensorConfig, Sensors
@@ -24,11 +24,15 @@ class Env:
     Everything random is keyed by (seed, world, episode), so that world i sees the same episodes whatever N is.
     The signals before a reset are in ``step.info``: ``info["signals"]`` are the true signals [N, ...] of the step
     just made, ``info["success"]``, ``info["length"]`` and ``info["return"]`` are valid where an episode ended.
+
+    What a world remembers (memory of the maps, progress of the mission, delayed samples, noise) is a column of one
+    table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
+    are compiled (:mod:`sim.rows`), with ``compiled=False`` and on a GPU they run as tensor operations.
     """
 
     def __init__(
         self, task: Task, backend: Backend, *, seed: int = 0, randomize: Mapping[str, Any] | None = None,
-        sensors: Mapping[str, Any] | None = None, explore: float = 0.0,
+        sensors: Mapping[str, Any] | None = None, explore: float = 0.0, compiled: bool | None = None,
     ) -> None:
         if not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is the share of episodes that start mid-mission, 0 to 1; got {explore}")
@@ -36,27 +40,86 @@ class Env:
             raise ValueError(f"task {task.name!r} has no mid-mission starts: explore must be 0, got {explore}")
         self.task, self.backend, self.seed, self.explore = task, backend, seed, explore
         self.num_worlds, self.device = backend.num_worlds, backend.device
+        if compiled and self.device.type != "cpu":
+            raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
         self.randomization = parse_randomization(randomize, task.robot)
-        names = tuple(task.observe.signals)
-        config = SensorConfig.parse(sensors, tuple(task.robot.signals))
-        self.sensors = Sensors(config, names, self.num_worlds, seed, self.device)
-        self.observe, self.act = task.observe.to(self.device), task.act.to(self.device)
-        self.objective = task.objective
+        self.observe, self.act, self.objective = task.observe.to(self.device), task.act.to(self.device), task.objective
         self.worlds = torch.arange(self.num_worlds, device=self.device)
         self.action_dim = len(task.robot.command(task.command).low)
         self.obs_dim = task.observe.obs_dim
         self.critic_dim = self.obs_dim + task.objective.privileged_dim
+        seen = {name: tuple(value.shape[1:]) for name, value in backend.signals().items()}
+        names = tuple(task.observe.signals)
+        config = SensorConfig.parse(sensors, tuple(task.robot.signals))
+        self.sensors = Sensors(config, {name: seen[name] for name in names})
+        self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
         self._clear()
+
+    def _lay_out(self, seen: rows.Shapes, compiled: bool) -> None:
+        """The columns of the table and the functions over them."""
+        s = self.sensors
+        kept: dict[str, tuple[int, ...]] = {
+            "count": (), "return": (), **s.drawn, **s.noise, **s.past,
+            **{f"memory.{k}": tuple(v) for k, v in self.observe.memory.items()},
+            **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()}}
+        self.columns: rows.Shapes = {**kept, **dict.fromkeys(FIGURES, ())}
+        truth = {f"truth.{name}": shape for name, shape in seen.items()}
+        found = {"obs": (self.obs_dim,), "critic": (self.critic_dim,)}
+        actions = {"action": (self.action_dim,)}
+        make = rows.Kernel if compiled else rows.Plain
+        self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
+        self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
+        self._command = make(lambda x: {"command": self.act(x["action"].clamp(-1.0, 1.0))}, {},
+                             {**actions, "command": (self.action_dim,)}, tuple(actions))
 
     def _clear(self) -> None:
         n, device = self.num_worlds, self.device
         self.episode = torch.full((n,), -1, dtype=torch.int64, device=device)
         self.count = torch.zeros(n, dtype=torch.int64, device=device)
-        self.episode_return = torch.zeros(n, device=device)
-        self.memory = initial_memory(self.observe, n, device)
-        self.progress = {k: torch.zeros(n, *s, device=device) for k, s in self.objective.memory.items()}
-        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "state": {}, "memory": {}}
+        # columns of running episodes, and of each world's next episode as it starts
+        self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
+        self.column = rows.views(self.table, self.columns, n)
+        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "state": {}}
         self.ready = torch.zeros(n, dtype=torch.bool, device=device)
+
+    # ---- functions of a world: from and to named rows
+
+    def _after(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What one world makes of the signals after a step."""
+        truth, memory, progress = _group("truth.", x), _group("memory.", x), _group("progress.", x)
+        numbers = torch.cat([v.reshape(len(x["action"]), -1) for v in truth.values()], -1)
+        finite = torch.isfinite(numbers).all(-1)
+        # a world that blew up ends here, counted; it must not poison the others
+        truth = {k: torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0) for k, v in truth.items()}
+        count, action = x["count"] + 1.0, x["action"].clamp(-1.0, 1.0)
+        truth["mission_time"] = count * self.task.control_dt
+        memory = {**memory, **self.observe.record(memory, action)}
+        reward, terminated, progress = self.objective.step(truth, action, progress)
+        terminated = terminated | ~finite
+        reward = torch.where(finite, reward, torch.zeros_like(reward))
+        figures = (reward, terminated, (count >= self.task.steps) & ~terminated, finite,
+                   self.objective.success(truth, progress) & ~terminated)
+        return {
+            "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)),
+            **self.sensors.remember(truth, x), **self._seen(truth, memory, progress, x)}
+
+    def _first(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What one world makes of the signals at the start of an episode."""
+        truth = {**_group("truth.", x), "mission_time": x["count"] * self.task.control_dt}
+        progress = self.objective.start(truth, _group("progress.", x))
+        past = self.sensors.remember(truth)
+        return {**past, **self._seen(truth, _group("memory.", x), progress, {**x, **past})}
+
+    def _seen(
+        self, truth: dict[str, Tensor], memory: dict[str, Tensor], progress: dict[str, Tensor], x: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Observations, and the memory after them; ``x`` holds what the sensors draw and remember."""
+        actor, memory = self.observe(self.sensors.measure(truth, x), memory)
+        return {
+            "obs": actor, "critic": torch.cat([actor, self.objective.privileged(truth, progress)], -1),
+            **{f"memory.{k}": v for k, v in memory.items()}, **{f"progress.{k}": v for k, v in progress.items()}}
+
+    # ---- the step loop
 
     def true_signals(self) -> dict[str, Tensor]:
         """The true signals now, [N, ...], with ``mission_time``."""
@@ -65,12 +128,10 @@ class Env:
     @torch.no_grad()
     def reset(self) -> Obs:
         """A new episode in every world. The first call starts at episode 0."""
-        self._begin(self.worlds)
-        self.truth = self.true_signals()
-        return self._enter(self.worlds)
+        return self._begin(self.worlds)
 
-    def _begin(self, ids: Tensor) -> None:
-        """Set a new episode for the worlds ``ids``.
+    def _begin(self, ids: Tensor) -> Obs:
+        """Set a new episode for the worlds ``ids`` [K]: their first observations [K, ...].
 
         Starts are drawn ahead, for all worlds that have used theirs, as soon as one is missing: a step resets few
         worlds, and drawing for few costs as much as for all. They are keyed by episode, so when does not matter.
@@ -79,18 +140,24 @@ class Env:
             self._draw_starts((~self.ready).nonzero()[:, 0])
         self.ready[ids] = False
         self.episode[ids] += 1
-        self.episode_return[ids] = 0.0
-        start = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
-        if start["params"]:
-            self.backend.set_params(ids, start["params"])
-        for table in (self.memory, self.progress):
-            for name, value in table.items():
-                value[ids] = start["memory"][name] if name in start["memory"] else 0.0
-        self.count[ids] = start["memory"]["tick"].long() if "tick" in start["memory"] else 0
-        self.backend.reset(ids, start["state"])
+        if self.starts["params"]:
+            self.backend.set_params(ids, {k: v[ids] for k, v in self.starts["params"].items()})
+        self.backend.reset(ids, {k: v[ids] for k, v in self.starts["state"].items()})
+        self.truth = self.true_signals()
+        some = rows.table(self.columns, len(ids), self.device)
+        torch.index_select(self.next[:, : self.num_worlds], 1, ids, out=some[:, : len(ids)])
+        obs = self._observations(len(ids))
+        self._start(some, {**{f"truth.{k}": v[ids] for k, v in self.truth.items() if k != "mission_time"},
+                           "obs": obs.actor, "critic": obs.critic})
+        self.table[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
+        self.count[ids] = some[0, : len(ids)].long()  # of the columns, the first
+        return obs
+
+    def _observations(self, n: int) -> Obs:
+        return Obs(*(torch.empty(n, size, device=self.device) for size in (self.obs_dim, self.critic_dim)))
 
     def _draw_starts(self, ids: Tensor) -> None:
-        """Parameters, state and memory of the next episode of the worlds ``ids``."""
+        """Parameters, state and columns of the next episode of the worlds ``ids``."""
         episode = self.episode[ids] + 1
 
         def draw(name: str, count: int) -> Tensor:
@@ -103,87 +170,74 @@ class Env:
             chosen = draw("explore", 1)[:, 0] < self.explore
             memory = {k: torch.where(_column(chosen, v), v, torch.zeros_like(v)) for k, v in memory.items()}
             state = {k: torch.where(_column(chosen, v), midway[k], v) for k, v in state.items()}
-        for group, table in (("params", params), ("state", state), ("memory", memory)):
+        for group, table in (("params", params), ("state", state)):
             for name, value in table.items():
                 if name not in self.starts[group]:
                     self.starts[group][name] = value.new_zeros(self.num_worlds, *value.shape[1:])
                 self.starts[group][name][ids] = value
+        some = rows.table(self.columns, len(ids), self.device)
+        column = rows.views(some, self.columns, len(ids))
+        for name, value in {**memory, "count": memory.get("tick")}.items():
+            for place in (name, f"memory.{name}", f"progress.{name}"):
+                if place in column and value is not None:
+                    column[place].copy_(value)
+        for name, value in self.sensors.draw_episode(self.seed, ids, episode).items():
+            column[name].copy_(value)
+        self.sensors.draw_noise(self.seed, ids, episode, column["count"].long(), column)
+        self.next[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         self.ready[ids] = True
-
-    def _enter(self, ids: Tensor) -> Obs:
-        """First observation [K, ...] of the worlds ``ids``, whose new state is in ``self.truth``."""
-        self.sensors.reset(ids, self.episode[ids], self.truth)
-        rows = {k: v[ids] for k, v in self.truth.items()}
-        started = self.objective.start(rows, {k: v[ids] for k, v in self.progress.items()})
-        for name, value in started.items():
-            self.progress[name][ids] = value
-        measured = self.sensors.measure(self.truth, self.episode, self.count, ids)
-        obs, after = self.observe(measured, {k: v[ids] for k, v in self.memory.items()})
-        for name, value in after.items():
-            self.memory[name][ids] = value
-        return Obs(obs, torch.cat([obs, self.objective.privileged(rows, started)], -1))
 
     @torch.no_grad()
     def step(self, action: Tensor) -> Step:
         """One control step with ``action`` [N, A]."""
-        action = action.clamp(-1.0, 1.0)
-        self.memory.update(self.observe.record(self.memory, action))
-        self.backend.step(self.act(action), self.task.substeps)
+        n, action = self.num_worlds, action.to(self.device, torch.float32).contiguous()
+        command, obs = torch.empty_like(action), self._observations(n)
+        self._command(None, {"action": action, "command": command})
+        self.backend.step(command, self.task.substeps)
         self.count += 1
-        truth = self.true_signals()
-        # a sum is finite exactly where every term is (float32 sums of physical values do not overflow)
-        finite = torch.isfinite(torch.cat([v.reshape(self.num_worlds, -1) for v in truth.values()], -1).sum(-1))
-        if not finite.all():  # a world that blew up ends here, counted; it must not poison the others
-            truth = {k: torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0) for k, v in truth.items()}
-        self.truth = truth
-        reward, terminated, self.progress = self.objective.step(truth, action, self.progress)
-        terminated = terminated | ~finite
-        reward = torch.where(finite, reward, torch.zeros_like(reward))
-        truncated = (self.count >= self.task.steps) & ~terminated
-        self.sensors.push(truth)
-        measured = self.sensors.measure(truth, self.episode, self.count)
-        actor, self.memory = self.observe(measured, self.memory)
-        final = Obs(actor, torch.cat([actor, self.objective.privileged(truth, self.progress)], -1))
-        self.episode_return += reward
-        if bool((terminated | truncated).any()):  # the backend's tensors: the resets below would overwrite them
-            truth = {k: v.clone() for k, v in truth.items()}
-        info = {
-            "signals": truth, "success": self.objective.success(truth, self.progress) & ~terminated,
-            "length": self.count.clone(), "return": self.episode_return.clone(), "finite": finite,
-        }
-        return Step(self._renew(terminated | truncated, final), reward, terminated, truncated, final, info)
-
-    def _renew(self, done: Tensor, final: Obs) -> Obs:
-        """Start new episodes where ``done``; the observation to act on next."""
+        self.truth = truth = self.true_signals()
+        self.sensors.draw_noise(self.seed, self.worlds, self.episode, self.count, self.column)
+        self._step(self.table, {**{f"truth.{k}": v for k, v in truth.items() if k != "mission_time"},
+                                "action": action, "obs": obs.actor, "critic": obs.critic})
+        reward, *flags = (self.column[k].clone() for k in FIGURES)
+        terminated, truncated, finite, success = (f > 0.5 for f in flags)
+        done = terminated | truncated
         ids = done.nonzero()[:, 0]
-        if not len(ids):
-            return final
-        self._begin(ids)
-        self.truth = self.true_signals()
-        first = self._enter(ids)
-        obs = Obs(final.actor.clone(), final.critic.clone())
-        obs.actor[ids], obs.critic[ids] = first.actor, first.critic
-        return obs
+        if len(ids):  # the backend's tensors: the resets below would overwrite them
+            truth = {k: v.clone() for k, v in truth.items()}
+        info = {"signals": truth, "success": success, "length": self.count.clone(),
+                "return": self.column["return"].clone(), "finite": finite}
+        after = obs
+        if len(ids):
+            if not bool(finite.all()):
+                info["signals"] = {k: torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0) for k, v in truth.items()}
+            first = self._begin(ids)
+            after = Obs(obs.actor.clone(), obs.critic.clone())
+            after.actor[ids], after.critic[ids] = first.actor, first.critic
+        return Step(after, reward, terminated, truncated, obs, info)
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
         return {
-            "backend": self.backend.state(), "sensors": self.sensors.state_dict(),
-            "episode": self.episode.clone(), "count": self.count.clone(), "return": self.episode_return.clone(),
-            "memory": {k: v.clone() for k, v in self.memory.items()},
-            "progress": {k: v.clone() for k, v in self.progress.items()},
-        }
+            "backend": self.backend.state(), "episode": self.episode.clone(), "count": self.count.clone(),
+            "columns": {k: v.clone() for k, v in self.column.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.backend.set_state(state["backend"])
-        self.sensors.load_state_dict(state["sensors"])
         self.episode, self.count = state["episode"].clone(), state["count"].clone()
-        self.episode_return = state["return"].clone()
-        self.memory = {k: v.clone() for k, v in state["memory"].items()}
-        self.progress = {k: v.clone() for k, v in state["progress"].items()}
+        for name, place in self.column.items():
+            place.copy_(state["columns"][name])
         self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again
         self.truth = self.true_signals()
+
+
+FIGURES = ("reward", "terminated", "truncated", "finite", "success")  # columns that a step writes and does not read
+
+
+def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The entries of ``x`` whose names begin with ``prefix``, without it."""
+    return {k.removeprefix(prefix): v for k, v in x.items() if k.startswith(prefix)}
 
 
 def _column(flags: Tensor, like: Tensor) -> Tensor:
@@ -200,11 +254,12 @@ def backend_names() -> list[str]:
 def make_env(
     task: Task, *, backend: str = "quadrotor", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
     randomize: Mapping[str, Any] | None = None, sensors: Mapping[str, Any] | None = None, threads: int = 0,
-    explore: float = 0.0,
+    explore: float = 0.0, compiled: bool | None = None,
 ) -> Env:
     """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``.
 
     ``explore``: share of episodes that start in the middle of the mission; for training, where it is faster.
+    ``compiled``: None compiles the task's maps on a CPU; False runs them as tensor operations.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")
@@ -213,4 +268,5 @@ def make_env(
     built = resolve("sim.backends", backend).make(
         task.robot, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
         threads=threads)
-    return Env(task, built, seed=seed, randomize=randomize, sensors=sensors, explore=explore)
+    return Env(task, built, seed=seed, randomize=randomize, sensors=sensors, explore=explore,
+               compiled=compiled)

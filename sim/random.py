@@ -129,23 +129,25 @@ def uniform(
 
 def normal(
     seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: int | Tensor = 0,
-    device: torch.device | str | None = None,
+    device: torch.device | str | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Standard normal numbers, float32 [K, count]; arguments as for :func:`uniform`."""
-    return _draw("normal", seed, env, episode, stream, count, step, device)
+    """Standard normal numbers, float32 [K, count]; arguments as for :func:`uniform`. ``out``: filled and returned."""
+    return _draw("normal", seed, env, episode, stream, count, step, device, out)
 
 
 def _draw(
     kind: str, seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: int | Tensor,
-    device: torch.device | str | None,
+    device: torch.device | str | None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     if env.shape != episode.shape or env.dim() != 1:
         raise ValueError(f"env {tuple(env.shape)} and episode {tuple(episode.shape)} must both have shape [K]")
     where = torch.device(device) if device is not None else env.device
     steps = step if isinstance(step, Tensor) else torch.full_like(env, step)
     if where.type != "cpu":
-        return draw_with_torch(kind, seed, env.to(where), episode.to(where), stream, count, steps.to(where))
-    out = torch.empty((len(env), count), dtype=torch.float32)
+        found = draw_with_torch(kind, seed, env.to(where), episode.to(where), stream, count, steps.to(where))
+        return found if out is None else out.copy_(found)
+    if out is None:
+        out = torch.empty((len(env), count), dtype=torch.float32)
     fill = _fill_uniform if kind == "uniform" else _fill_normal
     fill(*key(seed, stream), *(x.cpu().contiguous().numpy() for x in (env, episode, steps)), out.numpy())
     return out

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from sim.random import normal, stream, uniform
 
+Shapes = dict[str, tuple[int, ...]]
+
 
 @dataclass(frozen=True)
 class SensorConfig:
@@ -57,76 +59,63 @@ def perturb(name: str, value: Tensor, delta: Tensor) -> Tensor:
 
 
 class Sensors:
-    """Measures the true signals of N worlds. Every draw is keyed by (seed, world, episode, stream, step)."""
+    """What is measured of the signals in ``shapes``, world by world.
 
-    def __init__(self, config: SensorConfig, names: tuple[str, ...], num_worlds: int, seed: int,
-                 device: torch.device | str) -> None:
-        self.config, self.names, self.seed, self.device = config, names, seed, device
-        self.worlds = torch.arange(num_worlds, device=device)
-        self.delay = torch.zeros(num_worlds, dtype=torch.int64, device=device)
-        self.bias: dict[str, Tensor] = {}
-        self.ring: list[dict[str, Tensor]] = []
+    A value without state: what it remembers and draws are entries of the caller's rows, by the names in ``past``
+    (true samples of earlier steps), ``drawn`` (once per episode) and ``noise`` (per sample). Every draw is keyed by
+    (seed, world, episode, stream, step).
+    """
 
-    def size(self, name: str, value: Tensor) -> int:
-        """Number of random numbers that one sample of a signal takes."""
-        return 3 if name.endswith("quat_w") else int(value[0].numel())
+    def __init__(self, config: SensorConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.config, self.shapes = config, dict(shapes)
+        sizes = {n: (3 if n.endswith("quat_w") else max(1, *s, 1)) for n, s in shapes.items()}
+        self.ages = range(1, config.delay_steps + 1)
+        self.past: Shapes = {f"past.{age}.{n}": s for age in self.ages for n, s in shapes.items()}
+        self.noise: Shapes = {f"noise.{n}": (sizes[n],) for n in shapes if config.noise.get(n)}
+        self.drawn: Shapes = {f"bias.{n}": (sizes[n],) for n in shapes if config.bias.get(n)}
+        if self.ages:
+            self.drawn["delay"] = ()
 
-    def reset(self, ids: Tensor, episode: Tensor, truth: Mapping[str, Tensor]) -> None:
-        """New bias and delay for the worlds ``ids`` [K] (``episode`` [K]); their past is the sample ``truth`` [N]."""
-        for name in self.names:
-            std = self.config.bias.get(name, 0.0)
-            if not std:
-                continue
-            draw = normal(self.seed, ids, episode, stream(f"bias.{name}"), self.size(name, truth[name]))
-            if name not in self.bias:
-                self.bias[name] = torch.zeros(len(self.worlds), draw.shape[1], device=self.device)
-            self.bias[name][ids] = std * draw
-        if self.config.delay_steps:
-            draw = uniform(self.seed, ids, episode, stream("sensor.delay"), 1)[:, 0]
-            self.delay[ids] = (draw * (self.config.delay_steps + 1)).long()
-            if not self.ring:
-                self.ring = [{n: truth[n].clone() for n in self.names} for _ in range(self.config.delay_steps + 1)]
-            for past in self.ring:
-                for name in self.names:
-                    past[name][ids] = truth[name][ids]
-
-    def push(self, truth: Mapping[str, Tensor]) -> None:
-        """Enter the newest true sample [N, ...] into the delay line."""
-        if self.config.delay_steps:
-            self.ring = [{n: truth[n].clone() for n in self.names}, *self.ring[:-1]]
-
-    def measure(
-        self, truth: Mapping[str, Tensor], episode: Tensor, step: Tensor, ids: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """What is measured of the worlds ``ids`` (all by default): [K, ...] each; ``truth`` is [N, ...]."""
-        rows = self.worlds if ids is None else ids
+    def draw_episode(self, seed: int, worlds: Tensor, episode: Tensor) -> dict[str, Tensor]:
+        """Bias and delay [K, ...] of the worlds [K] in their episodes [K]."""
         out = {}
-        for name in self.names:
-            value = truth[name] if ids is None else truth[name][ids]
-            for age in range(1, self.config.delay_steps + 1):
-                late = self.delay[rows] == age
-                past = self.ring[age][name] if ids is None else self.ring[age][name][ids]
-                value = torch.where(late.reshape(-1, *[1] * (value.dim() - 1)), past, value)
-            std, bias = self.config.noise.get(name, 0.0), self.bias.get(name)
-            if std or bias is not None:
-                count = self.size(name, truth[name])
-                delta = torch.zeros(len(rows), count, device=self.device)
-                if std:
-                    key = stream(f"noise.{name}")
-                    delta = std * normal(self.seed, rows, episode[rows], key, count, step=step[rows])
-                if bias is not None:
-                    delta = delta + bias[rows]
-                value = perturb(name, value, delta)
-            out[name] = value
+        for name, shape in self.drawn.items():
+            if name == "delay":
+                draw = uniform(seed, worlds, episode, stream("sensor.delay"), 1)[:, 0]
+                out[name] = torch.floor(draw * (self.config.delay_steps + 1))
+            else:
+                std = self.config.bias[name.removeprefix("bias.")]
+                out[name] = std * normal(seed, worlds, episode, stream(name), *shape)
         return out
 
-    def state_dict(self) -> dict[str, Any]:
-        """Delay, bias and delay line."""
-        ring = [{k: v.clone() for k, v in past.items()} for past in self.ring]
-        return {"delay": self.delay.clone(), "bias": {k: v.clone() for k, v in self.bias.items()}, "ring": ring}
+    def draw_noise(
+        self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor, out: Mapping[str, Tensor]
+    ) -> None:
+        """Fill ``out[name]`` [K, c] with the standard normal numbers of the sample ``step`` [K]."""
+        for name, shape in self.noise.items():
+            normal(seed, worlds, episode, stream(name), *shape, step=step, out=out[name])
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.delay = state["delay"].clone()
-        self.bias = {k: v.clone() for k, v in state["bias"].items()}
-        self.ring = [{k: v.clone() for k, v in past.items()} for past in state["ring"]]
+    def measure(self, truth: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What is measured of the true signals: [N, ...] each."""
+        out = {}
+        for name in self.shapes:
+            value = truth[name]
+            for age in self.ages:
+                late = (rows["delay"] == age).reshape(-1, *[1] * (value.dim() - 1))
+                value = torch.where(late, rows[f"past.{age}.{name}"], value)
+            noise, bias = rows.get(f"noise.{name}"), rows.get(f"bias.{name}")
+            parts = [] if noise is None else [self.config.noise[name] * noise]
+            parts += [] if bias is None else [bias]
+            out[name] = perturb(name, value, sum(parts[1:], parts[0])) if parts else value
+        return out
+
+    def remember(
+        self, truth: Mapping[str, Tensor], rows: Mapping[str, Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """The earlier samples as of the next step; without ``rows``, as of the start: all like the first."""
+        out = {}
+        for name in self.past:
+            age, signal = name.split(".", 2)[1:]
+            older = rows is not None and age != "1"
+            out[name] = rows[f"past.{int(age) - 1}.{signal}"] if rows is not None and older else truth[signal]
+        return out
