@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from policies.files import write_whole
 
 DIGEST = 32  # bytes of SHA-256
 KEPT = 2  # iterations
@@ -33,18 +34,9 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     payload = buffer.getbuffer()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.write(hashlib.sha256(payload).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        write_whole(path, payload, hashlib.sha256(payload).digest())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise CheckpointError(
             f"checkpoint {path} cannot be written ({error}); what was there before is untouched") from error
 
@@ -91,7 +83,7 @@ def latest(folder: Path, rank: int, ranks: int) -> Path:
     """The file to resume from."""
     complete = iterations(folder, ranks)
     if not complete:
-        raise CheckpointError(f"nothing to resume in {folder}: no checkpoint there; start without resume")
+        raise CheckpointError(f"nothing to resume in {folder}: no checkpoint there; start anew")
     return file_of(folder, complete[-1], rank, ranks)
 
 
@@ -125,12 +117,3 @@ def _require_plain(value: Any, where: str) -> None:
     elif not isinstance(value, PLAIN):
         raise CheckpointError(
             f"{where} is a {type(value).__name__}: a checkpoint holds only tensors, numbers, strings, lists and dicts")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

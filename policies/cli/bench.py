@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, plain, print_json, say
+from policies.cli.runs import check_writable
 
 if TYPE_CHECKING:
     from policies.cli.benches import Row
@@ -59,6 +60,7 @@ def run(argv: Sequence[str]) -> int:
     if unknown or not chosen:
         told = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
         raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
+    check_writable(options.out)
     results = {name: measure(name, options.quick, options.out, quiet=options.json) for name in chosen}
     if options.json:
         print_json(results)
@@ -82,6 +84,7 @@ def show_list(known: Sequence[str], as_json: bool) -> int:
 
 def measure(name: str, quick: bool, out: Path, quiet: bool) -> dict[str, Any]:
     """Run one benchmark, show it and write its file."""
+    from policies.files import write_whole
     from robots.registry import resolve
 
     if not quiet:
@@ -93,8 +96,7 @@ def measure(name: str, quick: bool, out: Path, quiet: bool) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(), "rows": [plain(asdict(row)) for row in rows],
     }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    write_whole(out / f"{name}.json", (json.dumps(result, indent=2) + "\n").encode())
     if not quiet:
         say(table(rows))
         say(f"  {out / name}.json")

@@ -64,6 +64,8 @@ def run(argv: Sequence[str]) -> int:
     is_artifact = (options.policy / "manifest.json").is_file()
     settings = runs.artifact_settings(options.policy) if is_artifact else runs.load_run(options.policy)
     settings = override(settings, options.overrides)
+    folder = report_folder(options, is_artifact)
+    runs.check_writable(folder)
     task = runs.make_task(settings)
     judged: list[tuple[str, Judged]] = []
     for backend in dict.fromkeys(options.backend or [settings["backend"]["name"]]):
@@ -72,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
         if not options.json:
             say(describe(TITLES.get(backend, backend), found.evaluation, found.seconds))
     rows = [(key, TITLES.get(key, key), found.evaluation, found.rollout) for key, found in judged]
-    report = make_report(task, rows, report_folder(options, is_artifact), require=options.require, settings=settings)
+    report = make_report(task, rows, folder, require=options.require, settings=settings)
     passed = all(gate(found.evaluation, options.require, options.require_lower) for _, found in judged)
     if options.json:
         figures: dict[str, Any] = {key: to_json(found.evaluation) for key, found in judged}

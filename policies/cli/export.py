@@ -33,12 +33,16 @@ def run(argv: Sequence[str]) -> int:
     options = parser().parse_intermixed_args(argv)
     from policies.cli import runs
     from policies.evaluate.handover import export_policy
+    from policies.export.artifact import refuse_foreign
 
     settings = runs.load_run(options.run)
+    out = options.out or options.run / "artifact"
+    runs.check_writable(out.parent)
+    with runs.bad_input():
+        refuse_foreign(out)
     task = runs.make_task(settings)
     graph = runs.load_graph(settings, options.run, task)
     env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1)
-    out = options.out or options.run / "artifact"
     with runs.bad_input():
         artifact = export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=options.name)
     proof = artifact.self_test()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import shutil
+import tempfile
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,16 @@ def bad_input() -> Iterator[None]:
         raise BadInput(str(error)) from error
     except ModuleNotFoundError as error:
         raise BadInput(f"the package {error.name} is not installed; `temporeal doctor` says how to get it") from error
+
+
+def check_writable(folder: Path, option: str = "--out") -> None:
+    """Whether a file can be made in ``folder``, or in the nearest folder above it that is there. Makes nothing."""
+    try:
+        place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with {option}") from error
 
 
 def run_folder(settings: Mapping[str, Any]) -> Path:

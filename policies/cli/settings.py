@@ -212,9 +212,9 @@ def of_group(settings: Mapping[str, Any], group: str) -> Settings:
 
 def write(settings: Mapping[str, Any], path: Path) -> None:
     """Save the full configuration as YAML."""
-    import yaml
+    from policies.files import write_whole
 
-    path.write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+    write_whole(path, as_yaml(settings).encode())
 
 
 def read(path: Path) -> Settings:

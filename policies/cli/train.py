@@ -51,7 +51,10 @@ def run(argv: Sequence[str]) -> int:
     if options.out:
         settings["out"] = options.out
     if options.config:
-        say(config.as_yaml(settings).rstrip())
+        if options.json:
+            print_json(settings)
+        else:
+            say(config.as_yaml(settings).rstrip())
         return OK
     result = train(settings, overwrite=options.overwrite, quiet=options.json)
     if result["rank"] != 0:

@@ -19,6 +19,7 @@ from policies.evaluate.charts import histogram, interval
 from policies.evaluate.evaluation import Evaluation, bounds_over_time, to_json
 from policies.evaluate.rollout import Rollout
 from policies.export.manifest import plain
+from policies.files import write_whole
 
 REPLAYED = 12  # episodes per section in the replay: some 10 kB each
 FRAME_S = 0.04  # the replay stores a sample at most this often and interpolates
@@ -68,8 +69,7 @@ class Context:
 def write_json(path: Path, sections: Sequence[Section], extra: Mapping[str, Any] | None = None) -> Path:
     """``{key: figures}`` of the sections, with ``extra`` beside them."""
     content = {section.key: to_json(section.evaluation) for section in sections}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**dict(extra or {}), **content}, indent=2, allow_nan=False) + "\n")
+    write_whole(path, (json.dumps({**dict(extra or {}), **content}, indent=2, allow_nan=False) + "\n").encode())
     return path
 
 
@@ -84,9 +84,8 @@ def write_page(path: Path, sections: Sequence[Section], context: Context) -> Pat
         *(section_markup(s, place, context) for s, place in zip(sections, places)),
         reading(sections), settings_markup(context)])
     data = {"scene": drawable(context.scene), "arm": context.arm_m, "episodes": replay}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(fill("page.html", title=escape(context.title), style=asset("page.css"), body=body,
-                         data=embed(data), player=asset("player.js")), encoding="utf-8")
+    write_whole(path, fill("page.html", title=escape(context.title), style=asset("page.css"), body=body,
+                           data=embed(data), player=asset("player.js")).encode())
     return path
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from policies.cli import demo, eval, main, runs
+from policies.cli import bench, demo, eval, main, runs, settings
 from policies.cli.console import BadInput
 from policies.cli.settings import compose
+from policies.evaluate import report
 from sim.task import load_task
 
 FORMULA = "task.settings.formula="
@@ -80,3 +83,59 @@ def test_a_crash_has_its_own_status(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(eval, "run", full)
     assert main.main(["eval", "somewhere"]) == 2
     assert "No space left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["eval", "export", "bench"])
+def test_an_unwritable_place_is_refused_before_the_work(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: Any, **__: Any) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr(eval, "judge", work)
+    monkeypatch.setattr(runs, "load_graph", work)
+    monkeypatch.setattr(bench, "measure", work)
+    runs.open_run(compose(), tmp_path / "run", overwrite=False)
+    (tmp_path / "file").write_text("precious")
+    subject = "quadrotor" if verb == "bench" else str(tmp_path / "run")
+    assert main.main([verb, subject, "--out", str(tmp_path / "file" / "new" / "out")]) == 2
+    assert "file/new" in (told := capsys.readouterr().err) and "Not a directory; choose another with --out" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "run"]
+
+
+def test_export_refuses_a_foreign_folder_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(runs, "load_graph")
+    runs.open_run(compose(), tmp_path / "run", overwrite=False)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path)]) == 2
+    assert "is not an artifact" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "report.json", "report.html", "speed.json"])
+def test_a_full_disk_leaves_the_old_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def write(argv: Any) -> int:
+        if name == "config.yaml":
+            settings.write({"seed": 2}, tmp_path / name)
+        elif name == "speed.json":
+            monkeypatch.setattr("robots.registry.resolve", lambda *_: SimpleNamespace(run=lambda quick: []))
+            bench.measure("speed", True, tmp_path, quiet=True)
+        elif name == "report.json":
+            report.write_json(tmp_path / name, [])
+        else:
+            report.write_page(tmp_path / name, [], report.Context("title", "robot", "formula"))
+        return 0
+
+    monkeypatch.setattr(eval, "run", write)
+    assert main.main(["eval"]) == 0
+    before = (tmp_path / name).read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    assert main.main(["eval"]) == 2
+    assert f"No space left on device: '{tmp_path / name}'" in capsys.readouterr().err
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]

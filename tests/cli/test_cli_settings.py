@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from policies.cli.console import BadInput
 from policies.cli.settings import compose, groups, read, same_kind, write
@@ -116,3 +118,12 @@ with initialize_config_module("configs.task", version_base="1.3"):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ})
     assert done.stdout.strip() == "hover", done.stderr
+
+
+def test_the_composed_settings_are_printed_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    from policies.cli.main import main
+
+    assert main(["train", "--config", "task=hover", "--out", "x"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == {**compose(["task=hover"]), "out": "x"}
+    assert main(["train", "--config", "--json", "task=hover"]) == 0
+    assert json.loads(capsys.readouterr().out) == compose(["task=hover"])

@@ -165,7 +165,7 @@ def kill_at(out: Path, iteration: int, where: str) -> None:
     def on_iteration(learner: ppo.Learner) -> None:
         if learner.iteration == iteration:
             if where == "writing":
-                checkpoint.os.replace = die
+                os.replace = die
             else:
                 die()
 

@@ -1,0 +1,43 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_whole(path: Path, *parts: bytes | memoryview) -> None:
+    """Write ``parts``, one after the other, to ``path`` at once: after a kill or an :class:`OSError` (a full disk) at
+    any moment the file is the old one or the new one. A kill leaves ``.<name>.<pid>`` beside it. The error names
+    ``path``.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        _forget(temporary)
+
+
+def _forget(path: Path) -> None:
+    """Remove ``path`` if it is there; a folder that is none or is gone has nothing to remove."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

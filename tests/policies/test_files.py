@@ -1,0 +1,32 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from policies.files import write_whole
+
+
+def test_parts_are_written_one_after_the_other(tmp_path: Path) -> None:
+    write_whole(tmp_path / "new" / "a", b"one", memoryview(b"two"))
+    assert (tmp_path / "new" / "a").read_bytes() == b"onetwo"
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("stop", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_was_there_is_kept_when_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, stop: BaseException
+) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def fail(*_: object) -> None:
+        raise stop
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(type(stop)):
+        write_whole(tmp_path / "a", b"new")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
