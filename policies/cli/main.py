@@ -11,13 +11,24 @@ import difflib
 import importlib
 import os
 import shlex
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from policies.cli.console import BAD_INPUT, CRASHED, OK, BadInput, complain, say
+from policies.cli.console import (
+    BAD_INPUT,
+    CRASHED,
+    OK,
+    BadInput,
+    Interrupted,
+    complain,
+    interrupt,
+    on_signals,
+    say,
+)
 
 ORDER = ("demo", "doctor", "train", "eval", "export", "deploy", "monitor", "bench", "completion")
 USAGE = """\
@@ -30,7 +41,7 @@ verbs:
 
 `temporeal VERB --help` explains a verb, with an example. Settings are words such as task=hover seed=2
 (Hydra); `temporeal train --config` prints them all. Exit status: 0 good, 1 the result fails its gate, 2 bad input,
-3 an error of temporeal itself, 130 interrupted.
+3 an error of temporeal itself, 130 interrupted, 143 terminated.
 
 first steps:
   temporeal doctor        is this machine ready?
@@ -88,13 +99,18 @@ def dispatch(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point: bad input is one line and status 2, an interrupt is 130, a closed pipe is silent.
-
-    A crash has a status of its own: 1 would tell a script that the gate said no.
-    """
+    """Entry point."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return guarded(dispatch, arguments)
+
+
+def guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143, a closed
+    pipe is silent. A crash has a status of its own: 1 would tell a script that the gate said no.
+    """
     try:
-        status = dispatch(arguments)
+        with on_signals([signal.SIGTERM], interrupt):
+            status = work(arguments)
         sys.stdout.flush()
         return status
     except BadInput as error:
@@ -102,9 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except SystemExit as stop:  # argparse after --help
         return stop.code if isinstance(stop.code, int) else BAD_INPUT
-    except KeyboardInterrupt:
-        complain("temporeal: interrupted")
-        return 130
+    except KeyboardInterrupt as stop:
+        complain(f"temporeal: {stop if isinstance(stop, Interrupted) else 'interrupted'}")
+        return stop.status if isinstance(stop, Interrupted) else 130
     except BrokenPipeError:  # `temporeal --help | head -1`: python would complain again when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sim.maps import PolicyGraph
     from sim.task import Task
 
-CONFIG = "config.yaml"
+CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "seed", "num_worlds", "processes")
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
@@ -164,6 +164,9 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         if not saved.exists():
             raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
         check_same(config.read(saved), settings)
+        if settings["resume"] is True and not any((folder / CHECKPOINTS).glob("*.pt")):
+            raise BadInput(f"nothing to resume: the run {folder} was stopped before its first checkpoint; "
+                           "--overwrite instead of resume=true starts it anew")
         return
     if folder.exists() and any(folder.iterdir()):
         if not is_run(folder):

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import threading
+import shlex
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
+from policies.cli.console import OK, BadInput, Interrupted, Parser, add_json, add_overrides, print_json, say, stop_asked
 
 SUMMARY = "learn a task; settings as words: task=hover algo=ppo seed=2"
 HELP = """\
 Trains a policy and writes outputs/train/<task>-<algo>-<seed>/: config.yaml (every setting), the checkpoint,
-TensorBoard events. A run that was killed goes on with resume=true, bit for bit.
+TensorBoard events. Ctrl-C and SIGTERM keep a checkpoint first; a second one stops at once. A run that was stopped or
+killed goes on with resume=true, bit for bit.
 processes=2 trains with as many processes, each with num_worlds worlds and algo.threads threads, gradients averaged;
 over several machines: torchrun ... -m policies.cli.main train ...
 
@@ -56,7 +53,9 @@ def run(argv: Sequence[str]) -> int:
         else:
             say(config.as_yaml(settings).rstrip())
         return OK
-    result = train(settings, overwrite=options.overwrite, quiet=options.json)
+    words = [word for word in argv if word != "--overwrite" and not word.startswith("resume=")]
+    again = f"temporeal train {shlex.join(words)} resume=true"
+    result = train(settings, overwrite=options.overwrite, quiet=options.json, again=again)
     if result["rank"] != 0:
         return OK
     if options.json:
@@ -67,13 +66,17 @@ def run(argv: Sequence[str]) -> int:
 
 
 def train(
-    settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = False, opened: bool = False
+    settings: dict[str, Any], *, overwrite: bool = False, quiet: bool = False, opened: bool = False, again: str = ""
 ) -> dict[str, Any]:
-    """Train as the settings say; where the run is and how long it took. ``opened``: its folder is ready."""
+    """Train as the settings say; where the run is and how long it took.
+
+    Ctrl-C and SIGTERM end it after an iteration with a checkpoint and :class:`Interrupted`, which says ``again``: how
+    to go on. ``opened``: one of several processes, the run's folder is ready.
+    """
     from policies.algos.checkpoint import CheckpointError
     from policies.algos.progress import show, tensorboard
     from policies.algos.ranks import join
-    from policies.cli import runs
+    from policies.cli import runs, workers
     from policies.cli import settings as config
 
     folder, resume = runs.run_folder(settings), runs.resumes(settings)
@@ -84,7 +87,8 @@ def train(
     if settings["processes"] > 1 and "RANK" not in os.environ:
         runs.make_task(settings)  # its errors are clearer here than from several processes at once
         runs.open_run(settings, folder, overwrite)
-        return in_processes(settings, folder, quiet)
+        with said_where(folder, settings["processes"], again):
+            return workers.train(settings, folder, quiet)
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
@@ -94,87 +98,36 @@ def train(
     ranks.wait()
     title = f"{settings['task']['name']}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
-    with tensorboard(folder / "events") if ranks.is_first else nullcontext() as logger:
+    with (tensorboard(folder / "events") if ranks.is_first else nullcontext() as logger,
+          said_where(folder, ranks.size, again), stop_asked(quiet=opened) as asked):
         try:
             result = module.train(
                 env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
-                progress=show(title) if ranks.is_first and not quiet else None)
+                progress=show(title) if ranks.is_first and not quiet else None,
+                on_iteration=lambda _: bool(asked))
         except CheckpointError as error:
             raise BadInput(str(error)) from error
         except getattr(module, "NonFiniteError", CheckpointError) as error:
             raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error
+        if asked:
+            raise Interrupted(asked[0])
     if resume and ranks.is_first:
         config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
     last = result.history[-1] if result.history else {}
     return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}
 
 
-RESULT = "result.json"  # in a run's folder: what `train` returned, where several processes made it
+@contextmanager
+def said_where(folder: Path, processes: int, again: str) -> Iterator[None]:
+    """An interrupted training says what is kept of it, and how to go on."""
+    from policies.algos.checkpoint import iterations
+    from policies.cli.runs import CHECKPOINTS
 
-
-def in_processes(settings: dict[str, Any], folder: Path, quiet: bool) -> dict[str, Any]:
-    """:func:`train` in ``processes`` processes of this machine; the run's folder is ready."""
-    (folder / RESULT).unlink(missing_ok=True)
-    words = [str(folder), json.dumps(settings["resume"]), *(["--quiet"] if quiet else [])]
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-               str(settings["processes"]), "-m", "policies.cli.train", *words]
-    # one thread in each operation: the processes share the cores
-    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", STARTED_BY: str(os.getpid())}
-    status = wait_for(subprocess.Popen(command, env=surroundings))
-    if status or not (folder / RESULT).exists():
-        raise BadInput(f"training in {settings['processes']} processes ended with status {status}; see above "
-                       f"what they printed; resume=true goes on from the last checkpoint in {folder}")
-    result: dict[str, Any] = json.loads((folder / RESULT).read_text())
-    return result
-
-
-STARTED_BY = "TEMPOREAL_STARTED_BY"  # process id of the `temporeal train` that started this one of several processes
-
-
-def wait_for(launcher: subprocess.Popen[bytes]) -> int:
-    """Status of the launcher. An interrupt or SIGTERM here stops it, and it stops the processes that it started."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        return launcher.wait()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        if launcher.poll() is None:
-            launcher.terminate()
-            try:
-                launcher.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                launcher.kill()
-                launcher.wait()
-
-
-def end_with(parents: Sequence[int]) -> None:
-    """End this process when one of ``parents`` is no more (kill -9): nobody would ever stop it."""
-
-    def watch() -> None:
-        while all(Path(f"/proc/{pid}").exists() for pid in parents):
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def main(argv: Sequence[str]) -> None:
-    """One of several processes: the run's folder, what to resume (JSON), and whether to be quiet."""
-    from policies.cli import settings as config
-
-    if Path("/proc/self").exists():
-        end_with([os.getppid(), *(int(pid) for pid in [os.environ.get(STARTED_BY)] if pid)])
-
-    folder = Path(argv[0])
-    settings = {**config.read(folder / "config.yaml"), "out": str(folder), "resume": json.loads(argv[1])}
-    result = train(settings, quiet="--quiet" in argv, opened=True)
-    if result["rank"] == 0:
-        (folder / RESULT).write_text(json.dumps(result) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        yield
+    except Interrupted as stop:
+        kept = iterations(folder / CHECKPOINTS, processes)
+        if not kept:
+            raise Interrupted(stop.number, f"{stop} before the first checkpoint; --overwrite starts anew") from None
+        where = f"{stop}; iteration {kept[-1]} is kept in {folder / CHECKPOINTS}"
+        raise Interrupted(stop.number, f"{where}; go on with: {again}" if again else where) from None

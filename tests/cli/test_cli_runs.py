@@ -65,8 +65,13 @@ def test_resume_refuses_another_run(word: str, tmp_path: Path) -> None:
 
 
 def test_resume_may_change_how_it_is_computed(tmp_path: Path) -> None:
+    again = settings(tmp_path, "threads=1", "resume=true")
     runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
-    runs.open_run(settings(tmp_path, "threads=1", "resume=true"), tmp_path / "run", overwrite=False)
+    with pytest.raises(BadInput, match="before its first checkpoint; --overwrite"):
+        runs.open_run(again, tmp_path / "run", overwrite=False)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    (tmp_path / "run" / "checkpoints" / "00000001.rank0of1.pt").write_text("a checkpoint")
+    runs.open_run(again, tmp_path / "run", overwrite=False)
 
 
 def test_unwritable_place_is_named(tmp_path: Path) -> None:

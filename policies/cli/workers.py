@@ -1,0 +1,150 @@
+"""One training in several processes of this machine: started, watched and ended together.
+
+    python -m policies.cli.workers [--quiet]      # one of them, with the settings in the environment
+
+A worker is a session of its own: Ctrl-C at the terminal reaches only the process that started it, which passes on what
+was asked for. A worker whose starter is gone ends by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from policies.cli.console import BAD_INPUT, OK, BadInput, Interrupted, complain, stop_asked
+
+RESULT = "result.json"  # in a run's folder: what the first worker's training returned
+# in a worker's environment: process id of the starter; the run's settings as JSON (a resumed run may have others than
+# its folder says)
+STARTED_BY, SETTINGS = "TEMPOREAL_STARTED_BY", "TEMPOREAL_SETTINGS"
+POLL_S = 0.05
+OTHERS_S = 5.0  # for the others to end by themselves after one has failed
+
+
+@dataclass
+class Worker:
+    """A process of the training and what it writes to its standard error."""
+
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+
+    def said(self) -> str:
+        """What it wrote to its standard error."""
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace").strip()
+
+
+def train(settings: Mapping[str, Any], folder: Path, quiet: bool) -> dict[str, Any]:
+    """The result of the run in ``folder``, which is set up, trained in as many processes as the settings say."""
+    (folder / RESULT).unlink(missing_ok=True)
+    with stop_asked() as asked, started({**settings, "out": str(folder)}, quiet) as workers:
+        failed = wait_for(workers, asked)
+    if failed is not None:
+        raise BadInput(why(failed, workers.index(failed), folder))
+    if asked:
+        raise Interrupted(asked[0])
+    result: dict[str, Any] = json.loads((folder / RESULT).read_text())
+    return result
+
+
+@contextmanager
+def started(settings: Mapping[str, Any], quiet: bool) -> Iterator[list[Worker]]:
+    """The workers; whatever happens inside, none of them is left afterwards."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    # they meet at this process: as under torchrun, no port must be guessed
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
+              "WORLD_SIZE": str(settings["processes"]), "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+              "OMP_NUM_THREADS": "1",  # one thread in each operation: the processes share the cores
+              STARTED_BY: str(os.getpid()), SETTINGS: json.dumps(settings)}
+    words = ["--quiet"] if quiet else []
+    workers: list[Worker] = []
+    try:
+        for rank in range(settings["processes"]):
+            errors = tempfile.TemporaryFile()
+            workers.append(Worker(subprocess.Popen(
+                [sys.executable, "-m", "policies.cli.workers", *words], stderr=errors, start_new_session=True,
+                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}), errors))
+        yield workers
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.wait()
+
+
+def wait_for(workers: Sequence[Worker], asked: Sequence[int]) -> Worker | None:
+    """Wait for all to end; the one that failed first, if any. What is ``asked`` meanwhile is passed on once.
+
+    A worker without its fellows waits for them in vain, and not always where a signal reaches it: from the end of the
+    first that does not succeed, the others have :data:`OTHERS_S`.
+    """
+    passed_on, until, failed = False, float("inf"), None
+    while any(worker.process.poll() is None for worker in workers) and time.monotonic() < until:
+        if asked and not passed_on:
+            passed_on = True
+            for worker in workers:
+                worker.process.send_signal(asked[0])
+        if until == float("inf") and any(worker.process.poll() for worker in workers):
+            until = time.monotonic() + OTHERS_S
+        failed = failed or first_failed(workers, asked)
+        time.sleep(POLL_S)
+    return failed or first_failed(workers, asked)
+
+
+def first_failed(workers: Sequence[Worker], asked: Sequence[int]) -> Worker | None:
+    """A worker that ended with an error; to end as it was ``asked`` is none."""
+    fine = {None, 0, *(status for number in asked for status in (-number, 128 + number))}
+    return next((worker for worker in workers if worker.process.poll() not in fine), None)
+
+
+def why(failed: Worker, rank: int, folder: Path) -> str:
+    """Why the training ended: its own message where the worker left one, else how it ended."""
+    status, said = failed.process.returncode, failed.said()
+    if status == BAD_INPUT:
+        return said.removeprefix("temporeal: ")
+    if said:
+        complain(said)
+    ended = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    return f"training: process {rank} {ended}; resume=true goes on from the last checkpoint of {folder}, if any"
+
+
+def end_without(starter: int) -> None:
+    """End this process when ``starter``, its parent, is no more (kill -9): nobody would ever stop it."""
+
+    def watch() -> None:
+        while os.getppid() == starter:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def work(argv: Sequence[str]) -> int:
+    """One of the workers."""
+    from policies.cli import train as verb
+    from policies.files import write_whole
+
+    end_without(int(os.environ[STARTED_BY]))
+    settings = json.loads(os.environ[SETTINGS])
+    result = verb.train(settings, quiet="--quiet" in argv, opened=True)
+    if result["rank"] == 0:
+        write_whole(Path(settings["out"]) / RESULT, (json.dumps(result) + "\n").encode())
+    return OK
+
+
+if __name__ == "__main__":
+    from policies.cli.main import guarded
+
+    sys.exit(guarded(work, sys.argv[1:]))
