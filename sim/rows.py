@@ -626,7 +626,8 @@ def assembly(
 
 
 @cache
-def _target() -> Any:
+def target_machine() -> Any:
+    """This processor with all its vector extensions, for llvmlite."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
@@ -649,7 +650,7 @@ def _machine_code(text: str, library: frozenset[tuple[str, int]]) -> tuple[Any, 
         llvm.add_symbol(f"{name}f", _library_address(f"{name}f"))
     module = llvm.parse_assembly(text)
     module.verify()
-    engine = llvm.create_mcjit_compiler(module, _target())
+    engine = llvm.create_mcjit_compiler(module, target_machine())
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     return kind(engine.get_function_address("kernel")), engine

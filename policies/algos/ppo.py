@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from policies.algos import checkpoint
+from policies.algos import checkpoint, fused
 from policies.algos.progress import Logger, Progress
 from policies.algos.ranks import Ranks
 from policies.nets.actor import ACTIVATIONS, Actor, Critic, Gaussian, RecurrentActor, make_actor
@@ -155,6 +155,7 @@ class Replica(NamedTuple):
     actor: Actor
     critic: Critic
     gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
+    fused: fused.Gradient | None = None  # the compiled derivative, where there is one
 
 
 @dataclass
@@ -296,12 +297,16 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     parameters = [*actor.parameters(), *critic.parameters()]
     ranks.copy_from_first([p.data for p in parameters])
     threads = config.threads if device.type == "cpu" and not config.compile else 1
+    replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
+    if fused.serves(actor, config, device):
+        width = row_width(env)
+        replicas = [r._replace(fused=fused.Gradient(r.actor, r.critic, config.activation, width)) for r in replicas]
     n = env.num_worlds
     return Learner(
         config, env, ranks, seed, actor, critic,
         Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
         torch.optim.Adam(parameters, lr=config.learning_rate, eps=1e-5, fused=True),
-        [replicate(actor, critic, own=i == 0) for i in range(threads)], ThreadPoolExecutor(threads, "ppo", _one_thread),
+        replicas, ThreadPoolExecutor(threads, "ppo", _one_thread),
         # distinct for (seed, rank); a world's own randomness is the environment's
         torch.Generator(device).manual_seed(seed * 65_537 + ranks.index),
         env.reset(), torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
@@ -339,11 +344,15 @@ def in_parallel(learner: Learner, work: Callable[[Replica, Tensor], None], items
 def allocate(learner: Learner) -> Rollout:
     """Storage for the rollouts of ``learner``."""
     env, t, n, device = learner.env, learner.config.rollout_steps, learner.env.num_worlds, learner.device
-    width = env.obs_dim + env.critic_dim + 2 * env.action_dim + 5
     return Rollout(
-        torch.zeros(t, n, width, device=device), torch.zeros(t, n, env.action_dim, device=device),
+        torch.zeros(t, n, row_width(env), device=device), torch.zeros(t, n, env.action_dim, device=device),
         torch.zeros(t, n, device=device), torch.zeros(t, n, dtype=torch.bool, device=device),
         torch.zeros(t, n, dtype=torch.bool, device=device), torch.zeros_like(learner.hidden))
+
+
+def row_width(env: VecEnv) -> int:
+    """Numbers in a row of a rollout's table (:func:`columns`)."""
+    return env.obs_dim + env.critic_dim + 2 * env.action_dim + 5
 
 
 def _columns(learner: Learner, table: Tensor) -> Batch:
@@ -555,6 +564,10 @@ def differentiate(
     size = max(1, CHUNK // (len(table) if axis else 1))
 
     def work(replica: Replica, share: Tensor) -> None:
+        if replica.fused is not None:
+            figures = replica.fused(table, share, len(chosen), old_log_std, learner.config)
+            replica.gradient[-len(FIGURES) :] = figures
+            return
         replica.gradient.zero_()
         for part in share.split(size):
             batch = _columns(learner, table.index_select(axis, part))

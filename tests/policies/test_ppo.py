@@ -165,7 +165,7 @@ def mean_cost(actor: Callable[[torch.Tensor], torch.Tensor], normalizer: torch.n
     return float(total.mean())
 
 
-POINT_MASS = PPOConfig(total_steps=64 * 32 * 30, rollout_steps=32, actor_hidden=(32, 32), critic_hidden=(32, 32))
+POINT_MASS = PPOConfig(total_steps=64 * 32 * 60, rollout_steps=32, actor_hidden=(32, 32), critic_hidden=(32, 32))
 # returns: -161 without any force, sum of E (x0 + 0.1 k v0)^2 + v0^2 / 10; -4.4 by this spring and damper
 SPRING_AND_DAMPER = torch.tensor([[-3.0], [-3.0]])
 

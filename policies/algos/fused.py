@@ -1,0 +1,508 @@
+"""The gradient of PPO's loss for feed-forward networks as one compiled pass over the rows, for CPUs.
+
+Small networks keep a CPU's arithmetic units idle: activations of thousands of rows go out to memory between
+operations, and the matrix library does not know that 64 columns fit its registers. Here a block of 48 rows goes forward
+through both networks, through the loss and back, and never leaves the cache. Matrix products keep a tile of the result
+in registers: every product (forward, gradient of the inputs, gradient of the weights) is one routine,
+
+    C[m, :] = init[m, :] + sum over p of A(m, p) B[p, :]
+
+whose A has any strides and is read number by number, and whose B is read vector by vector. Weights are copied to the
+layout that this needs, widths padded to whole vectors with zeros.
+
+Float32. The sums are those of :func:`policies.algos.ppo.losses` in another order: equal up to rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from functools import cache
+from itertools import count, pairwise
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from policies.nets.actor import HALF_LOG_2PI
+from sim.rows import target_machine
+
+LANES = 16
+ROWS = 48  # of a block: its activations (two networks, 64 wide) take about 130 KB, a part of a second-level cache
+VECTOR = f"<{LANES} x float>"
+
+
+class Shape(NamedTuple):
+    """All that the machine code depends on."""
+
+    actor: tuple[int, ...]  # widths from observation to action
+    critic: tuple[int, ...]  # widths from privileged observation to 1
+    activation: str
+    columns: int  # numbers in a row of the table: see policies.algos.ppo.columns
+
+
+def padded(width: int) -> int:
+    """``width`` in whole vectors."""
+    return -(-width // LANES) * LANES
+
+
+class Layout:
+    """Where everything lies in the workspace, in floats; all in whole vectors."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.places: dict[str, tuple[int, int, int]] = {}  # name -> offset, rows, columns
+        self.size = 0
+        for net, widths in (("actor", shape.actor), ("critic", shape.critic)):
+            for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+                self.add(f"{net}.{layer}.weight_t", inputs, padded(outputs))
+                self.add(f"{net}.{layer}.bias", 1, padded(outputs))
+                if layer:
+                    self.add(f"{net}.{layer}.weight", outputs, padded(inputs))
+        for name in ("inverse_std", "ones", "zeros"):
+            self.add(name, 1, max(padded(max(*shape.actor[1:], *shape.critic[1:])), LANES))
+        self.add("numbers", 1, LANES)
+        self.gradients = self.size
+        for net, widths in (("actor", shape.actor), ("critic", shape.critic)):
+            for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+                self.add(f"{net}.{layer}.weight_t.grad", inputs, padded(outputs))
+                self.add(f"{net}.{layer}.bias.grad", 1, padded(outputs))
+        self.add("log_std.grad", 1, LANES)
+        self.add("sums", 1, LANES)
+        self.gradients_end = self.size
+        self.add("rows", ROWS, padded(shape.columns) + LANES)
+        for net, widths in (("actor", shape.actor), ("critic", shape.critic)):
+            for layer, outputs in enumerate(widths[1:]):
+                for kind in ("out", "slope", "delta"):
+                    self.add(f"{net}.{layer}.{kind}", ROWS, padded(outputs))
+
+    def add(self, name: str, rows: int, columns: int) -> None:
+        self.places[name] = (self.size, rows, columns)
+        self.size += rows * columns
+
+    def offset(self, name: str) -> int:
+        return self.places[name][0]
+
+    def width(self, name: str) -> int:
+        return self.places[name][2]
+
+
+NUMBERS = ("log_density", "low", "high", "share", "value_slope")  # in ``numbers``: scalars of one minibatch
+SUMS = ("policy_loss", "value_loss", "kl")  # in ``sums``
+
+
+# ---------------------------------------------------------------- code
+
+
+class Code:
+    """LLVM text of one function. Variables are memory that the optimizer turns into registers."""
+
+    def __init__(self, head: str) -> None:
+        self.head, self.slots, self.lines = head, list[str](), list[str]()
+        self.names = count()
+
+    def text(self) -> str:
+        return "\n".join([self.head + " {", "entry:", *self.slots, *self.lines, "  ret void", "}"])
+
+    def do(self, text: str) -> str:
+        name = f"%v{next(self.names)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def plain(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def slot(self, kind: str) -> str:
+        name = f"%s{next(self.names)}"
+        self.slots.append(f"  {name} = alloca {kind}")
+        return name
+
+    def at(self, base: str, *terms: str | int | tuple[str | int, str | int]) -> str:
+        """Address of ``base`` plus the sum of ``terms`` (products where a pair) in floats."""
+        total = "0"
+        for term in terms:
+            if isinstance(term, tuple):
+                term = self.do(f"mul i64 {term[0]}, {term[1]}")
+            total = self.do(f"add i64 {total}, {term}")
+        return self.do(f"getelementptr float, ptr {base}, i64 {total}")
+
+    def load(self, address: str, kind: str = VECTOR) -> str:
+        return self.do(f"load {kind}, ptr {address}, align 4")
+
+    def store(self, value: str, address: str, kind: str = VECTOR) -> None:
+        self.plain(f"store {kind} {value}, ptr {address}, align 4")
+
+    def splat(self, scalar: str) -> str:
+        one = self.do(f"insertelement {VECTOR} poison, float {scalar}, i32 0")
+        return self.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        return self.do(f"call {VECTOR} @llvm.fmuladd.v{LANES}f32({VECTOR} {a}, {VECTOR} {b}, {VECTOR} {c})")
+
+    def vector(self, op: str, a: str, b: str) -> str:
+        return self.do(f"{op} {VECTOR} {a}, {b}")
+
+    def scalar(self, op: str, a: str, b: str) -> str:
+        return self.do(f"{op} float {a}, {b}")
+
+    def total(self, vector: str) -> str:
+        zero = "0.000000e+00"
+        return self.do(f"call reassoc float @llvm.vector.reduce.fadd.v{LANES}f32(float {zero}, {VECTOR} {vector})")
+
+    def loop(self, start: str | int, stop: str, step: int, body: Any) -> None:
+        """``body(i)`` for i in range(start, stop, step) while a whole step fits; the first i left is returned."""
+        self.last = self.slot("i64")
+        slot, n = self.last, next(self.names)
+        self.plain(f"store i64 {start}, ptr {slot}")
+        self.plain(f"br label %head{n}")
+        self.lines.append(f"head{n}:")
+        i = self.do(f"load i64, ptr {slot}")
+        end = self.do(f"add i64 {i}, {step}")
+        more = self.do(f"icmp sle i64 {end}, {stop}")
+        self.plain(f"br i1 {more}, label %body{n}, label %exit{n}")
+        self.lines.append(f"body{n}:")
+        body(i)
+        self.plain(f"store i64 {end}, ptr {slot}")
+        self.plain(f"br label %head{n}")
+        self.lines.append(f"exit{n}:")
+        self.last = slot
+
+
+def constant(value: float) -> str:
+    """A float constant in LLVM's notation."""
+    return f"0x{int(np.array(np.float32(value), dtype=np.float64).view(np.uint64)):016X}"
+
+
+def splat(value: float) -> str:
+    return f"splat (float {constant(value)})"
+
+
+def product(vectors: int, tile: int) -> str:
+    """``gemm<vectors>``: C[m, 16 * vectors] of the module's docstring, ``tile`` rows of it in registers at once."""
+    c = Code(f"define internal void @gemm{vectors}(ptr noalias %c, i64 %ldc, ptr %a, i64 %sam, i64 %sap, ptr %b, "
+             f"i64 %ldb, ptr %init, i64 %ldi, i64 %m, i64 %p)")
+
+    def rows(height: int) -> Any:
+        def body(i: str) -> None:
+            sums = [[c.slot(VECTOR) for _ in range(vectors)] for _ in range(height)]
+            lines = [c.do(f"add i64 {i}, {t}") for t in range(height)]
+            for t, line in enumerate(lines):
+                for v in range(vectors):
+                    c.store(c.load(c.at("%init", (line, "%ldi"), LANES * v)), sums[t][v])
+            starts = [c.at("%a", (line, "%sam")) for line in lines]
+
+            def step(p: str) -> None:
+                right = [c.load(c.at("%b", (p, "%ldb"), LANES * v)) for v in range(vectors)]
+                along = c.do(f"mul i64 {p}, %sap")
+                for t in range(height):
+                    left = c.splat(c.load(c.at(starts[t], along), "float"))
+                    for v in range(vectors):
+                        c.store(c.fma(left, right[v], c.load(sums[t][v])), sums[t][v])
+
+            c.loop(0, "%p", 1, step)
+            for t, line in enumerate(lines):
+                for v in range(vectors):
+                    c.store(c.load(sums[t][v]), c.at("%c", (line, "%ldc"), LANES * v))
+
+        return body
+
+    c.loop(0, "%m", tile, rows(tile))
+    c.loop(c.do(f"load i64, ptr {c.last}"), "%m", 1, rows(1))
+    return c.text()
+
+
+def exponential(c: Code, x: str) -> str:
+    """e^x in all lanes: S. Moshier, Cephes, expf (relative error 2e-7); x is limited to +-87."""
+    for op, bound in (("olt", 87.0), ("ogt", -87.0)):
+        inside = c.do(f"fcmp {op} {VECTOR} {x}, {splat(bound)}")
+        x = c.do(f"select <{LANES} x i1> {inside}, {VECTOR} {x}, {VECTOR} {splat(bound)}")
+    n = c.do(f"call {VECTOR} @llvm.roundeven.v{LANES}f32({VECTOR} {c.vector('fmul', x, splat(math.log2(math.e)))})")
+    r = c.fma(n, splat(-0.693359375), x)
+    r = c.fma(n, splat(2.12194440e-4), r)
+    p = splat(1.9875691500e-4)
+    for term in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = c.fma(p, r, splat(term))
+    p = c.fma(c.vector("fmul", p, r), r, c.vector("fadd", r, splat(1.0)))
+    whole = c.do(f"fptosi {VECTOR} {n} to <{LANES} x i32>")
+    bits = c.do(f"shl <{LANES} x i32> {c.do(f'add <{LANES} x i32> {whole}, splat (i32 127)')}, splat (i32 23)")
+    return c.vector("fmul", p, c.do(f"bitcast <{LANES} x i32> {bits} to {VECTOR}"))
+
+
+def silu(c: Code, z: str) -> tuple[str, str]:
+    s = c.vector("fdiv", splat(1.0), c.vector("fadd", exponential(c, c.do(f"fneg {VECTOR} {z}")), splat(1.0)))
+    h = c.vector("fmul", z, s)
+    return h, c.fma(h, c.vector("fsub", splat(1.0), s), s)
+
+
+def relu(c: Code, z: str) -> tuple[str, str]:
+    up = c.do(f"fcmp ogt {VECTOR} {z}, zeroinitializer")
+    return tuple(c.do(f"select <{LANES} x i1> {up}, {VECTOR} {x}, {VECTOR} zeroinitializer")  # type: ignore[return-value]
+                 for x in (z, splat(1.0)))
+
+
+def elu(c: Code, z: str) -> tuple[str, str]:
+    up, e = c.do(f"fcmp ogt {VECTOR} {z}, zeroinitializer"), exponential(c, z)
+    less = c.vector("fsub", e, splat(1.0))
+    return tuple(c.do(f"select <{LANES} x i1> {up}, {VECTOR} {a}, {VECTOR} {b}")  # type: ignore[return-value]
+                 for a, b in ((z, less), (splat(1.0), e)))
+
+
+def tanh(c: Code, z: str) -> tuple[str, str]:
+    e = exponential(c, c.vector("fadd", z, z))
+    t = c.vector("fsub", splat(1.0), c.vector("fdiv", splat(2.0), c.vector("fadd", e, splat(1.0))))
+    return t, c.vector("fsub", splat(1.0), c.vector("fmul", t, t))
+
+
+ACTIVATIONS = {"silu": silu, "relu": relu, "elu": elu, "tanh": tanh}
+
+
+def elementwise(name: str) -> str:
+    """``activate``: z becomes the activation, ``slope`` its derivative. ``multiply``: a becomes a * b."""
+    a = Code("define internal void @activate(ptr noalias %z, ptr noalias %slope, i64 %n)")
+
+    def one(i: str) -> None:
+        place = a.at("%z", i)
+        value, slope = ACTIVATIONS[name](a, a.load(place))
+        a.store(value, place)
+        a.store(slope, a.at("%slope", i))
+
+    a.loop(0, "%n", LANES, one)
+    m = Code("define internal void @multiply(ptr noalias %a, ptr noalias %b, i64 %n)")
+    m.loop(0, "%n", LANES, lambda i: m.store(m.vector("fmul", m.load(m.at("%a", i)), m.load(m.at("%b", i))),
+                                             m.at("%a", i)))
+    return a.text() + "\n" + m.text()
+
+
+def loss(shape: Shape, lay: Layout) -> str:
+    """``loss(w, rows)``: outputs of the last layers become the loss' derivatives by them; sums are added to."""
+    c = Code("define internal void @loss(ptr %w, i64 %rows)")
+    actions, table = shape.actor[-1], shape.actor[0] + shape.critic[0]
+    mask = "<" + ", ".join(f"i1 {'true' if i < actions else 'false'}" for i in range(LANES)) + ">"
+    stride = lay.width("rows")
+    inverse = c.load(c.at("%w", lay.offset("inverse_std")))
+    number = {n: c.load(c.at("%w", lay.offset("numbers"), i), "float") for i, n in enumerate(NUMBERS)}
+    places = {n: c.at("%w", lay.offset("sums"), i) for i, n in enumerate(SUMS)}
+    log_std = c.at("%w", lay.offset("log_std.grad"))
+    last = len(shape.actor) - 2, len(shape.critic) - 2
+
+    def add(value: str, name: str) -> None:
+        c.store(c.scalar("fadd", c.load(places[name], "float"), value), places[name], "float")
+
+    def masked(vector: str) -> str:
+        return c.do(f"select <{LANES} x i1> {mask}, {VECTOR} {vector}, {VECTOR} zeroinitializer")
+
+    def row(i: str) -> None:
+        line = (i, stride)
+        mean_at = c.at("%w", lay.offset(f"actor.{last[0]}.out"), (i, lay.width(f"actor.{last[0]}.out")))
+        value_at = c.at("%w", lay.offset(f"critic.{last[1]}.out"), (i, lay.width(f"critic.{last[1]}.out")))
+        start = lay.offset("rows")
+        action, old = (c.load(c.at("%w", start + table + k * actions, line)) for k in (0, 1))
+        scalars = [c.load(c.at("%w", start + table + 2 * actions + k, line), "float") for k in range(3)]
+        before, advantage, target = scalars
+        mean = c.load(mean_at)
+        deviation = masked(c.vector("fmul", c.vector("fsub", action, mean), inverse))
+        square = c.vector("fmul", deviation, deviation)
+        density = c.scalar("fsub", number["log_density"], c.scalar("fmul", constant(0.5), c.total(square)))
+        ratio = c.do(f"call float @expf(float {c.scalar('fsub', density, before)})")
+        low = c.do(f"call float @llvm.maxnum.f32(float {ratio}, float {number['low']})")
+        clipped = c.do(f"call float @llvm.minnum.f32(float {low}, float {number['high']})")
+        free, held = c.scalar("fmul", ratio, advantage), c.scalar("fmul", clipped, advantage)
+        active = c.do(f"fcmp ule float {free}, {held}")  # NaN: passed on, and found
+        add(c.do(f"fneg float {c.do(f'select i1 {active}, float {free}, float {held}')}"), "policy_loss")
+        pull = c.scalar("fmul", c.do(f"fneg float {free}"), number["share"])
+        pull = c.splat(c.do(f"select i1 {active}, float {pull}, float {constant(0.0)}"))
+        c.store(c.vector("fmul", pull, c.vector("fmul", deviation, inverse)), mean_at)
+        widened = masked(c.vector("fmul", pull, c.vector("fsub", square, splat(1.0))))
+        c.store(c.vector("fadd", c.load(log_std), widened), log_std)
+        moved = masked(c.vector("fmul", c.vector("fsub", old, mean), inverse))
+        add(c.total(c.vector("fmul", moved, moved)), "kl")
+        error = c.scalar("fsub", c.load(value_at, "float"), target)
+        add(c.scalar("fmul", error, error), "value_loss")
+        slope = c.scalar("fmul", error, number["value_slope"])
+        c.store(c.do(f"insertelement {VECTOR} zeroinitializer, float {slope}, i32 0"), value_at)
+
+    c.loop(0, "%rows", 1, row)
+    return c.text()
+
+
+def driver(shape: Shape, lay: Layout, widest: int) -> str:
+    """``differentiate(w, table, chosen, count)``: gradients of the ``chosen`` rows of ``table`` are added up in w."""
+    c = Code("define void @differentiate(ptr noalias %w, ptr noalias %table, ptr noalias %chosen, i64 %count)")
+    width = lay.width("rows")
+
+    def at(name: str, extra: int = 0) -> str:
+        return c.at("%w", lay.offset(name) + extra)
+
+    def gemm(out: str, a: tuple[str, int, int], b: str, init: tuple[str, int], m: str | int, p: str | int) -> None:
+        vectors, done = lay.width(out) // LANES, 0
+        while done < vectors:
+            part = min(widest, vectors - done)
+            shift = LANES * done
+            c.plain(f"call void @gemm{part}(ptr {at(out, shift)}, i64 {lay.width(out)}, ptr {a[0]}, i64 {a[1]}, "
+                    f"i64 {a[2]}, ptr {at(b, shift)}, i64 {lay.width(b)}, ptr {at(init[0], shift)}, i64 {init[1]}, "
+                    f"i64 {m}, i64 {p})")
+            done += part
+
+    def block(start: str, rows: str) -> None:
+        def copy(i: str) -> None:
+            place = c.do(f"getelementptr i64, ptr %chosen, i64 {c.do(f'add i64 {start}, {i}')}")
+            source = c.at("%table", (c.load(place, "i64"), shape.columns))
+            c.plain(f"call void @llvm.memcpy.p0.p0.i64(ptr {c.at('%w', lay.offset('rows'), (i, width))}, ptr {source}, "
+                    f"i64 {4 * shape.columns}, i1 false)")
+
+        c.loop(0, rows, 1, copy)
+        nets = (("actor", shape.actor, 0), ("critic", shape.critic, shape.actor[0]))
+        inputs: dict[tuple[str, int], tuple[str, int]] = {}  # address and stride of what enters a layer
+        for net, widths, column in nets:
+            inputs[net, 0] = at("rows", column), width
+            for layer, wide in enumerate(widths[:-1]):
+                source, stride = inputs[net, layer]
+                out = f"{net}.{layer}.out"
+                gemm(out, (source, stride, 1), f"{net}.{layer}.weight_t", (f"{net}.{layer}.bias", 0), rows, wide)
+                if layer < len(widths) - 2:
+                    numbers = c.do(f"mul i64 {rows}, {lay.width(out)}")
+                    c.plain(f"call void @activate(ptr {at(out)}, ptr {at(f'{net}.{layer}.slope')}, i64 {numbers})")
+                inputs[net, layer + 1] = at(out), lay.width(out)
+        c.plain(f"call void @loss(ptr %w, i64 {rows})")
+        for net, widths, _ in nets:
+            delta = f"{net}.{len(widths) - 2}.out"
+            for layer in reversed(range(len(widths) - 1)):
+                source, stride = inputs[net, layer]
+                weight, bias = f"{net}.{layer}.weight_t.grad", f"{net}.{layer}.bias.grad"
+                gemm(weight, (source, 1, stride), delta, (weight, lay.width(weight)), widths[layer], rows)
+                gemm(bias, (at("ones"), 0, 0), delta, (bias, 0), 1, rows)
+                if not layer:
+                    break
+                below = f"{net}.{layer - 1}.delta"
+                gemm(below, (at(delta), lay.width(delta), 1), f"{net}.{layer}.weight", ("zeros", 0), rows,
+                     widths[layer + 1])
+                numbers = c.do(f"mul i64 {rows}, {lay.width(below)}")
+                c.plain(f"call void @multiply(ptr {at(below)}, ptr {at(f'{net}.{layer - 1}.slope')}, i64 {numbers})")
+                delta = below
+
+    c.loop(0, "%count", ROWS, lambda i: block(i, str(ROWS)))
+    left = c.do(f"load i64, ptr {c.last}")
+    block(left, c.do(f"sub i64 %count, {left}"))
+    return c.text()
+
+
+DECLARATIONS = f"""
+declare {VECTOR} @llvm.fmuladd.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})
+declare {VECTOR} @llvm.roundeven.v{LANES}f32({VECTOR})
+declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {VECTOR})
+declare float @llvm.maxnum.f32(float, float)
+declare float @llvm.minnum.f32(float, float)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare float @expf(float)
+"""
+
+
+@cache
+def machine_code(shape: Shape) -> tuple[Any, Any]:
+    """The compiled ``differentiate``, and what keeps its code alive."""
+    lay, machine = Layout(shape), target_machine()
+    # a tile of the result, a line of B and one number of A: AVX-512 has 32 registers of 16 numbers, AVX2 16 of 8
+    widest, tiles = (4, {1: 14, 2: 12, 3: 8, 4: 6}) if "+avx512f" in machine_features() else (1, {1: 6})
+    text = "\n".join([DECLARATIONS, *(product(v, tiles[v]) for v in range(1, widest + 1)),
+                      elementwise(shape.activation), loss(shape, lay), driver(shape, lay, widest)])
+    module = llvm.parse_assembly(text)
+    module.verify()
+    passes = llvm.create_new_module_pass_manager()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    for add in ("add_sroa_pass", "add_simplify_cfg_pass", "add_instruction_combine_pass"):
+        getattr(passes, add)()
+    passes.run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    pointer = ctypes.c_void_p
+    kind = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int64)
+    return kind(engine.get_function_address("differentiate")), engine
+
+
+@cache
+def machine_features() -> str:
+    """The vector extensions of this processor, as LLVM names them."""
+    return str(llvm.get_host_cpu_features().flatten())
+
+
+# ---------------------------------------------------------------- use
+
+
+def serves(actor: nn.Module, config: Any, device: torch.device) -> bool:
+    """Whether the loss of ``config`` for ``actor`` is the one compiled here; else it is differentiated by torch."""
+    return (device.type == "cpu" and not actor.hidden_dim and config.precision == "float32" and not config.compile
+            and config.value_clip is None and config.activation in ACTIVATIONS and len(actor.log_std) <= LANES)
+
+
+class Gradient:
+    """Gradients of both networks of one replica; holds the workspace.
+
+    Args:
+        actor: feed-forward network and ``log_std``; critic: its ``net`` ends in one value.
+        activation: name, one of :data:`ACTIVATIONS`.
+        columns: numbers in a row of the table of :func:`policies.algos.ppo.columns`.
+    """
+
+    def __init__(self, actor: nn.Module, critic: nn.Module, activation: str, columns: int) -> None:
+        self.actor, self.critic = actor, critic
+        self.layers = {"actor": _linear(actor.net), "critic": _linear(critic.net)}
+        widths = {net: (found[0].in_features, *(x.out_features for x in found))
+                  for net, found in self.layers.items()}
+        self.shape = Shape(widths["actor"], widths["critic"], activation, columns)
+        self.layout = Layout(self.shape)
+        self.code, self._engine = machine_code(self.shape)
+        self.work = torch.zeros(self.layout.size)
+        self.part("ones").fill_(1.0)
+
+    def part(self, name: str) -> Tensor:
+        """A view [rows, columns] of the workspace."""
+        offset, rows, columns = self.layout.places[name]
+        return self.work[offset : offset + rows * columns].view(rows, columns)
+
+    @torch.no_grad()
+    def __call__(self, table: Tensor, chosen: Tensor, total: int, old_log_std: Tensor, config: Any) -> Tensor:
+        """Set the parameters' ``grad`` to that of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of
+        a minibatch of ``total`` rows; the shares of FIGURES [4] (policies.algos.ppo)."""
+        self._enter(total, config)
+        self.work[self.layout.gradients : self.layout.gradients_end] = 0.0
+        self.code(self.work.data_ptr(), table.data_ptr(), chosen.data_ptr(), len(chosen))
+        return self._leave(len(chosen) / total, total, old_log_std, config)
+
+    def _enter(self, total: int, config: Any) -> None:
+        for net, layers in self.layers.items():
+            for i, layer in enumerate(layers):
+                self.part(f"{net}.{i}.weight_t")[:, : layer.out_features] = layer.weight.T
+                self.part(f"{net}.{i}.bias")[0, : layer.out_features] = layer.bias
+                if i:
+                    self.part(f"{net}.{i}.weight")[:, : layer.in_features] = layer.weight
+        log_std = self.actor.log_std
+        self.part("inverse_std")[0, : len(log_std)] = torch.exp(-log_std)
+        density = -float(log_std.sum()) - HALF_LOG_2PI * len(log_std)
+        numbers = (density, 1.0 - config.clip, 1.0 + config.clip, 1.0 / total, 2.0 * config.value_coef / total)
+        self.part("numbers")[0, : len(NUMBERS)] = torch.tensor(numbers)
+
+    def _leave(self, share: float, total: int, old_log_std: Tensor, config: Any) -> Tensor:
+        for net, layers in self.layers.items():
+            for i, layer in enumerate(layers):
+                _grad(layer.weight).copy_(self.part(f"{net}.{i}.weight_t.grad")[:, : layer.out_features].T)
+                _grad(layer.bias).copy_(self.part(f"{net}.{i}.bias.grad")[0, : layer.out_features])
+        log_std = self.actor.log_std
+        actions = len(log_std)
+        _grad(log_std).copy_(self.part("log_std.grad")[0, :actions] - share * config.entropy_coef)
+        entropy = log_std.sum() + (0.5 + HALF_LOG_2PI) * actions
+        policy_loss, value_loss, moved = self.part("sums")[0, : len(SUMS)] / total
+        ratio = torch.exp(2.0 * (old_log_std - log_std))
+        kl = 0.5 * moved + share * (0.5 * (ratio - 1.0).sum() + (log_std - old_log_std).sum())
+        loss = policy_loss + config.value_coef * value_loss - share * config.entropy_coef * entropy
+        return torch.stack([loss, kl, policy_loss, value_loss])
+
+
+def _linear(net: nn.Module) -> Sequence[nn.Linear]:
+    return [m for m in net.modules() if isinstance(m, nn.Linear)]
+
+
+def _grad(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
