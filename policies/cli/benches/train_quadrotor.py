@@ -7,7 +7,6 @@ import copy
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.cli.benches import Row
+from policies.cli.processes import Run, run_module
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,15 +52,6 @@ class Look(NamedTuple):
     policy: Callable[[Tensor], Tensor]  # observation [N, O] -> action [N, 4]
 
 
-class Run(NamedTuple):
-    """A process that has ended."""
-
-    began: float  # Unix time, s
-    wall: float  # s, until its exit
-    cpu: float  # s, of all its threads
-    memory: float  # B, peak
-
-
 class Trial(NamedTuple):
     """One training in its own process."""
 
@@ -75,7 +66,7 @@ def run(quick: bool) -> list[Row]:
     """Train with every seed, one process after the other."""
     seeds, episodes = (SEEDS[:1], 256) if quick else (SEEDS, 1024)
     with tempfile.TemporaryDirectory() as folder:
-        _start("policies.algos.apg", ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
+        run_module("policies.algos.apg", ["--updates", "1", "--out", f"{folder}/warm.npz"])  # fills numba's cache
         gradient = [apg_trial(seed, Path(folder), episodes) for seed in seeds]
         ppo = [ppo_trial(seed, Path(folder), episodes, 10.0 if quick else PPO_SECONDS) for seed in seeds]
     peer = _l2f()
@@ -123,7 +114,7 @@ def apg_trial(seed: int, folder: Path, episodes: int) -> Trial:
     from policies.algos.apg import Actor, Mlp
 
     out = folder / f"apg{seed}.npz"
-    run = _start("policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
+    run = run_module("policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
     with np.load(out) as data:
         sizes = [int(s) for s in data["sizes"]]
         looks = [
@@ -139,41 +130,10 @@ def ppo_trial(seed: int, folder: Path, episodes: int, seconds: float) -> Trial:
     import torch
 
     out = folder / f"ppo{seed}"
-    run = _start(__name__, ["--seed", str(seed), "--seconds", str(seconds), "--out", str(out)])
+    run = run_module(__name__, ["--seed", str(seed), "--seconds", str(seconds), "--out", str(out)])
     saved = torch.load(out / "looks.pt", weights_only=False)  # written by the process just started
     looks = [Look(when - run.began, torch.nn.Sequential(*modules)) for when, modules in saved]
     return _trial(run, looks, looks[-1].policy, episodes)
-
-
-def _start(module: str, arguments: list[str]) -> Run:
-    """Run ``python -m module`` and wait for it."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    began, clock = time.time(), time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment)
-    memory = 0.0
-    while True:
-        memory = max(memory, _peak_memory(process.pid))
-        ended, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if ended:
-            break
-        time.sleep(0.01)
-    wall = time.perf_counter() - clock
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"python -m {module} {' '.join(arguments)} ended with exit status {process.returncode}")
-    return Run(began, wall, usage.ru_utime + usage.ru_stime, memory)
-
-
-def _peak_memory(process: int) -> float:
-    """Peak resident memory [B] of a running process; 0 once it is gone.
-
-    Not what wait4 reports: that begins with the memory of this process, which the child was forked from.
-    """
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def _trial(run: Run, looks: Sequence[Look], final: Callable[[Tensor], Tensor], episodes: int) -> Trial:
