@@ -31,11 +31,14 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def on_signals(numbers: Iterable[int], handler: Callable[[int, object], None]) -> Iterator[None]:
-    """``handler`` for these signals inside, the old ones afterwards. Only a main thread can; elsewhere nothing is."""
+    """``handler`` for these signals inside, the old ones afterwards. A signal that is ignored stays so: a shell script
+    does that to Ctrl-C for what it runs in the background. Only a main thread can; elsewhere nothing is done.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in numbers}
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:

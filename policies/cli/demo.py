@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, counter, print_json, say
+from policies.cli.console import (
+    BAD_INPUT,
+    FAILED,
+    OK,
+    BadInput,
+    Parser,
+    add_json,
+    add_overrides,
+    complain,
+    counter,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from policies.evaluate.handover import Judged
@@ -59,10 +71,12 @@ def run(argv: Sequence[str]) -> int:
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
     from policies.cli import runs
-    from policies.cli.deploy import needs_bridge
+    from policies.cli.deploy import needs_bridge, shortfall
     from policies.cli.settings import compose
+    from policies.files import write_whole
 
     needs_bridge()
+    runs.check_writable(options.out)
     clear(options.out)
     settings = {**compose(["experiment=demo", *options.overrides]), "out": str(options.out / "run")}
     tell = (lambda text: None) if options.json else say
@@ -80,16 +94,18 @@ def run(argv: Sequence[str]) -> int:
     manifest = export(settings, task, graph, options.out / "artifact")
     tell(f"   {options.out / 'artifact'}: self-test passed\n4. fly, {options.parallel} at a time, in real time")
     flown = fly(settings, options, tell)
-    judged["ros2"] = judge_flights(task, manifest, flown)
+    judged |= judge_flights(task, manifest, flown)
     summary = summarize(trained, judged, flown, time.perf_counter() - began)
     page = report(task, judged, summary, options.out)
-    (options.out / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    write_whole(options.out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
     if options.json:
         print_json(summary)
-    latency = flown.latency_ms
-    tell(f"   {flown.satisfied} of {len(flown.flights)} satisfied; state to command p50 {latency['p50']:.2f} ms, "
-         f"p99 {latency['p99']:.2f} ms\n\nverdict: {summary['verdict']} in {summary['seconds']:.0f} s\n{NEXT}"
-         .format(page=page, out=options.out))
+    tell(f"   {flown.satisfied} of {len(flown.flights)} satisfied{state_to_command(flown.latency_ms)}\n\n"
+         f"verdict: {summary['verdict']} in {summary['seconds']:.0f} s\n{NEXT}".format(page=page, out=options.out))
+    if flown.fault or not flown.flown:
+        complain(f"temporeal: {shortfall(flown)}; logs: {options.out / 'flights'}")
+    if not flown.flown:
+        return BAD_INPUT
     return OK if summary["verdict"] == "satisfied" else FAILED
 
 
@@ -170,19 +186,26 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
 
 def fly(settings: Mapping[str, Any], options: Any, tell: Any) -> FlightReport:
     """Real-time flights of simulated robots, each robot drawn from the published parameters."""
-    from temporeal_bridge.flights import FlightError
+    from policies.cli.deploy import told
     from temporeal_bridge.flights import fly as fly_robots
+    from temporeal_bridge.transport import TransportError
 
     try:
         return fly_robots(
             options.out / "artifact", settings["robot"]["name"], options.flights, options.parallel, settings["seed"],
-            options.out / "flights", progress=lambda row: tell(f"   flight {row['seed']}: {row['verdict']}"))
-    except FlightError as error:
+            options.out / "flights", progress=lambda row: tell(f"   {told(row)}"))
+    except TransportError as error:
         raise BadInput(f"the flights could not be flown: {error}") from error
 
 
-def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> Judged:
-    """The true trajectories of the flights as episodes of the same formula."""
+def state_to_command(latency_ms: Mapping[str, float | None]) -> str:
+    """The latency in words, nothing where it was not measured."""
+    shown = ", ".join(f"{key} {value:.2f} ms" for key in ("p50", "p99") if (value := latency_ms[key]) is not None)
+    return f"; state to command {shown}" if shown else ""
+
+
+def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> dict[str, Judged]:
+    """The true trajectories of the flights as episodes of the same formula: nothing where none was flown."""
     import numpy as np
 
     from policies.evaluate.evaluation import evaluate
@@ -190,14 +213,16 @@ def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> Judged
     from policies.evaluate.rollout import from_flights, resample
 
     episodes = []
-    for row in flown.flights:
+    for row in [row for row in flown.flights if row.get("truth")]:
         with np.load(row["truth"]["file"]) as file:
             times = (file["stamp_ns"] - row["truth"]["start_ns"]) * 1e-9
             episodes.append({name: resample(times, file[name], task.control_dt, manifest.horizon_s)
                              for name in task.robot.signals})
         episodes[-1]["mission_time"] = task.control_dt * np.arange(len(episodes[-1]["height"]))
+    if not episodes:
+        return {}
     found = from_flights(episodes, task.control_dt)
-    return Judged(evaluate(found, task.formula), found, 0.0)
+    return {"ros2": Judged(evaluate(found, task.formula), found, 0.0)}
 
 
 def summarize(
@@ -210,9 +235,17 @@ def summarize(
             and evaluations["mujoco"]["p_satisfied"] >= REQUIRED["mujoco"] and share >= REQUIRED["flights"])
     evaluations["ros2"] = {
         "satisfied": flown.satisfied, "flights": len(flown.flights),
-        "truth_satisfied": judged["ros2"].evaluation.satisfied.successes}
+        "failed": [{"flight": row["seed"], "reason": row["reason"]} for row in failures(flown)],
+        "truth_satisfied": judged["ros2"].evaluation.satisfied.successes if "ros2" in judged else 0}
     return {"train": dict(trained), "eval": evaluations, "node": {"latency_ms": dict(flown.latency_ms)},
             "verdict": "satisfied" if good else "violated", "required": REQUIRED, "seconds": seconds}
+
+
+def failures(flown: FlightReport) -> list[dict[str, Any]]:
+    """The flights that were not flown to their end."""
+    from temporeal_bridge.flights import FAILED as NOT_FLOWN
+
+    return [row for row in flown.flights if row["verdict"] == NOT_FLOWN]
 
 
 def figures(found: Judged) -> dict[str, Any]:
@@ -223,14 +256,23 @@ def figures(found: Judged) -> dict[str, Any]:
             "seconds": found.seconds}
 
 
+def failures_in_words(failed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Which flights failed, by reason."""
+    seeds: dict[str, list[str]] = {}
+    for row in failed:
+        seeds.setdefault(row["reason"], []).append(str(row["flight"]))
+    return {f"Flight {', '.join(which)} failed": reason for reason, which in seeds.items()}
+
+
 def report(task: Task, judged: Mapping[str, Judged], summary: Mapping[str, Any], out: Path) -> Path:
     """The page."""
     from policies.evaluate.handover import make_report
 
-    latency, flights = summary["node"]["latency_ms"], summary["eval"]["ros2"]
+    flights = summary["eval"]["ros2"]
+    latency = state_to_command(summary["node"]["latency_ms"])
     facts = {
         "Training": f"{summary['train']['env_steps'] / 1e6:.1f} M steps in {summary['train']['seconds']:.0f} s",
-        "Flights": f"{flights['satisfied']} of {flights['flights']} satisfied, by the monitor",
-        "State to command": f"p50 {latency['p50']:.2f} ms, p99 {latency['p99']:.2f} ms"}
+        "Flights": f"{flights['satisfied']} of {flights['flights']} satisfied, by the monitor{latency}",
+        **failures_in_words(flights["failed"])}
     rows = [(key, TITLES[key], found.evaluation, found.rollout) for key, found in judged.items()]
     return make_report(task, rows, out, facts=facts).html

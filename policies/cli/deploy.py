@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policies.cli.console import (
     BAD_INPUT,
@@ -24,6 +21,10 @@ from policies.cli.console import (
     say,
 )
 
+if TYPE_CHECKING:
+    from temporeal_bridge.flights import FlightReport
+    from temporeal_bridge.processes import Process
+
 SUMMARY = "fly an artifact through the ROS 2 nodes; --sim with a simulated robot"
 HELP = """\
 Starts the controller, the monitor and the recorder of one robot, each in its own process, and stops them together
@@ -33,7 +34,7 @@ Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rcl
 
 Read "Flying a real machine" in the README before you fly one.
 
-Exit status: 0 every flight satisfied the formula, 1 one did not, 2 the nodes could not run.
+Exit status: 0 every flight satisfied the formula, 1 one did not or failed, 2 the nodes could not run.
 
 Example:
   temporeal deploy outputs/artifact --sim --flights 3
@@ -67,8 +68,9 @@ def run(argv: Sequence[str]) -> int:
     deploy = compose(options.overrides)["deploy"]
     if options.sim:
         check_sim(options)
-    robot = runs.load_artifact(options.artifact).manifest.robot
     out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")
+    runs.check_writable(out)
+    robot = runs.load_artifact(options.artifact).manifest.robot
     return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
 
 
@@ -99,24 +101,40 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
     from dataclasses import asdict
 
     from policies.cli import runs
-    from temporeal_bridge.flights import FlightError, fly
+    from temporeal_bridge.flights import fly
     from temporeal_bridge.transport import TransportError
 
     try:
         with runs.bad_input():
             report = fly(options.artifact, robot, options.flights, options.parallel, options.seed, out,
                          interface=deploy["interface"], transport=deploy["transport"], spread=options.spread,
-                         progress=None if options.json else lambda row: say(f"flight {row['seed']}: {row['verdict']}"))
-    except (FlightError, TransportError) as error:
+                         progress=None if options.json else lambda row: say(told(row)))
+    except TransportError as error:
         raise BadInput(str(error)) from error
     if options.json:
         print_json(asdict(report))
-    else:
+    elif report.flown:
         say(flight_table(report.flights))
         latency = ", ".join(f"{key} {value:.2f} ms" for key, value in report.latency_ms.items() if value is not None)
         say(f"satisfied {report.satisfied} of {len(report.flights)}; state to command {latency}\n"
             f"recorded: {report.bag}")
-    return OK if report.satisfied == len(report.flights) else FAILED
+    if report.fault or not report.flown:
+        complain(f"temporeal: {shortfall(report)}; logs: {out}")
+    if not report.flown:
+        return BAD_INPUT
+    return OK if report.satisfied == len(report.flights) and not report.fault else FAILED
+
+
+def shortfall(report: FlightReport) -> str:
+    """How many of the flights were flown, and why not all."""
+    return (f"{report.flown} of {len(report.flights)} flights were flown: "
+            f"{report.fault or report.flights[0]['reason']}")
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """A flight that has just ended."""
+    reason = f", {row['reason']}" if row.get("reason") else ""
+    return f"flight {row['seed']}: {row['verdict']}{reason}"
 
 
 def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
@@ -126,36 +144,60 @@ def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
         truth = row.get("truth") or {}
         margin = truth.get("robustness")
         shown = "" if margin is None else f"{margin:.3f}"
-        line = f"{row['seed']:6}  {row['verdict']:10}  {truth.get('verdict', '?'):10}  {shown:>10}  {row['missed']:6}"
+        missed = "" if row["missed"] is None else row["missed"]
+        line = f"{row['seed']:6}  {row['verdict']:10}  {truth.get('verdict', '?'):10}  {shown:>10}  {missed:>6}"
         lines.append(f"{line}  {row['reason']}".rstrip())
     return "\n".join(lines)
 
 
 def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
     """The nodes for a robot that is there, until they are told to stop."""
+    from temporeal_bridge.flights import fresh
+    from temporeal_bridge.processes import how_ended
+    from temporeal_bridge.recorder import rescue
+
     for name in ("flights", "parallel", "seed", "spread"):
         if getattr(options, name) != parser().get_default(name):
             raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
+    check_bus(deploy, robot)
+    bag = fresh(out / "bag")
     shared = node_options(deploy, robot) + ["--out", str(out)]
     artifact = ["--artifact", str(options.artifact)]
     nodes = {"policy_node": [*shared, *artifact, *(["--start"] if deploy["autostart"] else [])],
              "monitor_node": [*shared, *artifact]}
     if deploy["record"]:
-        nodes["recorder"] = [*shared, "--bag", str(out / "bag")]
+        nodes["recorder"] = [*shared, "--bag", str(bag)]
     if not options.json:
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
+    (out / "monitor.json").unlink(missing_ok=True)  # of an earlier flight into this folder
     ended = run_nodes(nodes)
     if ended:
-        name, status = ended
-        complain(f"temporeal: {name} ended by itself with status {status}; the others were stopped")
+        complain(f"temporeal: {how_ended(ended)}; the other nodes were stopped{rescue(bag)}")
     flights = summary(out / "monitor.json")
     if options.json:
         print_json({"flights": flights, "out": out})
     for row in () if options.json else flights:
         say(f"flight {row['flight']}: {row['verdict']}")
-    if ended and ended[1]:
+    if ended and ended.returncode:
         return BAD_INPUT
     return OK if all(row["verdict"] == "satisfied" for row in flights) else FAILED
+
+
+def check_bus(deploy: Mapping[str, Any], robot: str) -> None:
+    """What every node would refuse is refused once, before any is started."""
+    from policies.cli import runs
+    from robots.spec import load_robot
+    from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.transport import TransportError, choose, domain_id, resolve_name
+
+    try:
+        with runs.bad_input():
+            load_interface(load_robot(robot), deploy["interface"])
+        choose(deploy["transport"])
+        domain_id(deploy["domain"])
+        resolve_name("mission", deploy["namespace"])
+    except TransportError as error:
+        raise BadInput(str(error)) from error
 
 
 def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
@@ -167,41 +209,24 @@ def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
     return out + (["--loopback"] if deploy["loopback"] else [])
 
 
-def run_nodes(nodes: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Run all until interrupted (None) or until one ends by itself: its name and status. Then stop the others."""
+def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
+    """Run all until interrupted (None) or until one ends by itself: that one. Then stop the others, the controller
+    first.
+    """
+    from temporeal_bridge.processes import end, start
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    # sessions of their own: a Ctrl-C at the terminal comes to us, and we stop them in order
-    running = {
-        name: subprocess.Popen([sys.executable, "-m", f"temporeal_bridge.{name}", *words], start_new_session=True)
-        for name, words in nodes.items()}
+    running: list[Process] = []
     try:
+        running += [start(name, words) for name, words in nodes.items()]
         while True:
-            for name, process in running.items():
+            for process in running:
                 if process.poll() is not None:
-                    return name, process.returncode
+                    return process
             time.sleep(0.05)
     except KeyboardInterrupt:
         return None
     finally:
-        signal.signal(signal.SIGTERM, before)
-        stop(list(running.values()))
-
-
-def stop(processes: Sequence[subprocess.Popen[Any]]) -> None:
-    """The controller first: ask, wait for the summary, insist."""
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-    for process in processes:
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(running)
 
 
 def summary(path: Path) -> list[dict[str, Any]]:

@@ -66,7 +66,8 @@ def started(settings: Mapping[str, Any], quiet: bool) -> Iterator[list[Worker]]:
     # they meet at this process: as under torchrun, no port must be guessed
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port),
-              "WORLD_SIZE": str(settings["processes"]), "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
+              "WORLD_SIZE": str(settings["processes"]), "TORCHELASTIC_USE_AGENT_STORE": "True",
+              "TORCHELASTIC_RESTART_COUNT": "0",
               "OMP_NUM_THREADS": "1",  # one thread in each operation: the processes share the cores
               STARTED_BY: str(os.getpid()), SETTINGS: json.dumps(settings)}
     words = ["--quiet"] if quiet else []

@@ -1,16 +1,244 @@
-"""Real processes on a private bus: flights, and what is said when they cannot be flown."""
+"""Flights: what becomes of one whose processes die or fall silent (fake processes, fake time), and real processes."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rosbags.highlevel import AnyReader
 
 from policies.export.manifest import ArtifactError
-from temporeal_bridge.flights import FlightError, fly
+from temporeal_bridge import flights, messages
+from temporeal_bridge.flights import FAILED, conduct, fly, join, refuse_taken
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.transport import QOS, TransportError
+
+HORIZON_S = 2.0
+NUMBER, HEADER, TEXT = "std_msgs/msg/UInt64", "std_msgs/msg/Header", "std_msgs/msg/String"
+
+
+class Dummy:
+    """A process that runs until it is told to stop or dies."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name, self.log, self.returncode = name, log, None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, _: int) -> None:
+        self.returncode = 0
+
+    def kill(self) -> None:
+        self.returncode = -9
+
+
+class Robot:
+    """Robot, controller and monitor of one namespace: ready at once; a mission is satisfied after its horizon."""
+
+    def __init__(self, world: World, namespace: str) -> None:
+        self.world = world
+        self.bus = MemoryTransport(world.bus, "robot", namespace)
+        latched = QOS["latched"]
+        self.episode = self.bus.advertise("sim/episode", NUMBER, latched)
+        self.mission = self.bus.advertise("mission", HEADER, latched)
+        self.verdict = self.bus.advertise("monitor/verdict", TEXT, latched)
+        self.bus.subscribe("sim/reset", NUMBER, QOS["default"], self.on_reset)
+        self.bus.subscribe("mission/start", NUMBER, QOS["default"], self.on_start)
+        self.flight, self.ends = -1, float("inf")
+        self.say(self.episode, data=0)
+        self.say(self.mission, stamp=messages.header(0, "").stamp, frame_id="ready -1")
+        self.say(self.verdict, data='{"flight": -1, "verdict": "idle", "final": false}')
+
+    def say(self, endpoint: Any, **content: Any) -> None:
+        self.bus.publish(endpoint, messages.encode(endpoint.type, messages.record(endpoint.type)(**content)))
+
+    def on_reset(self, received: Any) -> None:
+        seed = int(messages.decode(NUMBER, received.data).data)
+        if "reset" not in self.world.deaf.get(seed, ""):
+            self.say(self.episode, data=seed)
+
+    def on_start(self, received: Any) -> None:
+        self.flight = int(messages.decode(NUMBER, received.data).data)
+        self.ends = self.world.bus.seconds + HORIZON_S
+
+    def step(self) -> None:
+        self.bus.wait(0.0)
+        if self.world.bus.seconds < self.ends or "verdict" in self.world.deaf.get(self.flight, ""):
+            return
+        self.ends = float("inf")
+        stamp = messages.header(7, "").stamp
+        self.say(self.mission, stamp=stamp, frame_id=f"finished {self.flight}")
+        result = {"flight": self.flight, "verdict": "satisfied", "final": True, "lower": 0.1}
+        self.say(self.verdict, data=json.dumps(result))
+
+
+class World(MemoryTransport):
+    """The conductor's transport; while it waits, the robots that run act, and what is planned happens."""
+
+    def __init__(self, folder: Path, namespaces: int = 1, there: bool = True) -> None:
+        super().__init__(Bus(), "flights")
+        self.there = there
+        self.folder, self.launches, self.robots = folder, 0, dict[str, Robot]()
+        self.crew: dict[str, list[Dummy]] = {}
+        self.deaf: dict[int, str] = {}  # what a flight's nodes do not react to
+        self.plans: list[Callable[[], bool]] = []
+        self.broken: set[int] = set()  # launches after which the controller refuses
+        self.recorder = Dummy("recorder", folder / "recorder.log")
+        self.pilots = [join(self, f"/cf{i + 1}") for i in range(namespaces)]
+        for pilot in self.pilots:
+            self.launch(pilot)
+
+    def launch(self, pilot: Any) -> None:
+        self.launches += 1
+        pilot.out = self.folder / f"{pilot.namespace.strip('/')}-{self.launches}"
+        pilot.processes = self.crew[pilot.namespace] = [
+            Dummy(name, self.folder / f"{name}.log") for name in ("robot_sim", "policy_node", "monitor_node")]
+        if pilot.namespace in self.robots:
+            self.robots.pop(pilot.namespace).bus.close()
+        if self.launches in self.broken:
+            (self.folder / "policy_node.log").write_text("Traceback ...\npolicy_node: error: SHA-256 differs\n")
+            pilot.processes[1].returncode = 2
+        elif self.there:
+            self.robots[pilot.namespace] = Robot(self, pilot.namespace)
+
+    def wait(self, timeout_s: float) -> int:
+        self.plans = [plan for plan in self.plans if not plan()]
+        for name, robot in self.robots.items():
+            if all(process.returncode is None for process in self.crew[name]):
+                robot.step()
+        return super().wait(timeout_s)
+
+    def kill(self, node: int, seed: int, namespace: str = "/cf1") -> None:
+        """Kill a process in the middle of flight ``seed``."""
+        def plan() -> bool:
+            robot = self.robots.get(namespace)
+            if robot is None or robot.flight != seed or self.bus.seconds < robot.ends - 1.0:
+                return False
+            self.crew[namespace][node].kill()
+            return True
+
+        self.plans.append(plan)
+
+    def fly(self, count: int) -> tuple[list[dict[str, Any]], str]:
+        return conduct(self, self.pilots, self.recorder, range(count), HORIZON_S, self.launch, None)
+
+
+def verdicts(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["verdict"] for row in rows]
+
+
+@pytest.mark.parametrize(("node", "name"), [(0, "robot_sim"), (1, "policy_node"), (2, "monitor_node")])
+def test_a_flight_whose_process_is_killed_fails_and_the_next_is_flown(tmp_path: Path, node: int, name: str) -> None:
+    world = World(tmp_path)
+    world.kill(node, seed=1)
+    rows, fault = world.fly(4)
+    assert verdicts(rows) == ["satisfied", FAILED, "satisfied", "satisfied"] and not fault
+    assert rows[1]["reason"] == f"{name} was killed by SIGKILL (robot /cf1)"
+    assert rows[1]["logs"] == str(tmp_path / "cf1-1") and rows[2]["logs"] == str(tmp_path / "cf1-2")
+    assert rows[2]["start_ns"] == 7
+
+
+@pytest.mark.parametrize(("deaf", "stage"), [("reset", "resetting"), ("verdict", "flying")])
+def test_a_flight_that_falls_silent_fails_after_its_time(tmp_path: Path, deaf: str, stage: str) -> None:
+    world = World(tmp_path)
+    world.deaf[0] = deaf
+    (tmp_path / "policy_node.log").write_text("warning: slow\n")
+    rows, fault = world.fly(2)
+    assert verdicts(rows) == [FAILED, "satisfied"] and not fault
+    assert f"still {stage}" in rows[0]["reason"] and "policy_node: warning: slow" in rows[0]["reason"]
+    assert world.bus.seconds < 30
+
+
+def test_the_other_robot_flies_on(tmp_path: Path) -> None:
+    """One robot cannot start: the other flies all missions."""
+    world = World(tmp_path, namespaces=2)
+    world.crew["/cf1"][1].kill()
+    rows, fault = world.fly(3)
+    assert verdicts(rows) == ["satisfied"] * 3 and not fault
+    assert {row["robot"] for row in rows} == {"/cf2"} and world.launches == 2
+
+
+def test_when_no_robot_starts_all_ends_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, namespaces=2)
+    for crew in world.crew.values():
+        (tmp_path / "policy_node.log").write_text("Traceback ...\npolicy_node: error: SHA-256 differs\n")
+        crew[1].returncode = 2
+    rows, fault = world.fly(10)
+    assert "policy_node ended with status 2: policy_node: error: SHA-256 differs (robot /cf1)" in fault
+    assert verdicts(rows) == [FAILED] * 10 and {row["reason"] for row in rows} == {f"not flown: {fault}"}
+    assert world.bus.seconds < 1
+
+
+def test_nothing_on_the_bus_is_one_time_out(tmp_path: Path) -> None:
+    world = World(tmp_path, namespaces=2, there=False)
+    rows, fault = world.fly(10)
+    assert "robot /cf1 is still starting (controller: silent, monitor: silent, robot: silent)" in fault
+    assert verdicts(rows) == [FAILED] * 10
+    assert world.bus.seconds < flights.READY_S + 1
+
+
+def test_a_robot_that_cannot_start_again_ends_the_flights(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.kill(1, seed=1)
+    world.broken.add(2)
+    rows, fault = world.fly(4)
+    assert verdicts(rows) == ["satisfied", FAILED, FAILED, FAILED]
+    assert "SHA-256 differs" in fault and rows[3]["reason"] == f"not flown: {fault}"
+    assert rows[1]["reason"].startswith("policy_node was killed")
+
+
+def test_several_failures_in_a_row_end_the_flights(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.deaf = dict.fromkeys(range(1, 10), "verdict")
+    rows, fault = world.fly(10)
+    assert verdicts(rows) == ["satisfied"] + [FAILED] * 9
+    assert fault.startswith("3 flights in a row failed, the last one: robot /cf1 is still flying")
+    assert world.launches == 3 and rows[4]["reason"].startswith("not flown") and rows[4]["robot"] is None
+
+
+def test_without_the_recorder_no_flight_counts(tmp_path: Path) -> None:
+    """What is not recorded cannot be looked into: the flights end, those before it stand."""
+    world = World(tmp_path)
+
+    def plan() -> bool:
+        if world.robots["/cf1"].flight == 1:
+            world.recorder.kill()
+        return bool(world.recorder.returncode)
+
+    world.plans.append(plan)
+    rows, fault = world.fly(3)
+    assert fault == "recorder was killed by SIGKILL"
+    assert verdicts(rows) == ["satisfied", FAILED, FAILED]
+    assert rows[1]["reason"] == fault and rows[2]["reason"] == f"not flown: {fault}"
+
+
+def test_a_namespace_that_is_taken_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with pytest.raises(TransportError, match="another robot is already in namespace /cf1 on DDS domain 7"):
+        refuse_taken(world, world.pilots, 7)
+    world.robots.pop("/cf1").bus.close()
+    world.pilots[0].mode, world.pilots[0].episode = "", -1
+    refuse_taken(world, world.pilots, 7)
+
+
+def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> None:
+    """A killed controller leaves no summary, a killed robot no truth."""
+    from robots.spec import load_robot
+    from temporeal_bridge.monitor_node import load_manifest
+
+    rows = [{"seed": 0, "robot": "/cf1", "logs": str(tmp_path), "verdict": "satisfied", "lower": 0.1, "start_ns": 5},
+            flights.failed(1, None, "the recorder ended")]
+    report = flights.report(rows, "the recorder ended", load_manifest(artifact), load_robot("crazyflie"), tmp_path)
+    assert (report.satisfied, report.flown, len(report.flights)) == (1, 1, 2)
+    assert report.latency_ms == {"p50": None, "p99": None, "max": None} and report.worst_lag_ms is None
+    assert report.flights[0]["missed"] is None and "truth" not in report.flights[0]
+    assert report.flights[1]["reason"] == "not flown: the recorder ended"
 
 
 def test_at_least_one_flight(artifact, tmp_path):
@@ -24,13 +252,14 @@ def test_a_folder_without_an_artifact(tmp_path):
 
 
 def test_a_process_that_ends_is_quoted(artifact, tmp_path):
-    """The network was changed after export: the controller refuses it, and the report of the flights says so."""
+    """The network was changed after export: the controller refuses it, and the report of the flights says so once."""
     broken: Path = tmp_path / "broken"
     shutil.copytree(artifact, broken)
     with (broken / "policy.onnx").open("ab") as file:
         file.write(b"x")
-    with pytest.raises(FlightError, match="policy_node ended with status 2.*SHA-256"):
-        fly(broken, "crazyflie", 1, 1, 0, tmp_path / "out")
+    report = fly(broken, "crazyflie", 5, 1, 0, tmp_path / "out")
+    assert "policy_node ended with status 2" in report.fault and "SHA-256" in report.fault
+    assert report.flown == 0 and len(report.flights) == 5
 
 
 @pytest.mark.skipif(importlib.util.find_spec("rclpy") is not None, reason="a ROS 2 is sourced")

@@ -86,6 +86,19 @@ def test_it_is_the_same_flight_every_time(artifact, tmp_path, lockstep):
     assert np.array_equal(first, second)
 
 
+def test_a_full_disk_leaves_no_torn_trajectory(chain, monkeypatch):
+    def full(path, **_: object) -> None:
+        path.write_bytes(b"torn")
+        raise OSError(28, "No space left on device")
+
+    chain.fly(3)
+    monkeypatch.setattr(np, "savez", full)
+    before = (chain.out / "truth_3.npz").read_bytes()
+    with pytest.raises(OSError, match="truth_3.npz"):
+        chain.robot.save()
+    assert [path.read_bytes() for path in chain.out.iterdir()] == [before]
+
+
 def test_flights_differ_by_seed_and_repeat_by_seed(chain):
     starts = {}
     for seed in (1, 2, 1):

@@ -14,7 +14,7 @@ from temporeal_bridge import messages
 from temporeal_bridge.codecs import encode_odometry
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.recorder import Bag, Recorder, RecorderError, WholeFile, robot_topics
+from temporeal_bridge.recorder import Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
 from temporeal_bridge.transport import QOS
 
 STRING = "std_msgs/msg/String"
@@ -132,3 +132,43 @@ def test_other_write_errors_are_not_hidden(tmp_path):
     bag.write("/words", STRING, 1, text("x"))
     with pytest.raises(OSError, match="Input/output"):
         bag.flush()
+
+
+def killed_bag(path, torn: bytes = b"") -> list:
+    """A bag as a killed recorder leaves it, with what was on disk, and a torn record at its end."""
+    bag, kept = Bag(path), []
+    bag.add("/words", STRING)
+    bag.add("/never", STRING)
+    for i in range(30):
+        kept.append(("/words", STRING, 10 * i, text(f"word {i}")))
+        bag.write(*kept[-1])
+        if i % 10 == 9:
+            bag.flush()
+    bag.write("/words", STRING, 999, text("not flushed"))
+    with (path / "bag.mcap").open("ab") as file:
+        file.write(torn)
+    return kept
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x06", b"\x06" + b"\x10\x27" + b"\0" * 200])
+def test_nothing_that_was_on_disk_is_lost_when_the_recorder_is_killed(tmp_path, torn):
+    kept = killed_bag(tmp_path / "bag", torn)
+    assert rescue(tmp_path / "bag") == f"; the 30 messages that were on disk are kept in {tmp_path}/bag"
+    assert read(tmp_path / "bag") == kept
+    with AnyReader([tmp_path / "bag"]) as reader:
+        assert {c.topic: (c.msgcount, c.digest) for c in reader.connections} == {
+            "/words": (30, messages.type_hash(STRING)), "/never": (0, messages.type_hash(STRING))}
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["bag", "bag.mcap", "metadata.yaml"]
+    assert rescue(tmp_path / "bag") == ""
+
+
+def test_a_bag_that_cannot_be_written_anew_is_left_as_it_is(tmp_path, monkeypatch):
+    killed_bag(tmp_path / "bag")
+
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("temporeal_bridge.recorder.Bag", full)
+    assert "No space left on device): `mcap recover`" in rescue(tmp_path / "bag")
+    assert b"word 29" in (tmp_path / "bag" / "bag.mcap").read_bytes()
+    assert rescue(tmp_path / "nowhere") == ""

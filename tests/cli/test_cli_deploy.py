@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -12,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from policies.cli import deploy, monitor
-from policies.cli.console import BadInput
+from policies.cli.console import BadInput, interrupt, on_signals
 from policies.cli.main import main
+from temporeal_bridge import processes
 
 
 def test_what_is_no_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,17 +69,18 @@ def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (package / "sleeps.py").write_text(
         "import signal, sys, time\n"
         "def stop(*_): open(sys.argv[1], 'w').write('stopped'); sys.exit(0)\n"
-        "signal.signal(signal.SIGINT, stop); open(sys.argv[2], 'w').close(); time.sleep(60)\n")
+        "signal.signal(signal.SIGTERM, stop); open(sys.argv[2], 'w').close(); time.sleep(60)\n")
     (package / "fails.py").write_text(
         "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)\nsys.exit(3)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(deploy.sys, "executable", sys.executable)
+    monkeypatch.setattr(processes, "__file__", str(package / "processes.py"))  # where modules are looked for
 
 
 def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeper(monkeypatch, tmp_path)
     note, ready = tmp_path / "note", tmp_path / "ready"
-    assert deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]}) == ("fails", 3)
+    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]})
+    assert ended is not None
+    assert processes.how_ended(ended) == "fails ended with status 3"
     assert note.read_text() == "stopped"
 
 
@@ -84,16 +88,14 @@ def test_interrupt_stops_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sleeper(monkeypatch, tmp_path)
     note, ready = tmp_path / "note", tmp_path / "ready"
 
-    def interrupt() -> None:
-        import os
-        import signal
-
+    def terminate() -> None:
         while not ready.exists():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=interrupt, daemon=True).start()
-    assert deploy.run_nodes({"sleeps": [str(note), str(ready)]}) is None
+    threading.Thread(target=terminate, daemon=True).start()
+    with on_signals([signal.SIGTERM], interrupt):
+        assert deploy.run_nodes({"sleeps": [str(note), str(ready)]}) is None
     assert note.read_text() == "stopped"
 
 
@@ -114,10 +116,12 @@ def test_flight_table_shows_monitor_and_truth() -> None:
         {"seed": 0, "verdict": "satisfied", "missed": 1, "reason": "",
          "truth": {"verdict": "satisfied", "robustness": 0.1}},
         {"seed": 1, "verdict": "violated", "missed": 0, "reason": "left the geofence"},
+        {"seed": 2, "verdict": "failed", "missed": None, "reason": "policy_node was killed by SIGKILL"},
     ]
     lines = deploy.flight_table(rows).splitlines()
     assert lines[1].split() == ["0", "satisfied", "satisfied", "0.100", "1"]
     assert "left the geofence" in lines[2]
+    assert lines[3].split(maxsplit=3) == ["2", "failed", "?", "policy_node was killed by SIGKILL"]
 
 
 def test_monitor_tells_what_is_violated() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,14 @@ from policies.cli.main import main
 from policies.cli.workers import Worker, wait_for
 
 SMOKE = ["train", "experiment=smoke", "algo.total_steps=100000000"]
+
+
+@pytest.fixture(autouse=True)
+def heeded() -> Iterator[None]:
+    """Ctrl-C counts, also where the tests run in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Signals:
@@ -121,6 +129,13 @@ def begin(tmp_path: Path) -> Any:
         worker.process.kill()
         worker.process.wait()
         worker.errors.close()
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with stop_asked() as asked:
+        os.kill(os.getpid(), signal.SIGINT)
+    assert asked == []
 
 
 Begin = Callable[[str], Worker]

@@ -5,16 +5,16 @@
 Each robot has a namespace and its three processes, which stay up over its flights; one recorder records all. A
 flight: reset the robot, wait until it is there, start the mission, wait for the monitor's verdict. The true
 trajectory, which only the simulated robot knows, is judged by the same formula afterwards.
+
+A flight whose processes die or fall silent is a row with the verdict "failed" and the reason; its robot's processes are
+started anew for the next one. What makes further flights pointless (no robot starts, the recorder ended, several
+flights in a row failed) ends all at once: the rest are rows that say so.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,10 @@ from typing import Any
 from policies.export.manifest import ArtifactError, Manifest
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import messages
+from temporeal_bridge.interface import load_interface
 from temporeal_bridge.monitor_node import judge_truth, load_manifest
+from temporeal_bridge.processes import END_S, Process, ask, end, how_ended, last_words, start
+from temporeal_bridge.recorder import rescue
 from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, TransportError, open_transport
 
 READY_S = 30.0  # for the processes to start, on a busy machine
@@ -30,13 +33,11 @@ RESET_S = 5.0
 AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
 POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived
-LOG_LINES = 15
+DISCOVERY_S = 1.0  # for robots that are already on the bus to show
+IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
+FAILED = "failed"  # verdict of a flight that was not flown to its end
 
 Progress = Callable[[Mapping[str, Any]], None]
-
-
-class FlightError(RuntimeError):
-    """The flights could not be flown: a process ended or never became ready; the message quotes its last words."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +46,28 @@ class FlightReport:
 
     Args:
         flights: one row each: ``seed``, ``robot`` (namespace), ``verdict`` and ``robustness_lower`` of the monitor,
-            ``clauses``, ``lost`` samples, ``reason`` (of an early stop), ``latency_ms``, ``missed`` control steps, and
-            ``truth``: verdict and robustness of the true trajectory.
+            ``clauses``, ``lost`` samples, ``reason`` (of an early stop), ``latency_ms``, ``missed`` control steps,
+            ``logs`` (folder), and ``truth``: verdict and robustness of the true trajectory. What is not known is None
+            or missing. A flight that was not flown has the verdict "failed" and its reason.
         satisfied: number of flights with the verdict "satisfied".
         latency_ms: ``p50``, ``p99``, ``max`` from a state's arrival to the command's departure, over all flights.
-        worst_lag_ms: how far a simulated robot was behind real time at worst.
+        worst_lag_ms: how far a simulated robot was behind real time at worst; None: no robot left a summary.
         bag: the recording.
+        fault: why no more flights were tried, empty if all were.
     """
 
     flights: list[dict[str, Any]]
     satisfied: int
     latency_ms: dict[str, float | None]
-    worst_lag_ms: float
+    worst_lag_ms: float | None
     bag: Path
     nodes: list[dict[str, Any]] = field(default_factory=list)
+    fault: str = ""
 
-
-class Process(subprocess.Popen[bytes]):
-    """A node process: its module and where it logs."""
-
-    name: str = ""
-    log: Path = Path()
+    @property
+    def flown(self) -> int:
+        """Number of flights that have a verdict of the monitor."""
+        return sum(row["verdict"] != FAILED for row in self.flights)
 
 
 @dataclass
@@ -73,18 +75,26 @@ class Pilot:
     """One robot with its processes, as the conductor of the flights sees it."""
 
     namespace: str
-    out: Path
-    processes: list[Process]
     reset: Endpoint
     start: Endpoint
-    episode: int = -1
-    mode: str = ""
-    number: int = -1
-    result: dict[str, Any] = field(default_factory=dict)
-    stage: str = "starting"
+    out: Path = Path()
+    processes: list[Process] = field(default_factory=list)
+    stage: str = "ended"
     until: float = 0.0
     settled: float = 0.0
     seed: int = -1
+    fault: str = ""
+    # what its nodes said last
+    episode: int = -1
+    mode: str = ""
+    number: int = -1
+    start_ns: int = 0
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+Launch = Callable[[Pilot], None]
+"""Starts a robot's processes and says where they write: sets ``processes`` and ``out``."""
+FLYING = ("resetting", "settling", "flying")
 
 
 def fly(
@@ -104,8 +114,10 @@ def fly(
     if flights < 1 or parallel < 1:
         raise ValueError(f"flights and parallel are at least 1, got {flights} and {parallel}")
     spec, manifest = load_robot(robot), load_manifest(artifact)
+    load_interface(spec, interface)
     if manifest.robot != robot:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot!r}")
+    given = domain
     if domain is None:
         from temporeal_bridge.dds import free_domain
 
@@ -115,22 +127,34 @@ def fly(
     shared = ["--robot", robot, "--transport", transport, "--domain", str(domain), "--loopback"]
     shared += ["--interface", interface] if interface else []
     started: list[Process] = []
+
+    def launch(pilot: Pilot) -> None:
+        pilot.out = fresh(out / pilot.namespace.strip("/"))
+        pilot.processes = robot_processes(pilot, manifest, artifact, shared, spread)
+        started.extend(pilot.processes)
+
     try:
-        pilots = [launch(bus, manifest, artifact, f"/cf{i + 1}", out, shared, spread, started)
-                  for i in range(min(parallel, flights))]
+        pilots = [join(bus, f"/cf{i + 1}") for i in range(min(parallel, flights))]
+        if given is not None:
+            refuse_taken(bus, pilots, given)
+        for pilot in pilots:
+            launch(pilot)
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
-        options = [*shared, "--bag", str(bag), *names, "--out", str(out)]
-        recorder = start("recorder", options, out / "recorder.log", started)
-        rows = conduct(bus, pilots, recorder, list(range(seed, seed + flights)), manifest, progress)
+        recorder = start("recorder", [*shared, "--bag", str(bag), *names, "--out", str(out)], out / "recorder.log")
+        started.append(recorder)
+        seeds = list(range(seed, seed + flights))
+        rows, fault = conduct(bus, pilots, recorder, seeds, manifest.horizon_s, launch, progress)
     finally:
         end(started)
         bus.close()
-    return report(rows, pilots, manifest, spec, bag)
+    if recorder.returncode:
+        fault = (fault or how_ended(recorder)) + rescue(bag)
+    return report(rows, fault, manifest, spec, bag)
 
 
 def fresh(path: Path) -> Path:
-    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there: recordings are never overwritten."""
+    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there: nothing of an earlier flight is lost."""
     number, out = 1, path
     while out.exists():
         number += 1
@@ -138,46 +162,32 @@ def fresh(path: Path) -> Path:
     return out
 
 
-def start(module: str, options: list[str], log: Path, started: list[Process]) -> Process:
-    """A node process; what it prints goes to ``log``."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    paths = [str(Path(__file__).parents[1]), str(Path(sys.modules["robots"].__path__[0]).parent)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-           "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with log.open("wb") as file:
-        process = Process(
-            [sys.executable, "-m", f"temporeal_bridge.{module}", *options], stdout=file, stderr=file,
-            stdin=subprocess.DEVNULL, env=env)
-    process.name, process.log = module, log
-    started.append(process)
-    return process
-
-
-def launch(
-    bus: Transport, manifest: Manifest, artifact: Path, namespace: str, out: Path, shared: list[str], spread: float,
-    started: list[Process],
-) -> Pilot:
-    """One robot's processes and the conductor's topics to them."""
-    folder = out / namespace.strip("/")
-    own = [*shared, "--namespace", namespace, "--out", str(folder)]
+def robot_processes(
+    pilot: Pilot, manifest: Manifest, artifact: Path, shared: list[str], spread: float
+) -> list[Process]:
+    """Robot, controller and monitor of one namespace."""
+    own = [*shared, "--namespace", pilot.namespace, "--out", str(pilot.out)]
     first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
-    command = manifest.commands[0].name
-    processes = [
-        start("robot_sim", [*own, *first, "--command", command, "--spread", str(spread)],
-              folder / "robot_sim.log", started),
-        start("policy_node", [*own, *first, "--artifact", str(artifact), "--after", "silence",
-                              "--peer-timeout", str(READY_S)], folder / "policy_node.log", started),
-        start("monitor_node", [*own, "--artifact", str(artifact)], folder / "monitor_node.log", started)]
+    options = {
+        "robot_sim": [*first, "--command", manifest.commands[0].name, "--spread", str(spread)],
+        "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
+        "monitor_node": ["--artifact", str(artifact)]}
+    return [start(name, [*own, *words], pilot.out / f"{name}.log") for name, words in options.items()]
+
+
+def join(bus: Transport, namespace: str) -> Pilot:
+    """The conductor's topics to the robot in ``namespace``."""
     number = "std_msgs/msg/UInt64"
-    pilot = Pilot(namespace, folder, processes, bus.advertise(f"{namespace}/sim/reset", number, QOS["default"]),
+    pilot = Pilot(namespace, bus.advertise(f"{namespace}/sim/reset", number, QOS["default"]),
                   bus.advertise(f"{namespace}/mission/start", number, QOS["default"]))
 
     def on_episode(received: Received) -> None:
         pilot.episode = int(messages.decode(received.type, received.data).data)
 
     def on_mission(received: Received) -> None:
-        mode, _, flight = messages.decode(received.type, received.data).frame_id.partition(" ")
-        pilot.mode, pilot.number = mode, int(flight)
+        header = messages.decode(received.type, received.data)
+        mode, _, flight = header.frame_id.partition(" ")
+        pilot.mode, pilot.number, pilot.start_ns = mode, int(flight), messages.nanoseconds(header.stamp)
 
     def on_verdict(received: Received) -> None:
         pilot.result = json.loads(messages.decode(received.type, received.data).data)
@@ -188,32 +198,91 @@ def launch(
     return pilot
 
 
-def conduct(
-    bus: Transport, pilots: list[Pilot], recorder: Process, seeds: list[int], manifest: Manifest,
-    progress: Progress | None,
-) -> list[dict[str, Any]]:
-    """Give the seeds to the robots as they become free, until all are flown."""
-    waiting, rows = list(seeds), list[dict[str, Any]]()
-    for pilot in pilots:
-        pilot.until = bus.monotonic() + READY_S
-    while len(rows) < len(seeds):
+def refuse_taken(bus: Transport, pilots: Sequence[Pilot], domain: int) -> None:
+    """Before anything is started: no robot of these names may be on the bus."""
+    until = bus.monotonic() + DISCOVERY_S
+    while bus.monotonic() < until:
         bus.wait(POLL_S)
         for pilot in pilots:
-            for process in (*pilot.processes, recorder):
-                if process.poll() is not None:
-                    raise FlightError(
-                        f"{process.name} ended with status {process.returncode}: {last_words(process)}")
-            row = advance(bus, pilot, waiting, manifest.horizon_s)
+            if pilot.episode >= 0 or pilot.mode or bus.matched(pilot.reset) or bus.matched(pilot.start):
+                raise TransportError(f"another robot is already in namespace {pilot.namespace} on DDS domain {domain}: "
+                                     "end its nodes, or choose another domain")
+
+
+def conduct(
+    bus: Transport, pilots: list[Pilot], recorder: Process, seeds: Sequence[int], horizon_s: float, launch: Launch,
+    progress: Progress | None,
+) -> tuple[list[dict[str, Any]], str]:
+    """Give the seeds to the robots as they become free, until all are flown or nothing can be flown any more: a row for
+    each seed, and why it ended early. The robots' processes are started before.
+    """
+    waiting, rows, in_a_row, fault = list(seeds), list[dict[str, Any]](), 0, ""
+    for pilot in pilots:
+        begin(bus, pilot)
+    while len(rows) < len(seeds) and not fault:
+        bus.wait(POLL_S)
+        for pilot in pilots:
+            row = advance(bus, pilot, waiting, horizon_s, launch)
             if row:
                 rows.append(row)
+                in_a_row = in_a_row + 1 if row["verdict"] == FAILED else 0
                 if progress:
                     progress(row)
-    return sorted(rows, key=lambda row: int(row["seed"]))
+        fault = hopeless(pilots, recorder, rows, in_a_row)
+    if len(rows) < len(seeds):
+        told = {row["seed"] for row in rows}
+        where = {pilot.seed: pilot for pilot in pilots if pilot.stage in FLYING}
+        rows += [failed(seed, where.get(seed), fault) for seed in seeds if seed not in told]
+    return sorted(rows, key=lambda row: int(row["seed"])), fault
 
 
-def advance(bus: Transport, pilot: Pilot, waiting: list[int], horizon_s: float) -> dict[str, Any] | None:
-    """Move one robot on: starting -> free -> resetting -> settling -> flying -> free; the row when a flight ends."""
-    now, row = bus.monotonic(), None
+def hopeless(pilots: Sequence[Pilot], recorder: Process, rows: Sequence[Mapping[str, Any]], in_a_row: int) -> str:
+    """Why no further flight should be tried, or nothing."""
+    if recorder.poll() is not None:
+        return how_ended(recorder)
+    if all(pilot.stage == "ended" and pilot.fault for pilot in pilots):
+        return pilots[0].fault
+    return f"{in_a_row} flights in a row failed, the last one: {rows[-1]['reason']}" if in_a_row >= IN_A_ROW else ""
+
+
+def begin(bus: Transport, pilot: Pilot) -> None:
+    """Forget what was said before: the robot's processes have just been started."""
+    pilot.episode = pilot.number = pilot.seed = -1
+    pilot.mode, pilot.result, pilot.start_ns, pilot.fault = "", {}, 0, ""
+    pilot.stage, pilot.until = "starting", bus.monotonic() + READY_S
+
+
+def advance(
+    bus: Transport, pilot: Pilot, waiting: list[int], horizon_s: float, launch: Launch
+) -> dict[str, Any] | None:
+    """Move one robot on: starting -> free -> resetting -> settling -> flying -> free; the row when a flight ends.
+
+    With a fault: -> ending -> starting again if the fault was in a flight and others wait, else -> ended.
+    """
+    now = bus.monotonic()
+    if pilot.stage == "ended":
+        return None
+    if pilot.stage == "ending":
+        restart(bus, pilot, bool(waiting), launch)
+        return None
+    fault = fault_of(pilot, now)
+    if fault:
+        row = failed(pilot.seed, pilot, fault) if pilot.stage in FLYING else None
+        pilot.fault = fault if row is None else ""
+        ask(pilot.processes)
+        pilot.stage, pilot.until = "ending", now + END_S
+        return row
+    row = step(bus, pilot, horizon_s)
+    if pilot.stage == "free" and waiting:
+        pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
+        pilot.stage, pilot.until = "resetting", now + RESET_S
+        send(bus, pilot.reset, pilot.seed)
+    return row
+
+
+def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | None:
+    """Move a robot without a fault on by what its nodes have said; the row when its flight ended."""
+    now = bus.monotonic()
     if pilot.stage == "starting" and pilot.mode == "ready" and pilot.result and pilot.episode >= 0:
         pilot.stage = "free"
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
@@ -222,18 +291,45 @@ def advance(bus: Transport, pilot: Pilot, waiting: list[int], horizon_s: float) 
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
     elif pilot.stage == "flying" and pilot.mode == "finished" and pilot.number == pilot.seed and done(pilot):
-        row = {"seed": pilot.seed, "robot": pilot.namespace, **pilot.result}
         pilot.stage = "free"
-    elif pilot.stage != "free" and now > pilot.until:
-        words = "; ".join(last_words(p) for p in pilot.processes if last_words(p))
-        raise FlightError(
-            f"robot {pilot.namespace} is still {pilot.stage} (controller: {pilot.mode or 'silent'}, monitor: "
-            f"{pilot.result.get('verdict', 'silent')}, robot: {'there' if pilot.episode >= 0 else 'silent'}); {words}")
-    if pilot.stage == "free" and waiting:
-        pilot.seed = waiting.pop(0)
-        pilot.stage, pilot.until = "resetting", now + RESET_S
-        send(bus, pilot.reset, pilot.seed)
-    return row
+        return {"seed": pilot.seed, "robot": pilot.namespace, "logs": str(pilot.out), "start_ns": pilot.start_ns,
+                **pilot.result}
+    return None
+
+
+def fault_of(pilot: Pilot, now: float) -> str:
+    """What is wrong with a robot, or nothing: a process that ended, a stage that takes too long."""
+    ended = [how_ended(process) for process in pilot.processes if process.poll() is not None]
+    if ended:
+        return f"{', '.join(ended)} (robot {pilot.namespace})"
+    if pilot.stage == "free" or now <= pilot.until:
+        return ""
+    words = [f"{process.name}: {last}" for process in pilot.processes
+             if (last := last_words(process).rpartition("\n")[2])]
+    return "; ".join([
+        f"robot {pilot.namespace} is still {pilot.stage} (controller: {pilot.mode or 'silent'}, monitor: "
+        f"{pilot.result.get('verdict', 'silent')}, robot: {'there' if pilot.episode >= 0 else 'silent'})", *words])
+
+
+def restart(bus: Transport, pilot: Pilot, wanted: bool, launch: Launch) -> None:
+    """Once the processes have ended, or have had their time to: start them anew, unless they could not even start."""
+    if any(process.poll() is None for process in pilot.processes):
+        if bus.monotonic() <= pilot.until:
+            return
+        for process in pilot.processes:
+            process.kill()
+    if pilot.fault or not wanted:
+        pilot.stage = "ended"
+        return
+    launch(pilot)
+    begin(bus, pilot)
+
+
+def failed(seed: int, pilot: Pilot | None, reason: str) -> dict[str, Any]:
+    """The row of a flight that was not flown to its end, or not begun (``pilot`` is None)."""
+    logs = None if pilot is None else str(pilot.out)
+    return {"seed": seed, "robot": pilot and pilot.namespace, "logs": logs, "verdict": FAILED,
+            "reason": reason if pilot else f"not flown: {reason}"}
 
 
 def done(pilot: Pilot) -> bool:
@@ -246,62 +342,44 @@ def send(bus: Transport, endpoint: Endpoint, number: int) -> None:
     bus.publish(endpoint, messages.encode(endpoint.type, messages.record(endpoint.type)(data=number)))
 
 
-def end(processes: list[Process]) -> None:
-    """Ask every process to stop, wait for their summaries, then insist."""
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def last_words(process: Process) -> str:
-    """The end of what a process printed."""
-    text = process.log.read_text(errors="replace").strip()
-    return " | ".join(text.splitlines()[-LOG_LINES:])
-
-
 def report(
-    rows: list[dict[str, Any]], pilots: list[Pilot], manifest: Manifest, robot: RobotSpec, bag: Path
+    rows: list[dict[str, Any]], fault: str, manifest: Manifest, robot: RobotSpec, bag: Path
 ) -> FlightReport:
     """The flights' rows with what the nodes' summaries and the true trajectories add."""
     nodes = []
-    for pilot in pilots:
-        policy = read_summary(pilot, "policy.json")
-        nodes += [{**part, "robot": pilot.namespace} for part in (policy, read_summary(pilot, "robot_sim.json"))]
-        flown = {flight["flight"]: flight for flight in policy["flights"]}
-        for row in rows:
-            if row["robot"] == pilot.namespace:
-                complete(row, flown[row["seed"]], pilot, manifest, robot)
+    for folder, namespace in sorted({(row["logs"], row["robot"]) for row in rows if row["logs"]}):
+        nodes += [{**part, "robot": namespace} for name in ("policy.json", "robot_sim.json")
+                  if (part := read_summary(Path(folder) / name))]
+    figures = {}
+    for folder in {row["logs"] for row in rows if row["logs"]}:
+        policy = read_summary(Path(folder) / "policy.json") or {"flights": []}
+        figures.update({(folder, flight["flight"]): flight for flight in policy["flights"]})
+    for row in rows:
+        complete(row, figures.get((row["logs"], row["seed"]), {}), manifest, robot)
     policies = [n for n in nodes if n["node"] == "policy_node"]
     latency = {key: worst([n["latency_ms"][key] for n in policies]) for key in ("p50", "p99", "max")}
-    lag = max(n["worst_lag_ms"] for n in nodes if n["node"] == "robot_sim")
-    return FlightReport(rows, sum(row["verdict"] == "satisfied" for row in rows), latency, lag, bag, nodes)
+    lag = worst([n["worst_lag_ms"] for n in nodes if n["node"] == "robot_sim"])
+    return FlightReport(rows, sum(row["verdict"] == "satisfied" for row in rows), latency, lag, bag, nodes, fault)
 
 
-def complete(
-    row: dict[str, Any], flight: Mapping[str, Any], pilot: Pilot, manifest: Manifest, robot: RobotSpec
-) -> None:
+def complete(row: dict[str, Any], flight: Mapping[str, Any], manifest: Manifest, robot: RobotSpec) -> None:
     """Add the controller's figures and the judgement of the true trajectory to a row."""
     row["robustness_lower"] = row.get("lower")
-    row |= {key: flight[key] for key in ("reason", "latency_ms", "missed", "clamped", "steps")}
-    truth = pilot.out / f"truth_{row['seed']}.npz"
-    if truth.exists() and flight["start_ns"]:
-        reading = judge_truth(manifest, robot, truth, flight["start_ns"])
+    row |= {key: flight.get(key) for key in ("latency_ms", "missed", "clamped", "steps")}
+    if row["verdict"] == FAILED:
+        return
+    row["reason"] = flight.get("reason", "")
+    truth, start_ns = Path(row["logs"]) / f"truth_{row['seed']}.npz", row.pop("start_ns")
+    if truth.exists() and start_ns:
+        reading = judge_truth(manifest, robot, truth, start_ns)
         row["truth"] = {"verdict": reading.verdict, "robustness": reading.lower, "file": str(truth),
-                        "start_ns": flight["start_ns"]}
+                        "start_ns": start_ns}
 
 
-def read_summary(pilot: Pilot, file: str) -> dict[str, Any]:
-    """The summary that a node left."""
-    path = pilot.out / file
+def read_summary(path: Path) -> dict[str, Any] | None:
+    """The summary that a node left, None if it left none: it was killed."""
     if not path.exists():
-        words = "; ".join(last_words(p) for p in pilot.processes if last_words(p))
-        raise FlightError(f"robot {pilot.namespace}: no {path}; {words}")
+        return None
     content: dict[str, Any] = json.loads(path.read_text())
     return content
 
@@ -312,4 +390,4 @@ def worst(values: list[float | None]) -> float | None:
     return max(found) if found else None
 
 
-__all__ = ["FlightError", "FlightReport", "TransportError", "fly"]
+__all__ = ["FAILED", "FlightReport", "TransportError", "fly"]

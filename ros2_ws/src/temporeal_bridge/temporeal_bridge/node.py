@@ -9,11 +9,13 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from temporeal_bridge import ros_arguments
+from temporeal_bridge.processes import orphaned
 from temporeal_bridge.transport import Transport, open_transport
 
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
@@ -64,6 +66,7 @@ def run(
     stopped: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, _: stopped.append(got))
+    alone = orphaned()
     own, ros = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)
     transport: Transport | None = None
     try:
@@ -78,7 +81,7 @@ def run(
         gc.collect()
         gc.freeze()  # what is there now stays: a collection has only the little to look at that came since
         try:
-            spin(node, transport, lambda: bool(stopped))
+            spin(node, transport, lambda: bool(stopped) or alone())
         finally:
             close = getattr(node, "close", None)
             if close is not None:
@@ -122,7 +125,20 @@ def plain(value: Any) -> Any:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file whole or not at all."""
+    text = json.dumps(plain(content), indent=2, allow_nan=False) + "\n"
+    with whole(path) as part:
+        part.write_text(text)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file beside ``path`` to write, which takes its name if that succeeds and vanishes if it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(plain(content), indent=2, allow_nan=False) + "\n")
-    part.replace(path)
+    part = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        yield part
+        part.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -11,12 +11,16 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import struct
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2.errors import ReaderError
+from rosbags.rosbag2.storage_mcap import McapReader
 
 from robots.spec import load_robot
 from temporeal_bridge import messages
@@ -125,6 +129,62 @@ class Bag:
         self.closed = True
         self.ballast.unlink(missing_ok=True)
         self.writer.close()
+
+
+def rescue(path: Path) -> str:
+    """What became of the bag of a recorder that is no more, in words; empty where the bag is whole or was not begun."""
+    file = path / f"{path.name}.mcap"
+    if (path / "metadata.yaml").exists() or not file.exists():
+        return ""
+    try:
+        return f"; the {recover(path)} messages that were on disk are kept in {path}"
+    except (OSError, RecorderError, ReaderError) as error:
+        return f"; {file} is without its index ({error}): `mcap recover` rebuilds it"
+
+
+def recover(path: Path) -> int:
+    """Make a bag whose recorder was killed readable again; how many messages it holds.
+
+    What was flushed is there, but no index: it is cut after the last whole record and written anew. The types of its
+    messages must be known (:func:`temporeal_bridge.interface.load_interface`).
+    """
+    file = path / f"{path.name}.mcap"
+    cut_and_close(file)
+    reader = McapReader(file)
+    reader.open()
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        again, count = Bag(Path(folder) / path.name), 0
+        for connection in reader.connections:
+            again.add(connection.topic, connection.msgtype)
+        for connection, stamp_ns, data in reader.messages_scan(reader.connections):
+            again.write(connection.topic, connection.msgtype, stamp_ns, data)
+            count += 1
+        again.flush()
+        again.close()
+        reader.close()
+        path.rename(Path(folder) / "killed")
+        again.path.rename(path)
+    return count
+
+
+MAGIC = b"\x89MCAP0\r\n"
+DATA_END, FOOTER = b"\x0f" + struct.pack("<QI", 4, 0), b"\x02" + struct.pack("<QQQI", 20, 0, 0, 0)
+"""The two last records of a file without an index (mcap.dev/spec): no checksum, no summary."""
+
+
+def cut_and_close(file: Path) -> None:
+    """Cut an MCAP file after its last whole record and end it properly."""
+    size, good = file.stat().st_size, len(MAGIC)
+    with file.open("r+b") as mcap:
+        while good + 9 <= size:
+            mcap.seek(good + 1)
+            after = good + 9 + struct.unpack("<Q", mcap.read(8))[0]
+            if after > size:
+                break
+            good = after
+        mcap.truncate(good)
+        mcap.seek(good)
+        mcap.write(DATA_END + FOOTER + MAGIC)
 
 
 class Recorder:

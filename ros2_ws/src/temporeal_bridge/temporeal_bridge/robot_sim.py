@@ -26,7 +26,7 @@ from robots.frames import from_rotation_vector, multiply
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, load_interface
-from temporeal_bridge.node import parser, run
+from temporeal_bridge.node import parser, run, whole
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 
 if TYPE_CHECKING:
@@ -196,11 +196,11 @@ class RobotSim:
         truth = getattr(self, "truth", [])
         if self.out is None or not truth:
             return
-        self.out.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, Any] = {name: np.stack([row[1][name] for row in truth]) for name in truth[0][1]}
         arrays["stamp_ns"] = np.array([row[0] for row in truth])
         arrays["command"] = np.stack([row[2] for row in truth])
-        np.savez(self.out / f"truth_{self.seed}.npz", **arrays)
+        with whole(self.out / f"truth_{self.seed}.npz") as part:
+            np.savez(part, **arrays)
 
     def close(self) -> None:
         """Keep the trajectory of the last flight."""

@@ -1,0 +1,100 @@
+"""Node processes: what is said of one that ended, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from temporeal_bridge import node, processes
+from temporeal_bridge.processes import end, how_ended, orphaned
+
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where stand-ins for the nodes are found."""
+    (tmp_path / "temporeal_bridge").mkdir()
+    (tmp_path / "temporeal_bridge" / "__init__.py").write_text("")
+    monkeypatch.setattr(processes, "__file__", str(tmp_path / "temporeal_bridge" / "processes.py"))
+    yield tmp_path
+
+
+def begin(folder: Path, name: str, code: str, log: bool = True) -> processes.Process:
+    (folder / "temporeal_bridge" / f"{name}.py").write_text(code)
+    return processes.start(name, [], folder / "logs" / f"{name}.log" if log else None)
+
+
+def test_how_a_process_ended_is_told_with_its_last_line(folder: Path) -> None:
+    process = begin(folder, "refuses", "import sys; print('loading'); sys.exit('refuses: error: no such robot')")
+    process.wait()
+    assert how_ended(process) == "refuses ended with status 1: refuses: error: no such robot"
+    killed = begin(folder, "dies", "import os; print('so far so good', flush=True); os.kill(os.getpid(), 9)")
+    killed.wait()
+    assert how_ended(killed) == "dies was killed by SIGKILL"
+
+
+def test_it_is_a_session_of_its_own_that_knows_who_started_it(folder: Path) -> None:
+    code = "import os; print(os.getsid(0) == os.getpid(), os.environ['TEMPOREAL_STARTED_BY'])"
+    process = begin(folder, "shows", code)
+    process.wait()
+    assert processes.last_words(process) == f"True {os.getpid()}"
+
+
+def test_one_that_does_not_listen_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "END_S", 0.1)
+    process = begin(folder, "deaf", DEAF)
+    while not processes.last_words(process):
+        time.sleep(0.005)
+    end([process])
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_node_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
+    """A real node's life, with a stand-in for the bus; its starter is a process that dies by SIGKILL."""
+    life = tmp_path / "life.py"
+    life.write_text(
+        "import sys, time\nfrom pathlib import Path\nfrom temporeal_bridge import node\n"
+        "from temporeal_bridge.memory import Bus, MemoryTransport\n"
+        "class Quiet:\n"
+        "    def step(self): time.sleep(0.001); Path(sys.argv[1]).touch()\n"
+        "    def deadline(self): return 0.0\n"
+        "    def summary(self): return {'ended': 'in order'}\n"
+        "node.open_transport = lambda *_, **__: MemoryTransport(Bus(), 'quiet')\n"
+        "node.run(node.parser('quiet', ''), ['--out', sys.argv[2]], lambda *_: Quiet(), 'quiet.json')\n")
+    code = ("import os, subprocess, sys, time\n"
+            "os.environ['TEMPOREAL_STARTED_BY'] = str(os.getpid())\n"
+            f"subprocess.Popen([sys.executable, {str(life)!r}, *sys.argv[1:]], start_new_session=True)\n"
+            "while not os.path.exists(sys.argv[1]): time.sleep(0.005)\n"
+            "os.kill(os.getpid(), 9)\n")
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "up"), str(tmp_path)], timeout=60, check=False)
+    until = time.monotonic() + 20
+    while not (tmp_path / "quiet.json").exists():
+        assert time.monotonic() < until, "the node goes on without its starter"
+        time.sleep(0.005)
+
+
+def test_a_node_that_nobody_watches_over_is_no_orphan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(processes.STARTED_BY, raising=False)
+    assert not orphaned()()
+    monkeypatch.setenv(processes.STARTED_BY, str(os.getppid()))
+    assert not orphaned()()
+
+
+def test_a_full_disk_leaves_the_old_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.write_json(tmp_path / "policy.json", {"flights": 1})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*policy\.json"):
+        node.write_json(tmp_path / "policy.json", {"flights": 2})
+    assert [path.read_text() for path in tmp_path.iterdir()] == ['{\n  "flights": 1\n}\n']
