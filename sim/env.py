@@ -67,10 +67,14 @@ class Env:
         found = {"obs": (self.obs_dim,), "critic": (self.critic_dim,)}
         actions = {"action": (self.action_dim,)}
         make = rows.Kernel if compiled else rows.Plain
-        self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
-        self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
-        self._command = make(lambda x: {"command": self.act(x["action"].clamp(-1.0, 1.0))}, {},
-                             {**actions, "command": (self.action_dim,)}, tuple(actions))
+        try:
+            self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
+            self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
+            self._command = make(lambda x: {"command": self.act(x["action"].clamp(-1.0, 1.0))}, {},
+                                 {**actions, "command": (self.action_dim,)}, tuple(actions))
+        except rows.CannotCompile as error:
+            raise rows.CannotCompile(f"task {self.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
+                                     f"compiled=false") from error
 
     def _clear(self) -> None:
         n, device = self.num_worlds, self.device

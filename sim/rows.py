@@ -36,7 +36,7 @@ Function = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class CannotCompile(RuntimeError):
+class CannotCompile(ValueError):
     """A function of rows does something that has no vector form here."""
 
 

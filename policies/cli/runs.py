@@ -95,6 +95,7 @@ def make_env(
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
             explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
+            compiled=None if settings.get("compiled", True) else False,
             randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
 
 

@@ -98,3 +98,17 @@ def test_unknown_names_are_listed():
         make_env(load_task("hover"), num_worlds=1, randomize={"mass": {"kind": "gauss"}})
     with pytest.raises(ValueError, match="legal: base_pos_w"):
         make_env(load_task("hover"), num_worlds=1, sensors={"noise": {"position": 1.0}})
+
+
+def test_a_task_that_cannot_be_compiled_says_so_and_runs_as_it_is():
+    task = load_task("hover")
+
+    class Odd(type(task.observe)):
+        def forward(self, signals, memory):
+            obs, memory = super().forward(signals, memory)
+            return torch.linalg.qr(obs[:, None])[1][:, 0] if len(obs) else obs, memory
+
+    task.observe.__class__ = Odd
+    with pytest.raises(ValueError, match="'hover' cannot be compiled: linalg_qr: .*compiled=false"):
+        make_env(task, num_worlds=3)
+    assert torch.isfinite(make_env(task, num_worlds=3, compiled=False).reset().actor).all()
