@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, print_json, say
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, on_signals, print_json, say
 
 if TYPE_CHECKING:
     from policies.export.manifest import Manifest
@@ -18,14 +19,16 @@ HELP = """\
 Reads the robot's state from its topics and evaluates the formula online: the robustness that the mission can still
 end with, and the verdict as soon as it is known. With an artifact, its formula, from each mission's start; with
 --formula, your own, from now. Only listens to the robot; publishes on monitor/verdict and monitor/robustness.
-Ends after --flights verdicts or with Ctrl-C.
+Ends after --flights verdicts, with Ctrl-C, or when the robot's state has not come within --wait seconds (a mission may
+begin at any later time). Started before the robot, as on board at power-up: --wait 0.
 
-Exit status: 0 every verdict was satisfied, 1 one was not or none came, 2 bad input.
+Exit status: 0 every verdict was satisfied, 1 one was not or none came, 2 bad input or no robot.
 
 Example:
   temporeal monitor outputs/artifact deploy.namespace=/cf1
   temporeal monitor --formula "G[0,10] (height > 0.3)" --robot crazyflie
 """
+WAIT_S = 30.0  # for the robot's state: a wrong domain or namespace looks like a robot that is not there yet
 
 
 def parser() -> Parser:
@@ -37,6 +40,8 @@ def parser() -> Parser:
     p.add_argument("--robot", default="crazyflie", help="with --formula: the robot (%(default)s)")
     p.add_argument("--rate", type=float, default=50.0, help="with --formula: samples per second (%(default)s)")
     p.add_argument("--flights", type=int, help="end after this many verdicts (with --formula: 1)")
+    p.add_argument("--wait", type=float, default=WAIT_S, metavar="S",
+                   help="give up where the robot's state is not there after S seconds; 0: never (%(default)g)")
     add_json(p)
     return p
 
@@ -51,6 +56,8 @@ def run(argv: Sequence[str]) -> int:
                        f"{' and --formula' if options.formula and folders else ''}")
     if options.flights is not None and options.flights < 1:
         raise BadInput(f"--flights is at least 1, got {options.flights}")
+    if not options.wait >= 0:
+        raise BadInput(f"--wait is a number of seconds from 0, got {options.wait}")
     from policies.cli.deploy import needs_bridge
     from policies.cli.settings import compose
 
@@ -58,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
     deploy = compose(overrides)["deploy"]
     manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
     results = watch(manifest, deploy, options.flights or (1 if options.formula else None),
-                    now=options.formula is not None, quiet=options.json)
+                    now=options.formula is not None, quiet=options.json, wait_s=options.wait)
     if options.json:
         print_json({"formula": manifest.formula, "verdicts": results})
     return OK if results and all(row["verdict"] == "satisfied" for row in results) else FAILED
@@ -98,9 +105,12 @@ def of_formula(options: Any) -> Manifest:
 
 
 def watch(
-    manifest: Manifest, deploy: dict[str, Any], flights: int | None, *, now: bool, quiet: bool
+    manifest: Manifest, deploy: dict[str, Any], flights: int | None, *, now: bool, quiet: bool, wait_s: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Run the monitor node in this process until ``flights`` verdicts are final or a signal comes; the verdicts."""
+    """Run the monitor node in this process until ``flights`` verdicts are final or a signal comes; the verdicts.
+
+    Where the robot's state has not come within ``wait_s`` (0: it may come at any time) is :class:`BadInput`.
+    """
     from policies.cli import runs
     from robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
@@ -109,8 +119,6 @@ def watch(
     from temporeal_bridge.transport import TransportError, open_transport
 
     stopped: list[int] = []
-    before = {number: signal.signal(number, lambda got, _: stopped.append(got))
-              for number in (signal.SIGINT, signal.SIGTERM)}
     robot = load_robot(manifest.robot)
     try:
         with runs.bad_input():
@@ -125,6 +133,7 @@ def watch(
         domain = "of ROS_DOMAIN_ID" if deploy["domain"] is None else deploy["domain"]
         say(f"listening for {topics} in namespace {deploy['namespace']}, domain {domain}, over {deploy['transport']}")
     told: list[str] = []
+    until = transport.monotonic() + (wait_s or inf)
 
     def done() -> bool:
         nonlocal told
@@ -135,16 +144,26 @@ def watch(
             if line not in told:
                 say(line)
         told = lines
+        if not node.state.complete and transport.monotonic() > until:
+            raise BadInput(silence(node, transport, wait_s))
         return bool(stopped) or (flights is not None and len(node.results) >= flights)
 
     try:
-        spin(node, transport, done)
+        with on_signals([signal.SIGINT, signal.SIGTERM], lambda got, _: stopped.append(got)):
+            spin(node, transport, done)
     finally:
         transport.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
     results: list[dict[str, Any]] = node.summary()["flights"]
     return results
+
+
+def silence(node: Any, transport: Any, wait_s: float) -> str:
+    """Which topics of the robot's state are silent, and what may be the cause."""
+    silent = [endpoint for source, endpoint in zip(node.state.sources, node.state.endpoints) if source.at == -inf]
+    topics = ", ".join(f"{endpoint.topic} ({endpoint.type})" for endpoint in silent)
+    hint = getattr(transport, "no_peer_hint", lambda _: "")(silent[0])
+    return (f"no message on {topics} within {wait_s:g} s{hint}. Is the robot's node running, on the same domain, in "
+            "the same namespace? --wait 0 waits for ever")
 
 
 def describe(node: Any) -> list[str]:

@@ -35,6 +35,7 @@ def test_what_is_no_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--formula", "G[0,1] (height > 0)", "--constants", "{"], "Expecting"),
         (["--formula", "G[0,1] (height > 0)", "--robot", "falcon"], "no robot 'falcon'; known: crazyflie"),
         (["--formula", "G[0,1] (height > 0)", "--rate", "0"], "--rate"),
+        (["--formula", "G[0,1] (height > 0)", "--wait", "nan"], "--wait is a number of seconds from 0, got nan"),
         (["--formula", "G[0,1] (height > 0)", "deploy.domian=3"], "did you mean 'domain'"),
         (["--formula", "G[0,1] (height > 0)", "deploy.domain=999"], "999"),
     ],
@@ -132,6 +133,37 @@ def test_monitor_tells_what_is_violated() -> None:
         "flight 2,   3 s: violated, robustness -0.200..-0.200", "  violated: G[0,9] (height > floor)"]
     waiting = SimpleNamespace(flight=-1, state=SimpleNamespace(complete=False))
     assert monitor.describe(waiting) == ["waiting for the robot's state"]
+
+
+def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a bus with a fake clock; of the two topics one is there."""
+    from temporeal_bridge import codecs, messages
+    from temporeal_bridge.memory import Bus, MemoryTransport
+    from temporeal_bridge.transport import QOS
+
+    bus = Bus()
+    talker = MemoryTransport(bus, "robot", "/cf1")
+    state = talker.advertise("odom", "nav_msgs/msg/Odometry", QOS["default"])
+    signals = {"base_pos_w": [0, 0, 1], "base_quat_w": [1, 0, 0, 0], "base_vel_w": [0, 0, 0]}
+    message = codecs.encode_odometry(signals, 0, ("world", "cf1"), {"linear": "world", "angular": "absent"})
+
+    class Own(MemoryTransport):
+        def wait(self, timeout_s: float) -> int:
+            if self.bus.seconds == 0:
+                talker.publish(state, messages.encode(state.type, message))
+            self.bus.advance(timeout_s)
+            return super().wait(0.0)
+
+    monkeypatch.setattr("temporeal_bridge.transport.open_transport", lambda *_, **__: Own(bus, "monitor", "/cf1"))
+    assert main(["monitor", "--formula", "G[0,1] (height > 0)", "--wait", "20"]) == 2
+    told = capsys.readouterr().err
+    assert "no message on /cf1/gyro" in told
+    assert "/cf1/odom" not in told
+    assert "within 20 s" in told and "--wait 0 waits for ever" in told
+    assert 20 < bus.seconds < 21
+    assert monitor.parser().get_default("wait") == monitor.WAIT_S > 0
 
 
 @pytest.mark.slow  # in real time: a busy machine loses samples
