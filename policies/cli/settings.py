@@ -97,6 +97,9 @@ def check_form(override: Override) -> None:
     text = override.input_line
     if override.is_add() or override.is_force_add() or override.is_delete():
         raise BadInput(f"{text!r}: settings are changed, not added or deleted; write key=value")
+    if override.key_or_group in OPEN:
+        raise BadInput(f"{text!r}: set what is below {override.key_or_group}, one word each: "
+                       f"{override.key_or_group}.<name>=<value>")
     if override.is_sweep_override():
         raise BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]")
 

@@ -58,6 +58,7 @@ def test_open_places_take_new_keys() -> None:
     [
         ("task=hoover", ["task is one of hover", "did you mean 'hover'?"]),
         ("backnd=mujoco", ["no setting 'backnd'", "legal:", "did you mean 'backend'?"]),
+        ("task.settings={slack: 0.05}", ["set what is below task.settings", "task.settings.<name>=<value>"]),
         ("seed.value=1", ["seed has no setting 'value'", "single value"]),
         ("deploy.tranport=dds", ["deploy has no setting 'tranport'", "did you mean 'transport'?"]),
         ("seed=one", ["expected a whole number as in seed=1", "got a word"]),
