@@ -18,19 +18,18 @@ the C library's). Comparisons with NaN are false, and the maximum of a number an
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from itertools import count
 from math import prod
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import torch
 from torch import Tensor
 
-LANES = 16  # rows computed side by side: one AVX-512 register, two of AVX2, four of NEON
+from sim import jit
+from sim.jit import BITS, FLOATS, LANES, splat
 
 Function = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -429,17 +428,6 @@ def traced(function: Function, inputs: Shapes) -> tuple[Trace, dict[str, np.ndar
 
 # ---------------------------------------------------------------- vector code
 
-FLOATS, BITS, INTS = f"<{LANES} x float>", f"<{LANES} x i1>", f"<{LANES} x i32>"
-
-
-def _literal(value: float | bool) -> str:
-    """A constant in all lanes."""
-    if isinstance(value, bool):
-        return f"splat (i1 {str(value).lower()})"
-    bits = int(np.array(np.float32(value), dtype=np.float64).view(np.uint64))  # LLVM writes floats as doubles
-    return f"splat (float 0x{bits:016X})"
-
-
 class Writer:
     """The body of the loop over blocks of rows, as LLVM text."""
 
@@ -456,7 +444,7 @@ class Writer:
         return name
 
     def operand(self, a: Value) -> str:
-        return self.register[id(a)] if isinstance(a, Symbol) else _literal(a)
+        return self.register[id(a)] if isinstance(a, Symbol) else splat(a)
 
     def address(self, base: str, offset: str) -> str:
         return self.emit(f"getelementptr float, ptr {base}, i64 {offset}")
@@ -480,7 +468,7 @@ class Writer:
         if op == "neg":
             return self.emit(f"fneg {FLOATS} {args[0]}")
         if op == "not":
-            return self.emit(f"xor {BITS} {args[0]}, {_literal(True)}")
+            return self.emit(f"xor {BITS} {args[0]}, {splat(True)}")
         if op == "isfinite":  # the difference with itself is 0, for infinities and NaN it is NaN
             zero = self.emit(f"fsub {FLOATS} {args[0]}, {args[0]}")
             return self.emit(f"fcmp ord {FLOATS} {zero}, {zero}")
@@ -626,34 +614,9 @@ def assembly(
 
 
 @cache
-def target_machine() -> Any:
-    """This processor with all its vector extensions, for llvmlite."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
-        features["prefer-256-bit"] = False
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features.flatten(), opt=2, codemodel="jitdefault", jit=True)
-
-
-@cache
-def _library_address(name: str) -> int:
-    library = ctypes.CDLL(ctypes.util.find_library("m"))
-    return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
-
-
-@cache
-def _machine_code(text: str, library: frozenset[tuple[str, int]]) -> tuple[Any, Any]:
-    """The compiled kernel, and what keeps its code alive."""
-    for name, _ in library:
-        llvm.add_symbol(f"{name}f", _library_address(f"{name}f"))
-    module = llvm.parse_assembly(text)
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, target_machine())
-    engine.finalize_object()
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-    return kind(engine.get_function_address("kernel")), engine
+def _machine_code(text: str, library: frozenset[str]) -> tuple[Any, Any]:
+    number = ctypes.c_int64
+    return jit.function(text, "kernel", (ctypes.c_void_p, number, number, number), library)
 
 
 class Kernel:
@@ -679,7 +642,7 @@ class Kernel:
         self.outputs = [name for name in found if name in rows]
         names = [*columns, *rows]
         text, library = assembly(given, found, list(columns), names)
-        self.code, self._engine = _machine_code(text, frozenset(library))
+        self.code, self._engine = _machine_code(text, frozenset(f"{name}f" for name, _ in library))
         self.pointers = np.zeros(len(names), dtype=np.int64)
 
     def __call__(self, table: Tensor | None, rows: Mapping[str, Tensor]) -> None:

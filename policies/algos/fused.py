@@ -22,17 +22,14 @@ from functools import cache
 from itertools import count, pairwise
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from policies.nets.actor import HALF_LOG_2PI
-from sim.rows import target_machine
+from sim import jit
+from sim.jit import BITS, FLOATS, LANES, constant, splat
 
-LANES = 16
 ROWS = 48  # of a block: its activations (two networks, 64 wide) take about 130 KB, a part of a second-level cache
-VECTOR = f"<{LANES} x float>"
 
 
 class Shape(NamedTuple):
@@ -128,28 +125,28 @@ class Code:
             total = self.do(f"add i64 {total}, {term}")
         return self.do(f"getelementptr float, ptr {base}, i64 {total}")
 
-    def load(self, address: str, kind: str = VECTOR) -> str:
+    def load(self, address: str, kind: str = FLOATS) -> str:
         return self.do(f"load {kind}, ptr {address}, align 4")
 
-    def store(self, value: str, address: str, kind: str = VECTOR) -> None:
+    def store(self, value: str, address: str, kind: str = FLOATS) -> None:
         self.plain(f"store {kind} {value}, ptr {address}, align 4")
 
     def splat(self, scalar: str) -> str:
-        one = self.do(f"insertelement {VECTOR} poison, float {scalar}, i32 0")
-        return self.do(f"shufflevector {VECTOR} {one}, {VECTOR} poison, <{LANES} x i32> zeroinitializer")
+        one = self.do(f"insertelement {FLOATS} poison, float {scalar}, i32 0")
+        return self.do(f"shufflevector {FLOATS} {one}, {FLOATS} poison, <{LANES} x i32> zeroinitializer")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        return self.do(f"call {VECTOR} @llvm.fmuladd.v{LANES}f32({VECTOR} {a}, {VECTOR} {b}, {VECTOR} {c})")
+        return self.do(f"call {FLOATS} @llvm.fmuladd.v{LANES}f32({FLOATS} {a}, {FLOATS} {b}, {FLOATS} {c})")
 
     def vector(self, op: str, a: str, b: str) -> str:
-        return self.do(f"{op} {VECTOR} {a}, {b}")
+        return self.do(f"{op} {FLOATS} {a}, {b}")
 
     def scalar(self, op: str, a: str, b: str) -> str:
         return self.do(f"{op} float {a}, {b}")
 
     def total(self, vector: str) -> str:
         zero = "0.000000e+00"
-        return self.do(f"call reassoc float @llvm.vector.reduce.fadd.v{LANES}f32(float {zero}, {VECTOR} {vector})")
+        return self.do(f"call reassoc float @llvm.vector.reduce.fadd.v{LANES}f32(float {zero}, {FLOATS} {vector})")
 
     def loop(self, start: str | int, stop: str, step: int, body: Any) -> None:
         """``body(i)`` for i in range(start, stop, step) while a whole step fits; the first i left is returned."""
@@ -170,15 +167,6 @@ class Code:
         self.last = slot
 
 
-def constant(value: float) -> str:
-    """A float constant in LLVM's notation."""
-    return f"0x{int(np.array(np.float32(value), dtype=np.float64).view(np.uint64)):016X}"
-
-
-def splat(value: float) -> str:
-    return f"splat (float {constant(value)})"
-
-
 def product(vectors: int, tile: int) -> str:
     """``gemm<vectors>``: C[m, 16 * vectors] of the module's docstring, ``tile`` rows of it in registers at once."""
     c = Code(f"define internal void @gemm{vectors}(ptr noalias %c, i64 %ldc, ptr %a, i64 %sam, i64 %sap, ptr %b, "
@@ -186,7 +174,7 @@ def product(vectors: int, tile: int) -> str:
 
     def rows(height: int) -> Any:
         def body(i: str) -> None:
-            sums = [[c.slot(VECTOR) for _ in range(vectors)] for _ in range(height)]
+            sums = [[c.slot(FLOATS) for _ in range(vectors)] for _ in range(height)]
             lines = [c.do(f"add i64 {i}, {t}") for t in range(height)]
             for t, line in enumerate(lines):
                 for v in range(vectors):
@@ -216,36 +204,36 @@ def product(vectors: int, tile: int) -> str:
 def exponential(c: Code, x: str) -> str:
     """e^x in all lanes: S. Moshier, Cephes, expf (relative error 2e-7); x is limited to +-87."""
     for op, bound in (("olt", 87.0), ("ogt", -87.0)):
-        inside = c.do(f"fcmp {op} {VECTOR} {x}, {splat(bound)}")
-        x = c.do(f"select <{LANES} x i1> {inside}, {VECTOR} {x}, {VECTOR} {splat(bound)}")
-    n = c.do(f"call {VECTOR} @llvm.roundeven.v{LANES}f32({VECTOR} {c.vector('fmul', x, splat(math.log2(math.e)))})")
+        inside = c.do(f"fcmp {op} {FLOATS} {x}, {splat(bound)}")
+        x = c.do(f"select {BITS} {inside}, {FLOATS} {x}, {FLOATS} {splat(bound)}")
+    n = c.do(f"call {FLOATS} @llvm.roundeven.v{LANES}f32({FLOATS} {c.vector('fmul', x, splat(math.log2(math.e)))})")
     r = c.fma(n, splat(-0.693359375), x)
     r = c.fma(n, splat(2.12194440e-4), r)
     p = splat(1.9875691500e-4)
     for term in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
         p = c.fma(p, r, splat(term))
     p = c.fma(c.vector("fmul", p, r), r, c.vector("fadd", r, splat(1.0)))
-    whole = c.do(f"fptosi {VECTOR} {n} to <{LANES} x i32>")
+    whole = c.do(f"fptosi {FLOATS} {n} to <{LANES} x i32>")
     bits = c.do(f"shl <{LANES} x i32> {c.do(f'add <{LANES} x i32> {whole}, splat (i32 127)')}, splat (i32 23)")
-    return c.vector("fmul", p, c.do(f"bitcast <{LANES} x i32> {bits} to {VECTOR}"))
+    return c.vector("fmul", p, c.do(f"bitcast <{LANES} x i32> {bits} to {FLOATS}"))
 
 
 def silu(c: Code, z: str) -> tuple[str, str]:
-    s = c.vector("fdiv", splat(1.0), c.vector("fadd", exponential(c, c.do(f"fneg {VECTOR} {z}")), splat(1.0)))
+    s = c.vector("fdiv", splat(1.0), c.vector("fadd", exponential(c, c.do(f"fneg {FLOATS} {z}")), splat(1.0)))
     h = c.vector("fmul", z, s)
     return h, c.fma(h, c.vector("fsub", splat(1.0), s), s)
 
 
 def relu(c: Code, z: str) -> tuple[str, str]:
-    up = c.do(f"fcmp ogt {VECTOR} {z}, zeroinitializer")
-    return tuple(c.do(f"select <{LANES} x i1> {up}, {VECTOR} {x}, {VECTOR} zeroinitializer")  # type: ignore[return-value]
+    up = c.do(f"fcmp ogt {FLOATS} {z}, zeroinitializer")
+    return tuple(c.do(f"select {BITS} {up}, {FLOATS} {x}, {FLOATS} zeroinitializer")  # type: ignore[return-value]
                  for x in (z, splat(1.0)))
 
 
 def elu(c: Code, z: str) -> tuple[str, str]:
-    up, e = c.do(f"fcmp ogt {VECTOR} {z}, zeroinitializer"), exponential(c, z)
+    up, e = c.do(f"fcmp ogt {FLOATS} {z}, zeroinitializer"), exponential(c, z)
     less = c.vector("fsub", e, splat(1.0))
-    return tuple(c.do(f"select <{LANES} x i1> {up}, {VECTOR} {a}, {VECTOR} {b}")  # type: ignore[return-value]
+    return tuple(c.do(f"select {BITS} {up}, {FLOATS} {a}, {FLOATS} {b}")  # type: ignore[return-value]
                  for a, b in ((z, less), (splat(1.0), e)))
 
 
@@ -291,7 +279,7 @@ def loss(shape: Shape, lay: Layout) -> str:
         c.store(c.scalar("fadd", c.load(places[name], "float"), value), places[name], "float")
 
     def masked(vector: str) -> str:
-        return c.do(f"select <{LANES} x i1> {mask}, {VECTOR} {vector}, {VECTOR} zeroinitializer")
+        return c.do(f"select {BITS} {mask}, {FLOATS} {vector}, {FLOATS} zeroinitializer")
 
     def row(i: str) -> None:
         line = (i, stride)
@@ -321,7 +309,7 @@ def loss(shape: Shape, lay: Layout) -> str:
         error = c.scalar("fsub", c.load(value_at, "float"), target)
         add(c.scalar("fmul", error, error), "value_loss")
         slope = c.scalar("fmul", error, number["value_slope"])
-        c.store(c.do(f"insertelement {VECTOR} zeroinitializer, float {slope}, i32 0"), value_at)
+        c.store(c.do(f"insertelement {FLOATS} zeroinitializer, float {slope}, i32 0"), value_at)
 
     c.loop(0, "%rows", 1, row)
     return c.text()
@@ -389,9 +377,9 @@ def driver(shape: Shape, lay: Layout, widest: int) -> str:
 
 
 DECLARATIONS = f"""
-declare {VECTOR} @llvm.fmuladd.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})
-declare {VECTOR} @llvm.roundeven.v{LANES}f32({VECTOR})
-declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {VECTOR})
+declare {FLOATS} @llvm.fmuladd.v{LANES}f32({FLOATS}, {FLOATS}, {FLOATS})
+declare {FLOATS} @llvm.roundeven.v{LANES}f32({FLOATS})
+declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {FLOATS})
 declare float @llvm.maxnum.f32(float, float)
 declare float @llvm.minnum.f32(float, float)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -402,29 +390,14 @@ declare float @expf(float)
 @cache
 def machine_code(shape: Shape) -> tuple[Any, Any]:
     """The compiled ``differentiate``, and what keeps its code alive."""
-    lay, machine = Layout(shape), target_machine()
+    lay = Layout(shape)
     # a tile of the result, a line of B and one number of A: AVX-512 has 32 registers of 16 numbers, AVX2 16 of 8
-    widest, tiles = (4, {1: 14, 2: 12, 3: 8, 4: 6}) if "+avx512f" in machine_features() else (1, {1: 6})
+    widest, tiles = (4, {1: 14, 2: 12, 3: 8, 4: 6}) if "+avx512f" in jit.features() else (1, {1: 6})
     text = "\n".join([DECLARATIONS, *(product(v, tiles[v]) for v in range(1, widest + 1)),
                       elementwise(shape.activation), loss(shape, lay), driver(shape, lay, widest)])
-    module = llvm.parse_assembly(text)
-    module.verify()
-    passes = llvm.create_new_module_pass_manager()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-    for add in ("add_sroa_pass", "add_simplify_cfg_pass", "add_instruction_combine_pass"):
-        getattr(passes, add)()
-    passes.run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
     pointer = ctypes.c_void_p
-    kind = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, ctypes.c_int64)
-    return kind(engine.get_function_address("differentiate")), engine
-
-
-@cache
-def machine_features() -> str:
-    """The vector extensions of this processor, as LLVM names them."""
-    return str(llvm.get_host_cpu_features().flatten())
+    return jit.function(text, "differentiate", (pointer, pointer, pointer, ctypes.c_int64), ("expf",),
+                        ("sroa", "simplify_cfg", "instruction_combine"))
 
 
 # ---------------------------------------------------------------- use
