@@ -38,7 +38,7 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
         write_whole(path, payload, hashlib.sha256(payload).digest())
     except OSError as error:
         raise CheckpointError(
-            f"checkpoint {path} cannot be written ({error}); what was there before is untouched") from error
+            f"checkpoint {path} cannot be written: {error.strerror}; what was there before is untouched") from error
 
 
 def load(path: Path, map_location: str | torch.device = "cpu") -> dict[str, Any]:

@@ -177,7 +177,7 @@ def export(settings: dict[str, Any], task: Task, graph: PolicyGraph, path: Path)
     from policies.cli import runs
     from policies.evaluate.handover import export_policy
 
-    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1)
+    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
     with runs.bad_input():
         artifact = export_policy(graph, task, path, env, training=settings, seed=settings["seed"])
     artifact.self_test()

@@ -60,8 +60,9 @@ def run(argv: Sequence[str]) -> int:
     from policies.cli.settings import override
     from policies.evaluate.evaluation import gate, to_json
     from policies.evaluate.handover import make_report
+    from policies.export.manifest import MANIFEST, POLICY
 
-    is_artifact = (options.policy / "manifest.json").is_file()
+    is_artifact = any((options.policy / name).is_file() for name in (MANIFEST, POLICY))
     settings = runs.artifact_settings(options.policy) if is_artifact else runs.load_run(options.policy)
     settings = override(settings, options.overrides)
     folder = report_folder(options, is_artifact)
@@ -95,7 +96,8 @@ def judge(settings: dict[str, Any], folder: Path, is_artifact: bool, backend: st
 
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
     task = runs.make_task(settings)
-    env = runs.make_env(settings, task=task, num_worlds=options.episodes, backend=backend, seed=seed)
+    env = runs.make_env(settings, task=task, num_worlds=options.episodes, backend=backend, seed=seed,
+                        compiled=not is_artifact)
     if is_artifact:
         policy = runs.artifact_policy(runs.load_artifact(folder), env)
     else:

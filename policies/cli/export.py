@@ -42,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
         refuse_foreign(out)
     task = runs.make_task(settings)
     graph = runs.load_graph(settings, options.run, task)
-    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1)
+    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
     with runs.bad_input():
         artifact = export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=options.name)
     proof = artifact.self_test()

@@ -79,11 +79,12 @@ def make_task(settings: Mapping[str, Any]) -> Task:
 
 def make_env(
     settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
-    task: Task | None = None, device: str | None = None, training: bool = False,
+    task: Task | None = None, device: str | None = None, training: bool = False, compiled: bool = True,
 ) -> Env:
     """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
 
-    ``training`` takes the task's share of mid-mission starts (``task.explore``); an evaluation never does.
+    ``training`` takes the task's share of mid-mission starts (``task.explore``); an evaluation never does. Whoever
+    looks at what the observation map is given needs it not ``compiled``.
     """
     from sim.env import make_env as build
 
@@ -95,7 +96,7 @@ def make_env(
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
             explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
-            compiled=None if settings.get("compiled", True) else False,
+            compiled=None if compiled and settings.get("compiled", True) else False,
             randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
 
 
@@ -240,16 +241,19 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
 
 def load_artifact(folder: Path) -> Artifact:
     """The artifact in ``folder``, checked against its robot and by its own trace."""
-    from policies.export.manifest import MANIFEST
+    from policies.export.manifest import MANIFEST, ArtifactError
     from policies.export.runtime import Artifact
     from robots.spec import load_robot
 
     if not (folder / MANIFEST).is_file():
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
     with bad_input():
-        artifact = Artifact.load(folder)
-        artifact = Artifact.load(folder, load_robot(artifact.manifest.robot))
-        artifact.self_test()
+        try:
+            artifact = Artifact.load(folder)
+            artifact = Artifact.load(folder, load_robot(artifact.manifest.robot))
+            artifact.self_test()
+        except ArtifactError as error:
+            raise BadInput(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error
         return artifact
 
 

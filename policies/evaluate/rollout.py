@@ -159,7 +159,7 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
 
     ``signals.<name>`` are the *measured* signals (noise and latency included) as they entered the environment's
     observation map, ``commands.<name>`` what its action map sent to the simulator, each [T, *shape], from the
-    first step of an episode to its end (or ``steps``). Use an environment of its own with one world.
+    first step of an episode to its end (or ``steps``). Use an environment of its own with one world, not compiled.
     """
     if env.num_worlds != 1:
         raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
@@ -181,6 +181,9 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
     finally:
         env.observe = observe
     count = len(sent)
+    if len(seen) < count:
+        raise ValueError("the environment's maps are compiled, so what they are given is not to be seen: make it with "
+                         "compiled=False")
     signals = {f"signals.{name}": np.stack([row[name] for row in seen[:count]]) for name in observe.signals}
     return {**signals, f"commands.{env.task.command}": np.stack(sent)}
 

@@ -25,6 +25,16 @@ def test_what_is_no_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "is not an artifact" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["deploy", "monitor", "eval"])
+def test_a_damaged_artifact_is_named(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "policy.onnx").write_text("")
+    assert main([verb, str(tmp_path)]) == 2
+    assert f"{tmp_path} is not an artifact (it has no manifest.json)" in capsys.readouterr().err
+    (tmp_path / "manifest.json").write_text("{,}")
+    assert main([verb, str(tmp_path)]) == 2
+    assert f"{tmp_path}: manifest.json is not JSON" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -21,8 +21,8 @@ TASKS = ("hover", "waypoints", "track")
 SENSORS = {"noise": {"base_pos_w": 0.01, "base_quat_w": 0.01}, "delay_steps": 1}
 
 
-def make(task: Task, worlds: int, seed: int = 11) -> Env:
-    return make_env(task, num_worlds=worlds, seed=seed, sensors=SENSORS, threads=1)
+def make(task: Task, worlds: int, seed: int = 11, compiled: bool = True) -> Env:
+    return make_env(task, num_worlds=worlds, seed=seed, sensors=SENSORS, threads=1, compiled=compiled)
 
 
 def graph_of(task: Task, hidden_dim: int = 0) -> PolicyGraph:
@@ -39,13 +39,14 @@ def graph_of(task: Task, hidden_dim: int = 0) -> PolicyGraph:
 def test_artifact_gives_the_commands_that_the_environment_sent(name: str, hidden_dim: int, tmp_path: Path) -> None:
     task = load_task(name)
     graph = graph_of(task, hidden_dim)
-    made = export_policy(graph, task, tmp_path / "artifact", make(task, 1), training={"algo": "none"}, seed=11)
+    made = export_policy(
+        graph, task, tmp_path / "artifact", make(task, 1, compiled=False), training={"algo": "none"}, seed=11)
     assert made.self_test(1e-5).steps >= 10
     assert made.manifest.rate_hz == pytest.approx(1 / task.control_dt)
     assert made.manifest.formula == task.formula_text
     assert {m.name for m in made.manifest.memory} == set(graph.memory)
     # another episode, step by step through the runtime's single-robot path
-    env = make(task, 1, seed=12)
+    env = make(task, 1, seed=12, compiled=False)
     golden = record_golden(env, graph_policy(graph))
     artifact = Artifact.load(tmp_path / "artifact", task.robot)
     sent = golden[f"commands.{task.command}"]
@@ -54,9 +55,15 @@ def test_artifact_gives_the_commands_that_the_environment_sent(name: str, hidden
         np.testing.assert_allclose(got, sent[k], atol=1e-5, rtol=0)
 
 
+def test_a_golden_trace_is_not_taken_from_compiled_maps() -> None:
+    task = load_task("hover")
+    with pytest.raises(ValueError, match="make it with compiled=False"):
+        record_golden(make(task, 1), graph_policy(graph_of(task)), steps=2)
+
+
 def test_golden_trace_holds_measured_signals_and_leaves_the_environment_whole() -> None:
     task = load_task("waypoints")
-    env, graph = make(task, 1), graph_of(task)
+    env, graph = make(task, 1, compiled=False), graph_of(task)
     observe = env.observe
     golden = record_golden(env, graph_policy(graph), steps=5)
     assert env.observe is observe
