@@ -154,21 +154,16 @@ class Quadrotor:
         unknown = set(state) - set(SIGNAL_SIZES) - {"height"}
         if unknown:
             raise UnknownName(f"reset: unknown signals {sorted(unknown)}; known: {', '.join(SIGNAL_SIZES)}")
-        block, lane = ids // LANES, ids % LANES
-        params = {name: value[ids] for name, value in self._values.items()}
-        for name, size in SIGNAL_SIZES.items():
-            field = STATE_FIELDS[name]
-            value = self._reset_value(name, size, state, params, len(ids))
-            if not torch.isfinite(value).all():
-                raise ValueError(f"reset: {name} has a non-finite value")
-            if name == "base_quat_w":
-                value = _unit_quaternion(value)
-            if name == "rotor_speed":
-                value = value.clamp(0, 1)
-                before = value if self.command == "motor_cmd" else _hold_rates(params)
-                self._state[block, BEFORE : BEFORE + 4, lane] = before
-                self._state[block, COMMAND : COMMAND + 4, lane] = before
-            self._state[block, field : field + size, lane] = value
+        params = {name: self._values[name][ids] for name in ("mass", "thrust_curve", "motor_gain")}
+        values = {n: self._reset_value(n, size, state, params, len(ids)) for n, size in SIGNAL_SIZES.items()}
+        _require_finite("reset", values)
+        values["base_quat_w"] = _unit_quaternion(values["base_quat_w"])
+        values["rotor_speed"] = values["rotor_speed"].clamp(0, 1)
+        before = values["rotor_speed"] if self.command == "motor_cmd" else _hold_rates(params)
+        fields = [(STATE_FIELDS[name], value) for name, value in values.items()] + [(BEFORE, before), (COMMAND, before)]
+        places = torch.cat([torch.arange(first, first + value.shape[1]) for first, value in fields]).to(self.device)
+        rows = torch.cat([value for _, value in fields], 1)
+        self._state[(ids // LANES)[:, None], places, (ids % LANES)[:, None]] = rows
 
     def _reset_value(
         self, name: str, size: int, state: Mapping[str, Tensor], params: Mapping[str, Tensor], count: int
@@ -207,6 +202,13 @@ class Quadrotor:
         """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of :data:`PARAM_FIELDS`."""
         ids = self._check_ids(ids)
         checked = {name: self._check_param(name, value, len(ids)) for name, value in params.items()}
+        _require_finite("set_params", checked)
+        positive = {name: checked[name] for name in POSITIVE if name in checked}
+        if positive and not bool((_together(positive) > 0).all()):
+            name = next(n for n, v in positive.items() if not (v > 0).all())
+            raise ValueError(f"set_params: {name} must be > 0, got {float(positive[name].min())}")
+        if "command_delay" in checked and not bool((checked["command_delay"] >= 0).all()):
+            raise ValueError(f"set_params: command_delay must be >= 0 s, got {float(checked['command_delay'].min())}")
         for name, value in checked.items():
             self._values[name][ids] = value
         self._scatter_params(ids)
@@ -217,12 +219,6 @@ class Quadrotor:
         value = torch.as_tensor(value).to(self.device, torch.float32)
         if value.shape != (count, *_shape(name)):
             raise ValueError(f"set_params: {name} has shape {tuple(value.shape)}, expected {(count, *_shape(name))}")
-        if not torch.isfinite(value).all():
-            raise ValueError(f"set_params: {name} has a non-finite value")
-        if name in POSITIVE and not (value > 0).all():
-            raise ValueError(f"set_params: {name} must be > 0, got {float(value.min())}")
-        if name == "command_delay" and not (value >= 0).all():
-            raise ValueError(f"set_params: command_delay must be >= 0 s, got {float(value.min())}")
         return value
 
     def _scatter_params(self, ids: Tensor, padding: bool = False) -> None:
@@ -267,6 +263,17 @@ def _shape(name: str) -> tuple[int, ...]:
 def _lanes(num_worlds: int) -> int:
     """Lanes in use of the last block."""
     return (num_worlds - 1) % LANES + 1
+
+
+def _together(values: Mapping[str, Tensor]) -> Tensor:
+    """All ``values`` [K, ...] side by side: one check of many small tensors instead of many."""
+    return torch.cat([value.reshape(len(value), -1) for value in values.values()], 1)
+
+
+def _require_finite(what: str, values: Mapping[str, Tensor]) -> None:
+    if values and not bool(torch.isfinite(_together(values)).all()):
+        name = next(n for n, v in values.items() if not torch.isfinite(v).all())
+        raise ValueError(f"{what}: {name} has a non-finite value")
 
 
 def _unit_quaternion(value: Tensor) -> Tensor:
