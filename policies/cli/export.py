@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies.cli.console import OK, Parser, add_json, print_json, say
+from policies.cli.console import OK, BadInput, Parser, add_json, print_json, say
 
 SUMMARY = "write a run's policy as one self-testing artifact"
 HELP = """\
@@ -43,8 +43,11 @@ def run(argv: Sequence[str]) -> int:
     task = runs.make_task(settings)
     graph = runs.load_graph(settings, options.run, task)
     env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
-    with runs.bad_input():
-        artifact = export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=options.name)
+    try:
+        with runs.bad_input():
+            artifact = export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=options.name)
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error.strerror}; what was there before is untouched") from error
     proof = artifact.self_test()
     manifest = artifact.manifest
     if options.json:

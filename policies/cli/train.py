@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policies.cli.console import OK, BadInput, Interrupted, Parser, add_json, add_overrides, print_json, say, stop_asked
+
+if TYPE_CHECKING:
+    from policies.algos.progress import Logger
 
 SUMMARY = "learn a task; settings as words: task=hover algo=ppo seed=2"
 HELP = """\
@@ -74,7 +78,7 @@ def train(
     to go on. ``opened``: one of several processes, the run's folder is ready.
     """
     from policies.algos.checkpoint import CheckpointError
-    from policies.algos.progress import show, tensorboard
+    from policies.algos.progress import show
     from policies.algos.ranks import join
     from policies.cli import runs, workers
     from policies.cli import settings as config
@@ -98,7 +102,7 @@ def train(
     ranks.wait()
     title = f"{settings['task']['name']}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
-    with (tensorboard(folder / "events") if ranks.is_first else nullcontext() as logger,
+    with (events(folder / "events") if ranks.is_first else nullcontext() as logger,
           said_where(folder, ranks.size, again), stop_asked(quiet=opened) as asked):
         try:
             result = module.train(
@@ -115,6 +119,25 @@ def train(
         config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
     last = result.history[-1] if result.history else {}
     return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}
+
+
+@contextmanager
+def events(folder: Path) -> Iterator[Logger]:
+    """TensorBoard events in ``folder``. A full disk is one line: their writer is a thread that would show a traceback,
+    while what it raises there is raised here too.
+    """
+    from policies.algos.progress import tensorboard
+
+    show = threading.excepthook
+    threading.excepthook = lambda error: None if isinstance(error.exc_value, OSError) else show(error)
+    try:
+        with tensorboard(folder) as logger:
+            yield logger
+    except OSError as error:
+        raise BadInput(f"events cannot be written to {folder}: {error.strerror}; the run goes on with resume=true from "
+                       "its last checkpoint, if there is one") from error
+    finally:
+        threading.excepthook = show
 
 
 @contextmanager

@@ -113,6 +113,21 @@ def test_export_refuses_a_foreign_folder_before_the_work(
     assert "is not an artifact" in capsys.readouterr().err
 
 
+def test_export_to_a_full_disk_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "load_graph", lambda *_: None)
+    monkeypatch.setattr(runs, "make_env", lambda *_, **__: None)
+    monkeypatch.setattr("policies.evaluate.handover.export_policy", full)
+    runs.open_run(compose(), tmp_path / "run", overwrite=False)
+    assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "a")]) == 2
+    assert capsys.readouterr().err == (
+        f"temporeal: {tmp_path}/a cannot be written: No space left on device; what was there before is untouched\n")
+
+
 @pytest.mark.parametrize("name", ["config.yaml", "report.json", "report.html", "speed.json"])
 def test_a_full_disk_leaves_the_old_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -82,6 +82,21 @@ def test_before_the_first_checkpoint_there_is_nothing_to_go_on_from(
     assert "--overwrite instead of resume=true" in capsys.readouterr().err
 
 
+def test_events_on_a_full_disk_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As their writer does it: the thread dies of the error, and whoever uses the writer is given it."""
+    import threading
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(BadInput, match=f"cannot be written to {tmp_path}: No space left"), train.events(tmp_path):
+        thread = threading.Thread(target=full)
+        thread.start()
+        thread.join()
+        full()
+    assert capsys.readouterr().err == ""
+
+
 def test_a_second_signal_stops_at_once() -> None:
     with pytest.raises(Interrupted) as stopped, stop_asked(quiet=True) as asked:
         os.kill(os.getpid(), signal.SIGINT)
