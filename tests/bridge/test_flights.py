@@ -155,6 +155,20 @@ def test_a_flight_that_falls_silent_fails_after_its_time(tmp_path: Path, deaf: s
     assert world.bus.seconds < 30
 
 
+def test_a_machine_that_stands_still_makes_nobody_late(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def plan() -> bool:
+        robot = world.robots["/cf1"]
+        if robot.flight == 0:
+            world.bus.advance(100.0)
+            robot.ends += 100.0
+        return robot.flight == 0
+
+    world.plans.append(plan)
+    assert verdicts(world.fly(1)[0]) == ["satisfied"] and world.bus.seconds > 100
+
+
 def test_the_other_robot_flies_on(tmp_path: Path) -> None:
     """One robot cannot start: the other flies all missions."""
     world = World(tmp_path, namespaces=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +83,16 @@ def test_a_bag_is_never_overwritten(tmp_path):
     (tmp_path / "bag").mkdir()
     with pytest.raises(RecorderError, match="never overwritten"):
         Bag(tmp_path / "bag")
+
+
+def test_a_bag_that_cannot_be_begun_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(RecorderError, match="cannot be begun: No space left on device"):
+        Bag(tmp_path / "bag")
+    assert not list(tmp_path.iterdir())
 
 
 class FullDisk(WholeFile):

@@ -34,6 +34,7 @@ AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
 POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived
 DISCOVERY_S = 1.0  # for robots that are already on the bus to show
+STALL_S = 1.0  # a wait this long is no wait: the machine was stopped, or had no time for us
 IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
 FAILED = "failed"  # verdict of a flight that was not flown to its end
 
@@ -220,8 +221,9 @@ def conduct(
     for pilot in pilots:
         begin(bus, pilot)
     while len(rows) < len(seeds) and not fault:
-        bus.wait(POLL_S)
+        stall = wait(bus)
         for pilot in pilots:
+            pilot.until += stall
             row = advance(bus, pilot, waiting, horizon_s, launch)
             if row:
                 rows.append(row)
@@ -234,6 +236,14 @@ def conduct(
         where = {pilot.seed: pilot for pilot in pilots if pilot.stage in FLYING}
         rows += [failed(seed, where.get(seed), fault) for seed in seeds if seed not in told]
     return sorted(rows, key=lambda row: int(row["seed"])), fault
+
+
+def wait(bus: Transport) -> float:
+    """Let messages come in; how long this machine stood still meanwhile, s: nobody is late for that."""
+    before = bus.monotonic()
+    bus.wait(POLL_S)
+    took = bus.monotonic() - before
+    return took if took > STALL_S else 0.0
 
 
 def hopeless(pilots: Sequence[Pilot], recorder: Process, rows: Sequence[Mapping[str, Any]], in_a_row: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import shutil
 import struct
 import sys
 import tempfile
@@ -76,15 +77,22 @@ class Bag:
             raise RecorderError(f"{path} is there already; a bag is never overwritten")
         self.path = path
         self.writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
+        try:
+            self._begin()
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            raise RecorderError(f"{path} cannot be begun: {error.strerror}") from error
+        self.connections: dict[tuple[str, str], Any] = {}
+        self.closed = False
+
+    def _begin(self) -> None:
         self.writer.open()
         storage: Any = self.writer.storage
         storage.bio.close()
         storage.bio = self.file = WholeFile(storage.path)  # unbuffered: nothing fails later than it is written
         self.storage = storage
-        self.ballast = path / ".reserve"
+        self.ballast = self.path / ".reserve"
         self.ballast.write_bytes(b"\0" * BALLAST_BYTES)
-        self.connections: dict[tuple[str, str], Any] = {}
-        self.closed = False
 
     def add(self, topic: str, type: str) -> None:
         """Declare a topic."""
