@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -83,7 +84,8 @@ def run(argv: Sequence[str]) -> int:
     began = time.perf_counter()
     task = runs.make_task(settings)
     tell(f"mission ({task.robot.name}):\n{task.formula_text}\n\n1. train")
-    trained = train(settings, options.json)
+    words = shlex.join(["experiment=demo", *options.overrides, f"out={settings['out']}", "resume=true"])
+    trained = train(settings, options.json, f"temporeal train {words}")
     graph = runs.load_graph(settings, options.out / "run", task)
     tell(f"   {trained['env_steps'] / 1e6:.1f} M steps in {trained['seconds']:.0f} s\n2. judge")
     judged = {"native": judge(settings, graph, "quadrotor", options.episodes, options.json),
@@ -138,12 +140,12 @@ def clear(out: Path) -> None:
         raise BadInput(f"cannot write to {out}: {error.strerror}; choose another with --out") from error
 
 
-def train(settings: dict[str, Any], quiet: bool) -> dict[str, Any]:
-    """Figures of the training; the run is in ``settings["out"]``."""
+def train(settings: dict[str, Any], quiet: bool, again: str) -> dict[str, Any]:
+    """Figures of the training; the run is in ``settings["out"]``. ``again``: how to go on with it, if interrupted."""
     from policies.cli.train import train as train_run
 
     began = time.perf_counter()
-    result = train_run(settings, quiet=quiet)
+    result = train_run(settings, quiet=quiet, again=again)
     return {"seconds": time.perf_counter() - began, "env_steps": int(result["steps"]), "run": result["run"]}
 
 

@@ -85,7 +85,7 @@ def test_a_crash_has_its_own_status(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "No space left" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["eval", "export", "bench"])
+@pytest.mark.parametrize("verb", ["eval", "export", "bench", "deploy", "demo"])
 def test_an_unwritable_place_is_refused_before_the_work(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,11 +94,13 @@ def test_an_unwritable_place_is_refused_before_the_work(
 
     monkeypatch.setattr(eval, "judge", work)
     monkeypatch.setattr(runs, "load_graph", work)
+    monkeypatch.setattr(runs, "load_artifact", work)
     monkeypatch.setattr(bench, "measure", work)
+    monkeypatch.setattr(demo, "clear", work)
     runs.open_run(compose(), tmp_path / "run", overwrite=False)
     (tmp_path / "file").write_text("precious")
-    subject = "quadrotor" if verb == "bench" else str(tmp_path / "run")
-    assert main.main([verb, subject, "--out", str(tmp_path / "file" / "new" / "out")]) == 2
+    subject = {"bench": ["quadrotor"], "demo": []}.get(verb, [str(tmp_path / "run")])
+    assert main.main([verb, *subject, "--out", str(tmp_path / "file" / "new" / "out")]) == 2
     assert "file/new" in (told := capsys.readouterr().err) and "Not a directory; choose another with --out" in told
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "run"]
 
