@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import count, pairwise
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ class Layout:
     """Where everything lies in the workspace, in floats; all in whole vectors."""
 
     def __init__(self, shape: Shape) -> None:
+        self.shape = shape
         self.places: dict[str, tuple[int, int, int]] = {}  # name -> offset, rows, columns
         self.size = 0
         for net, widths in (("actor", shape.actor), ("critic", shape.critic)):
@@ -334,13 +335,25 @@ def driver(shape: Shape, lay: Layout, widest: int) -> str:
             done += part
 
     def block(start: str, rows: str) -> None:
-        def copy(i: str) -> None:
+        def row(i: str) -> str:
             place = c.do(f"getelementptr i64, ptr %chosen, i64 {c.do(f'add i64 {start}, {i}')}")
-            source = c.at("%table", (c.load(place, "i64"), shape.columns))
+            return c.at("%table", (c.load(place, "i64"), shape.columns))
+
+        def fetch(i: str) -> None:  # the rows lie anywhere in memory: have those of the next block on their way
+            later = c.do(f"add i64 {i}, {ROWS}")
+            end = c.do(f"add i64 {start}, {later}")
+            inside = c.do(f"icmp slt i64 {end}, %count")
+            source = row(c.do(f"select i1 {inside}, i64 {later}, i64 {i}"))
+            for line in range(0, shape.columns, LANES):
+                c.plain(f"call void @llvm.prefetch.p0(ptr {c.at(source, line)}, i32 0, i32 2, i32 1)")
+
+        def copy(i: str) -> None:
+            source = row(i)
             c.plain(f"call void @llvm.memcpy.p0.p0.i64(ptr {c.at('%w', lay.offset('rows'), (i, width))}, ptr {source}, "
                     f"i64 {4 * shape.columns}, i1 false)")
 
         c.loop(0, rows, 1, copy)
+        c.loop(0, rows, 1, fetch)
         nets = (("actor", shape.actor, 0), ("critic", shape.critic, shape.actor[0]))
         inputs: dict[tuple[str, int], tuple[str, int]] = {}  # address and stride of what enters a layer
         for net, widths, column in nets:
@@ -382,6 +395,7 @@ declare {FLOATS} @llvm.roundeven.v{LANES}f32({FLOATS})
 declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {FLOATS})
 declare float @llvm.maxnum.f32(float, float)
 declare float @llvm.minnum.f32(float, float)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare float @expf(float)
 """
@@ -416,66 +430,77 @@ class Gradient:
         actor: feed-forward network and ``log_std``; critic: its ``net`` ends in one value.
         activation: name, one of :data:`ACTIVATIONS`.
         columns: numbers in a row of the table of :func:`policies.algos.ppo.columns`.
+        weights: [P + 1], all parameters of the actor, then of the critic, then a zero.
+        gradient: [P + ...]: where their derivatives go, in the same order.
     """
 
-    def __init__(self, actor: nn.Module, critic: nn.Module, activation: str, columns: int) -> None:
-        self.actor, self.critic = actor, critic
-        self.layers = {"actor": _linear(actor.net), "critic": _linear(critic.net)}
-        widths = {net: (found[0].in_features, *(x.out_features for x in found))
-                  for net, found in self.layers.items()}
-        self.shape = Shape(widths["actor"], widths["critic"], activation, columns)
-        self.layout = Layout(self.shape)
-        self.code, self._engine = machine_code(self.shape)
+    def __init__(
+        self, actor: nn.Module, critic: nn.Module, activation: str, columns: int, weights: Tensor, gradient: Tensor
+    ) -> None:
+        self.log_std: Tensor = actor.log_std  # type: ignore[assignment]
+        layers = {"actor": _linear(actor.net), "critic": _linear(critic.net)}
+        widths = {net: (found[0].in_features, *(x.out_features for x in found)) for net, found in layers.items()}
+        self.layout = Layout(Shape(widths["actor"], widths["critic"], activation, columns))
+        self.code, self._engine = machine_code(self.layout.shape)
         self.work = torch.zeros(self.layout.size)
+        self.weights, self.gradient = weights, gradient
+        self.packing, self.unpacking, place = self._maps([actor, critic], layers)
+        self.slope = gradient[place : place + len(self.log_std)]  # that of log_std
         self.part("ones").fill_(1.0)
 
-    def part(self, name: str) -> Tensor:
-        """A view [rows, columns] of the workspace."""
+    def _maps(self, nets: Sequence[nn.Module], layers: Mapping[str, Sequence[nn.Linear]]) -> tuple[Tensor, Tensor, int]:
+        """Which weight each place of the workspace takes, where each weight's derivative is, and where log_std is."""
+        numbers, first = dict[int, Tensor](), 0
+        for parameter in (p for net in nets for p in net.parameters()):
+            numbers[id(parameter)] = torch.arange(first, first + parameter.numel()).view_as(parameter)
+            first += parameter.numel()
+        packing = torch.full((self.layout.size,), first)  # the zero
+        unpacking = torch.zeros(first, dtype=torch.int64)
+        places = torch.arange(self.layout.size)
+        for net, found in layers.items():
+            for i, layer in enumerate(found):
+                weight, bias = numbers[id(layer.weight)], numbers[id(layer.bias)]
+                for name, value in ((f"{net}.{i}.weight_t", weight.T), (f"{net}.{i}.bias", bias[None])):
+                    self.part(name, packing)[:, : value.shape[1]] = value
+                    unpacking[value] = self.part(f"{name}.grad", places)[:, : value.shape[1]]
+                if i:
+                    self.part(f"{net}.{i}.weight", packing)[:, : weight.shape[1]] = weight
+        log_std = numbers[id(self.log_std)]
+        unpacking[log_std] = self.part("log_std.grad", places)[0, : len(log_std)]
+        return packing[: self.layout.offset("inverse_std")].clone(), unpacking, int(log_std[0])
+
+    def part(self, name: str, of: Tensor | None = None) -> Tensor:
+        """A view [rows, columns] of the workspace, or ``of`` something as long."""
         offset, rows, columns = self.layout.places[name]
-        return self.work[offset : offset + rows * columns].view(rows, columns)
+        return (self.work if of is None else of)[offset : offset + rows * columns].view(rows, columns)
 
     @torch.no_grad()
     def __call__(self, table: Tensor, chosen: Tensor, total: int, old_log_std: Tensor, config: Any) -> Tensor:
-        """Set the parameters' ``grad`` to that of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of
-        a minibatch of ``total`` rows; the shares of FIGURES [4] (policies.algos.ppo)."""
-        self._enter(total, config)
+        """Set the gradient to that of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of a minibatch
+        of ``total`` rows; the shares of FIGURES [4] (policies.algos.ppo)."""
+        torch.index_select(self.weights, 0, self.packing, out=self.work[: len(self.packing)])
         self.work[self.layout.gradients : self.layout.gradients_end] = 0.0
-        self.code(self.work.data_ptr(), table.data_ptr(), chosen.data_ptr(), len(chosen))
-        return self._leave(len(chosen) / total, total, old_log_std, config)
-
-    def _enter(self, total: int, config: Any) -> None:
-        for net, layers in self.layers.items():
-            for i, layer in enumerate(layers):
-                self.part(f"{net}.{i}.weight_t")[:, : layer.out_features] = layer.weight.T
-                self.part(f"{net}.{i}.bias")[0, : layer.out_features] = layer.bias
-                if i:
-                    self.part(f"{net}.{i}.weight")[:, : layer.in_features] = layer.weight
-        log_std = self.actor.log_std
-        self.part("inverse_std")[0, : len(log_std)] = torch.exp(-log_std)
-        density = -float(log_std.sum()) - HALF_LOG_2PI * len(log_std)
+        spread = self.log_std.detach()
+        self.part("inverse_std")[0, : len(spread)] = torch.exp(-spread)
+        widths = float(spread.sum())
+        density = -widths - HALF_LOG_2PI * len(spread)
         numbers = (density, 1.0 - config.clip, 1.0 + config.clip, 1.0 / total, 2.0 * config.value_coef / total)
         self.part("numbers")[0, : len(NUMBERS)] = torch.tensor(numbers)
+        self.code(self.work.data_ptr(), table.data_ptr(), chosen.data_ptr(), len(chosen))
+        torch.index_select(self.work, 0, self.unpacking, out=self.gradient[: len(self.unpacking)])
+        share = len(chosen) / total
+        self.slope.sub_(share * config.entropy_coef)
+        return self._figures(share, total, widths - float(old_log_std.sum()), old_log_std, config)
 
-    def _leave(self, share: float, total: int, old_log_std: Tensor, config: Any) -> Tensor:
-        for net, layers in self.layers.items():
-            for i, layer in enumerate(layers):
-                _grad(layer.weight).copy_(self.part(f"{net}.{i}.weight_t.grad")[:, : layer.out_features].T)
-                _grad(layer.bias).copy_(self.part(f"{net}.{i}.bias.grad")[0, : layer.out_features])
-        log_std = self.actor.log_std
-        actions = len(log_std)
-        _grad(log_std).copy_(self.part("log_std.grad")[0, :actions] - share * config.entropy_coef)
-        entropy = log_std.sum() + (0.5 + HALF_LOG_2PI) * actions
-        policy_loss, value_loss, moved = self.part("sums")[0, : len(SUMS)] / total
-        ratio = torch.exp(2.0 * (old_log_std - log_std))
-        kl = 0.5 * moved + share * (0.5 * (ratio - 1.0).sum() + (log_std - old_log_std).sum())
+    def _figures(self, share: float, total: int, wider: float, old_log_std: Tensor, config: Any) -> Tensor:
+        policy_loss, value_loss, moved = (x / total for x in self.part("sums")[0, : len(SUMS)].tolist())
+        spread = self.log_std.detach()
+        entropy = float(spread.sum()) + (0.5 + HALF_LOG_2PI) * len(spread)
+        ratio = float((torch.exp(2.0 * (old_log_std - spread)) - 1.0).sum())
+        kl = 0.5 * moved + share * (0.5 * ratio + wider)
         loss = policy_loss + config.value_coef * value_loss - share * config.entropy_coef * entropy
-        return torch.stack([loss, kl, policy_loss, value_loss])
+        return torch.tensor([loss, kl, policy_loss, value_loss])
 
 
 def _linear(net: nn.Module) -> Sequence[nn.Linear]:
     return [m for m in net.modules() if isinstance(m, nn.Linear)]
-
-
-def _grad(parameter: Tensor) -> Tensor:
-    assert parameter.grad is not None
-    return parameter.grad

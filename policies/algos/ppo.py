@@ -64,9 +64,6 @@ class PPOConfig:
     final_kl: float = 1.0  # desired_kl falls linearly to this share of itself over the budget; adaptive only
     min_learning_rate: float = 1e-5  # adaptive only
     max_learning_rate: float = 1e-2  # adaptive only
-    # Polyak and Juditsky 1992: the policy that is returned has the mean weights over this last share of the budget
-    # (0: the last weights). Gradient steps at a useful rate circle around the optimum; their mean is nearer to it.
-    average: float = 0.0
     # networks
     actor_hidden: Sequence[int] = (64, 64)
     critic_hidden: Sequence[int] = (64, 64)
@@ -96,7 +93,7 @@ class PPOConfig:
         for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("gamma", "gae_lambda", "average"):
+        for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be within [0, 1], got {getattr(self, name)}")
         for name in ("actor_hidden", "critic_hidden"):
@@ -179,8 +176,6 @@ class Learner:
     running_return: Tensor  # [N] discounted return of the episode so far
     return_moments: Normalizer  # of ``running_return``
     learning_rate: float
-    averaged: dict[str, Tensor]  # weights of the actor, mean over ``averages`` iterations
-    averages: int = 0
     iteration: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -236,9 +231,7 @@ def train(
             if ranks.of_first(due, learner.device):
                 keep(learner, out)
                 saved = time.monotonic()
-    actor = copy.deepcopy(learner.actor)
-    actor.load_state_dict(learner.averaged)
-    return Result(actor, learner.normalizer, learner.history)
+    return Result(learner.actor, learner.normalizer, learner.history)
 
 
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
@@ -253,20 +246,7 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     update_normalizers(learner, rollout)
     learner.iteration += 1
     learner.steps += rollout.reward.numel() * learner.ranks.size
-    average(learner)
     return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
-
-
-def weights(actor: Actor) -> dict[str, Tensor]:
-    """A copy of the weights of ``actor``."""
-    return {name: value.detach().clone() for name, value in actor.state_dict().items()}
-
-
-def average(learner: Learner) -> None:
-    """Enter the actor's weights into their mean; until the last share of the budget that is they themselves."""
-    learner.averages = learner.averages + 1 if fraction_spent(learner) > 1.0 - learner.config.average else 0
-    for name, value in weights(learner.actor).items():
-        learner.averaged[name].lerp_(value, 1.0 / max(1, learner.averages))
 
 
 @contextmanager
@@ -294,23 +274,35 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         actor = make_actor(env.obs_dim, env.action_dim, config.actor_hidden, name=config.activation,
                            init_std=config.init_std, hidden_dim=config.memory).to(device)
         critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
-    parameters = [*actor.parameters(), *critic.parameters()]
-    ranks.copy_from_first([p.data for p in parameters])
+    weights = flatten(actor, critic)
+    ranks.copy_from_first([weights])
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
     if fused.serves(actor, config, device):
-        width = row_width(env)
-        replicas = [r._replace(fused=fused.Gradient(r.actor, r.critic, config.activation, width)) for r in replicas]
+        replicas = [r._replace(fused=fused.Gradient(
+            r.actor, r.critic, config.activation, row_width(env), weights, r.gradient)) for r in replicas]
+    parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
+    parameter.grad = replicas[0].gradient[: -len(FIGURES)]
     n = env.num_worlds
     return Learner(
         config, env, ranks, seed, actor, critic,
         Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
-        torch.optim.Adam(parameters, lr=config.learning_rate, eps=1e-5, fused=True),
+        torch.optim.Adam([parameter], lr=config.learning_rate, eps=1e-5, fused=True),
         replicas, ThreadPoolExecutor(threads, "ppo", _one_thread),
         # distinct for (seed, rank); a world's own randomness is the environment's
         torch.Generator(device).manual_seed(seed * 65_537 + ranks.index),
         env.reset(), torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
-        Normalizer(1).to(device), config.learning_rate, weights(actor))
+        Normalizer(1).to(device), config.learning_rate)
+
+
+def flatten(actor: Actor, critic: Critic) -> Tensor:
+    """All parameters as one tensor [P + 1] that they become views of; the last is zero."""
+    parameters = [*actor.parameters(), *critic.parameters()]
+    sizes = [p.numel() for p in parameters]
+    flat = torch.cat([*(p.data.reshape(-1) for p in parameters), parameters[0].data.new_zeros(1)])
+    for parameter, part in zip(parameters, flat.split([*sizes, 1])):
+        parameter.data = part.view_as(parameter)
+    return flat
 
 
 def replicate(actor: Actor, critic: Critic, own: bool) -> Replica:
@@ -690,7 +682,6 @@ def keep(learner: Learner, out: Path) -> None:
     checkpoint.save(checkpoint.file_of(folder, learner.iteration, ranks.index, ranks.size), {
         "kind": KIND, "config": _plain(learner.config), "sizes": _sizes(learner.env), "seed": learner.seed,
         **_modules(learner), "learning_rate": learner.learning_rate, "iteration": learner.iteration,
-        "averaged": learner.averaged, "averages": learner.averages,
         "steps": learner.steps, "seconds": learner.seconds, "history": learner.history,
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(), "cuda_rng": cuda,
         "env": learner.env.state_dict(), "obs": list(learner.obs), "hidden": learner.hidden,
@@ -711,10 +702,9 @@ def restore(learner: Learner, path: Path) -> None:
     _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
     for name in ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer"):
         getattr(learner, name).load_state_dict(state[name])
-    for name in ("learning_rate", "averages", "iteration", "steps", "seconds", "history"):
+    for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
         setattr(learner, name, state[name])
     device = learner.device
-    learner.averaged = _to(state["averaged"], device)
     learner.generator.set_state(state["generator"])
     torch.set_rng_state(state["torch_rng"])
     if state["cuda_rng"] is not None and device.type == "cuda":
@@ -742,7 +732,7 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, PPO
     actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
                        name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
     normalizer = Normalizer(state["sizes"]["obs_dim"])
-    actor.load_state_dict(state["averaged"])
+    actor.load_state_dict(state["actor"])
     normalizer.load_state_dict(state["normalizer"])
     return actor.to(device), normalizer.to(device), config
 

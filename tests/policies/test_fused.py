@@ -17,7 +17,7 @@ CASES = [  # observation, privileged observation, hidden widths, actions, rows c
 def problem(
     obs: int, privileged: int, hidden: tuple[int, ...], actions: int, name: str
 ) -> tuple[ppo.Replica, torch.Tensor]:
-    """Networks away from their start, and a table of rows with ratios on both sides of the clip."""
+    """Networks away from their start with the compiled gradient, and rows with ratios on both sides of the clip."""
     torch.manual_seed(1)
     actor, critic = make_actor(obs, actions, hidden, name=name, init_std=0.6), Critic(privileged, hidden, name)
     for parameter in (*actor.parameters(), *critic.parameters()):
@@ -28,7 +28,10 @@ def problem(
         batch.mean.copy_(actor(batch.obs) + 0.1 * torch.randn(300, actions))
         batch.action.copy_(batch.mean + 0.5 * torch.randn(300, actions))
         batch.log_prob.copy_(Gaussian(batch.mean, torch.full((actions,), -0.6)).log_prob(batch.action))
-    return ppo.replicate(actor, critic, own=True), table
+    weights = ppo.flatten(actor, critic)
+    replica = ppo.replicate(actor, critic, own=True)
+    gradient = fused.Gradient(actor, critic, name, table.shape[1], weights, replica.gradient)
+    return replica._replace(fused=gradient), table
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -39,8 +42,7 @@ def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int
     config = ppo.PPOConfig(entropy_coef=0.01, clip=0.1, value_coef=0.7, activation=name)
     old = torch.full((actions,), -0.6)
     chosen = torch.randperm(300)[:rows]
-    compiled = fused.Gradient(replica.actor, replica.critic, name, table.shape[1])
-    found = compiled(table, chosen, 120, old, config)
+    found = replica.fused(table, chosen, 120, old, config)
     gradient = replica.gradient[: -len(ppo.FIGURES)].clone()
     replica.gradient.zero_()
     batch = ppo.columns(table[chosen], obs, privileged, actions)
@@ -55,18 +57,16 @@ def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int
 def test_what_is_not_a_number_shows_in_the_figures(column: int) -> None:
     replica, table = problem(5, 6, (16,), 2, "silu")
     table[3, column] = float("nan")
-    compiled = fused.Gradient(replica.actor, replica.critic, "silu", table.shape[1])
-    assert not torch.isfinite(compiled(table, torch.arange(9), 9, torch.full((2,), -0.6), ppo.PPOConfig())).all()
+    assert not torch.isfinite(replica.fused(table, torch.arange(9), 9, torch.full((2,), -0.6), ppo.PPOConfig())).all()
 
 
 def test_repeated_calls_forget_the_one_before() -> None:
     replica, table = problem(5, 6, (16,), 2, "silu")
     config, old = ppo.PPOConfig(), torch.full((2,), -0.6)
-    compiled = fused.Gradient(replica.actor, replica.critic, "silu", table.shape[1])
-    first = compiled(table, torch.arange(100), 100, old, config)
+    first = replica.fused(table, torch.arange(100), 100, old, config)
     gradient = replica.gradient.clone()
-    compiled(table, torch.arange(100, 300), 200, old, config)
-    assert torch.equal(compiled(table, torch.arange(100), 100, old, config), first)
+    replica.fused(table, torch.arange(100, 300), 200, old, config)
+    assert torch.equal(replica.fused(table, torch.arange(100), 100, old, config), first)
     assert torch.equal(replica.gradient, gradient)
 
 

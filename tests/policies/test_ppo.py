@@ -332,23 +332,6 @@ def test_the_policy_of_a_run_is_loaded(tmp_path: Path) -> None:
         ppo.load_policy(tmp_path.parent)
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_the_policy_has_the_mean_weights_of_the_last_share(tmp_path: Path, interrupted: bool) -> None:
-    config, seen = worlds.small(8, average=0.5), list[dict[str, torch.Tensor]]()
-
-    def remember(learner: ppo.Learner) -> None:
-        seen.append(ppo.weights(learner.actor))
-
-    if interrupted:
-        train(worlds.PointMass(worlds.WORLDS), worlds.small(6, average=0.5), out=tmp_path,
-              on_iteration=lambda x: (remember(x), len(seen) == 5)[1])
-    train(worlds.PointMass(worlds.WORLDS), config, out=tmp_path, on_iteration=remember, resume=interrupted)
-    policy, _, _ = ppo.load_policy(tmp_path)
-    for name, value in policy.state_dict().items():
-        first = 4 if interrupted else 5  # of six iterations, the fourth is past the half; of eight, the fifth is
-        torch.testing.assert_close(value, torch.stack([w[name] for w in seen[first - 1 :]]).mean(0))
-
-
 # ---------------------------------------------------------------- running
 
 
