@@ -46,13 +46,43 @@ def padded(width: int) -> int:
     return -(-width // LANES) * LANES
 
 
-class Layout:
-    """Where everything lies in the workspace, in floats; all in whole vectors."""
+class Places:
+    """Where everything lies in a workspace, in floats; all in whole vectors."""
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self) -> None:
         self.places: dict[str, tuple[int, int, int]] = {}  # name -> offset, rows, columns
         self.size = 0
+
+    def add(self, name: str, rows: int, columns: int) -> None:
+        self.places[name] = (self.size, rows, columns)
+        self.size += rows * columns
+
+    def offset(self, name: str) -> int:
+        return self.places[name][0]
+
+    def width(self, name: str) -> int:
+        return self.places[name][2]
+
+
+class Layers(Places):
+    """The workspace of :class:`Forward` for a network of these widths."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        for layer, (inputs, outputs) in enumerate(pairwise(widths)):
+            self.add(f"{layer}.weight_t", inputs, padded(outputs))
+            self.add(f"{layer}.bias", 1, padded(outputs))
+        for layer, outputs in enumerate(widths[1:]):
+            for kind in ("out", "slope"):
+                self.add(f"{layer}.{kind}", ROWS, padded(outputs))
+
+
+class Layout(Places):
+    """The workspace of :class:`Gradient`."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
         for net, widths in (("actor", shape.actor), ("critic", shape.critic)):
             for layer, (inputs, outputs) in enumerate(pairwise(widths)):
                 self.add(f"{net}.{layer}.weight_t", inputs, padded(outputs))
@@ -75,16 +105,6 @@ class Layout:
             for layer, outputs in enumerate(widths[1:]):
                 for kind in ("out", "slope", "delta"):
                     self.add(f"{net}.{layer}.{kind}", ROWS, padded(outputs))
-
-    def add(self, name: str, rows: int, columns: int) -> None:
-        self.places[name] = (self.size, rows, columns)
-        self.size += rows * columns
-
-    def offset(self, name: str) -> int:
-        return self.places[name][0]
-
-    def width(self, name: str) -> int:
-        return self.places[name][2]
 
 
 NUMBERS = ("log_density", "low", "high", "share", "value_slope")  # in ``numbers``: scalars of one minibatch
@@ -316,15 +336,15 @@ def loss(shape: Shape, lay: Layout) -> str:
     return c.text()
 
 
-def driver(shape: Shape, lay: Layout, widest: int) -> str:
-    """``differentiate(w, table, chosen, count)``: gradients of the ``chosen`` rows of ``table`` are added up in w."""
-    c = Code("define void @differentiate(ptr noalias %w, ptr noalias %table, ptr noalias %chosen, i64 %count)")
-    width = lay.width("rows")
+def multiplier(c: Code, lay: Layout | Layers, widest: int) -> tuple[Any, Any]:
+    """``at(name)``, the address of a place in the workspace, and ``gemm``, the product written for them."""
 
     def at(name: str, extra: int = 0) -> str:
         return c.at("%w", lay.offset(name) + extra)
 
-    def gemm(out: str, a: tuple[str, int, int], b: str, init: tuple[str, int], m: str | int, p: str | int) -> None:
+    def gemm(
+        out: str, a: tuple[str, int | str, int], b: str, init: tuple[str, int], m: str | int, p: str | int
+    ) -> None:
         vectors, done = lay.width(out) // LANES, 0
         while done < vectors:
             part = min(widest, vectors - done)
@@ -333,6 +353,15 @@ def driver(shape: Shape, lay: Layout, widest: int) -> str:
                     f"i64 {a[2]}, ptr {at(b, shift)}, i64 {lay.width(b)}, ptr {at(init[0], shift)}, i64 {init[1]}, "
                     f"i64 {m}, i64 {p})")
             done += part
+
+    return at, gemm
+
+
+def driver(shape: Shape, lay: Layout, widest: int) -> str:
+    """``differentiate(w, table, chosen, count)``: gradients of the ``chosen`` rows of ``table`` are added up in w."""
+    c = Code("define void @differentiate(ptr noalias %w, ptr noalias %table, ptr noalias %chosen, i64 %count)")
+    width = lay.width("rows")
+    at, gemm = multiplier(c, lay, widest)
 
     def block(start: str, rows: str) -> None:
         def row(i: str) -> str:
@@ -389,6 +418,34 @@ def driver(shape: Shape, lay: Layout, widest: int) -> str:
     return c.text()
 
 
+def forward(widths: Sequence[int], lay: Layers, widest: int) -> str:
+    """``forward(w, x, stride, out, count)``: outputs [count, last width] of rows of x, ``stride`` floats apart."""
+    c = Code("define void @forward(ptr noalias %w, ptr noalias %x, i64 %stride, ptr noalias %out, i64 %count)")
+    at, gemm = multiplier(c, lay, widest)
+
+    def block(start: str, rows: str) -> None:
+        source: tuple[str, int | str, int] = (c.at("%x", (start, "%stride")), "%stride", 1)
+        for layer, wide in enumerate(widths[:-1]):
+            name = f"{layer}.out"
+            gemm(name, source, f"{layer}.weight_t", (f"{layer}.bias", 0), rows, wide)
+            if layer < len(widths) - 2:
+                numbers = c.do(f"mul i64 {rows}, {lay.width(name)}")
+                c.plain(f"call void @activate(ptr {at(name)}, ptr {at(f'{layer}.slope')}, i64 {numbers})")
+            source = (at(name), lay.width(name), 1)
+
+        def leave(i: str) -> None:
+            line = c.at("%out", (c.do(f"add i64 {start}, {i}"), widths[-1]))
+            c.plain(f"call void @llvm.memcpy.p0.p0.i64(ptr {line}, ptr {c.at(source[0], (i, source[1]))}, "
+                    f"i64 {4 * widths[-1]}, i1 false)")
+
+        c.loop(0, rows, 1, leave)
+
+    c.loop(0, "%count", ROWS, lambda i: block(i, str(ROWS)))
+    left = c.do(f"load i64, ptr {c.last}")
+    block(left, c.do(f"sub i64 %count, {left}"))
+    return c.text()
+
+
 DECLARATIONS = f"""
 declare {FLOATS} @llvm.fmuladd.v{LANES}f32({FLOATS}, {FLOATS}, {FLOATS})
 declare {FLOATS} @llvm.roundeven.v{LANES}f32({FLOATS})
@@ -401,17 +458,32 @@ declare float @expf(float)
 """
 
 
-@cache
-def machine_code(shape: Shape) -> tuple[Any, Any]:
-    """The compiled ``differentiate``, and what keeps its code alive."""
-    lay = Layout(shape)
+PASSES = ("sroa", "simplify_cfg", "instruction_combine")
+POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+
+def products() -> tuple[int, list[str]]:
+    """Most vectors in a line of a product on this processor, and the products of 1 to so many."""
     # a tile of the result, a line of B and one number of A: AVX-512 has 32 registers of 16 numbers, AVX2 16 of 8
-    widest, tiles = (4, {1: 14, 2: 12, 3: 8, 4: 6}) if "+avx512f" in jit.features() else (1, {1: 6})
-    text = "\n".join([DECLARATIONS, *(product(v, tiles[v]) for v in range(1, widest + 1)),
-                      elementwise(shape.activation), loss(shape, lay), driver(shape, lay, widest)])
-    pointer = ctypes.c_void_p
-    return jit.function(text, "differentiate", (pointer, pointer, pointer, ctypes.c_int64), ("expf",),
-                        ("sroa", "simplify_cfg", "instruction_combine"))
+    tiles = {1: 14, 2: 12, 3: 8, 4: 6} if "+avx512f" in jit.features() else {1: 6}
+    return len(tiles), [product(vectors, tile) for vectors, tile in tiles.items()]
+
+
+@cache
+def derivative_code(shape: Shape) -> tuple[Any, Any]:
+    """The compiled ``differentiate``, and what keeps its code alive."""
+    lay, (widest, routines) = Layout(shape), products()
+    text = "\n".join([DECLARATIONS, *routines, elementwise(shape.activation), loss(shape, lay),
+                      driver(shape, lay, widest)])
+    return jit.function(text, "differentiate", (POINTER, POINTER, POINTER, NUMBER), ("expf",), PASSES)
+
+
+@cache
+def forward_code(widths: tuple[int, ...], activation: str) -> tuple[Any, Any]:
+    """The compiled ``forward``, and what keeps its code alive."""
+    lay, (widest, routines) = Layers(widths), products()
+    text = "\n".join([DECLARATIONS, *routines, elementwise(activation), forward(widths, lay, widest)])
+    return jit.function(text, "forward", (POINTER, POINTER, NUMBER, POINTER, NUMBER), (), PASSES)
 
 
 # ---------------------------------------------------------------- use
@@ -441,7 +513,7 @@ class Gradient:
         layers = {"actor": _linear(actor.net), "critic": _linear(critic.net)}
         widths = {net: (found[0].in_features, *(x.out_features for x in found)) for net, found in layers.items()}
         self.layout = Layout(Shape(widths["actor"], widths["critic"], activation, columns))
-        self.code, self._engine = machine_code(self.layout.shape)
+        self.code, self._engine = derivative_code(self.layout.shape)
         self.work = torch.zeros(self.layout.size)
         self.weights, self.gradient = weights, gradient
         self.packing, self.unpacking, place = self._maps([actor, critic], layers)
@@ -500,6 +572,35 @@ class Gradient:
         kl = 0.5 * moved + share * (0.5 * ratio + wider)
         loss = policy_loss + config.value_coef * value_loss - share * config.entropy_coef * entropy
         return torch.tensor([loss, kl, policy_loss, value_loss])
+
+
+class Forward:
+    """A feed-forward network on the rows of a tensor. :meth:`take` its weights whenever they have changed."""
+
+    def __init__(self, net: nn.Module, activation: str) -> None:
+        self.layers = _linear(net)
+        self.widths = (self.layers[0].in_features, *(x.out_features for x in self.layers))
+        self.layout = Layers(self.widths)
+        self.code, self._engine = forward_code(self.widths, activation)
+        self.work = torch.zeros(self.layout.size)
+        self.take()
+
+    def take(self) -> None:
+        """Copy the network's weights."""
+        for i, layer in enumerate(self.layers):
+            for name, value in (("weight_t", layer.weight.detach().T), ("bias", layer.bias.detach()[None])):
+                offset, rows, columns = self.layout.places[f"{i}.{name}"]
+                place = self.work[offset : offset + rows * columns].view(rows, columns)
+                place[:, : layer.out_features] = value
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Outputs [N, last width] of ``x`` [N, first width], float32 rows that are contiguous each."""
+        if x.dtype != torch.float32 or x.ndim != 2 or x.shape[1] != self.widths[0] or x.stride(1) != 1:
+            raise ValueError(f"x must be float32 [N, {self.widths[0]}] with contiguous rows, got {x.dtype} "
+                             f"{tuple(x.shape)} with strides {x.stride()}")
+        out = torch.empty(len(x), self.widths[-1])
+        self.code(self.work.data_ptr(), x.data_ptr(), x.stride(0), out.data_ptr(), len(x))
+        return out
 
 
 def _linear(net: nn.Module) -> Sequence[nn.Linear]:

@@ -152,7 +152,9 @@ class Replica(NamedTuple):
     actor: Actor
     critic: Critic
     gradient: Tensor  # [P + 4]: all gradients (the parameters' ``grad`` are views), then FIGURES
-    fused: fused.Gradient | None = None  # the compiled derivative, where there is one
+    # compiled, where they can be: the derivative, the actor and the critic
+    fused: fused.Gradient | None = None
+    forward: tuple[fused.Forward, fused.Forward] | None = None
 
 
 @dataclass
@@ -237,6 +239,8 @@ def train(
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
     """One iteration: collect, estimate, improve. Returns figures about it."""
     began = time.monotonic()
+    for network in (f for replica in learner.replicas for f in replica.forward or ()):
+        network.take()
     collect(learner, rollout)
     collected = time.monotonic()
     take_statistics(learner, rollout)
@@ -279,8 +283,7 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
     if fused.serves(actor, config, device):
-        replicas = [r._replace(fused=fused.Gradient(
-            r.actor, r.critic, config.activation, row_width(env), weights, r.gradient)) for r in replicas]
+        replicas = [compiled(r, config.activation, row_width(env), weights) for r in replicas]
     parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
     parameter.grad = replicas[0].gradient[: -len(FIGURES)]
     n = env.num_worlds
@@ -316,6 +319,14 @@ def replicate(actor: Actor, critic: Critic, own: bool) -> Replica:
         parameter.data = original.data
         parameter.grad = part.view_as(parameter)
     return Replica(*pair, gradient)
+
+
+def compiled(replica: Replica, activation: str, width: int, weights: Tensor) -> Replica:
+    """``replica`` with its compiled functions, for rows of ``width`` numbers."""
+    actor, critic = replica.actor, replica.critic
+    return replica._replace(
+        fused=fused.Gradient(actor, critic, activation, width, weights, replica.gradient),
+        forward=(fused.Forward(actor.net, activation), fused.Forward(critic.net, activation)))
 
 
 def _one_thread() -> None:
@@ -392,6 +403,8 @@ def collect(learner: Learner, rollout: Rollout) -> None:
 def act(learner: Learner, obs: Tensor) -> Tensor:
     """Mean actions [N, A] for raw observations [N, O]; moves the hidden state on."""
     obs = learner.normalizer(obs)
+    if learner.replicas[0].forward is not None:
+        return learner.replicas[0].forward[0](obs)
     with _autocast(learner):
         if isinstance(learner.actor, RecurrentActor):
             mean, hidden = learner.actor(obs, learner.hidden)
@@ -462,19 +475,20 @@ def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
     value = torch.empty_like(rollout.reward)
 
     @torch.no_grad()
-    def prepare(_: Replica, times: Tensor) -> None:
+    def prepare(replica: Replica, times: Tensor) -> None:
         for t in times.tolist():
             learner.normalizer.normalize_(batch.obs[t])
             learner.critic_normalizer.normalize_(batch.critic_obs[t])
-            value[t] = evaluate(learner, batch.critic_obs[t])
+            value[t] = evaluate(learner, batch.critic_obs[t], replica)
             batch.log_prob[t] = Gaussian(batch.mean[t], learner.actor.log_std).log_prob(batch.action[t])
 
     in_parallel(learner, prepare, torch.arange(len(value)))
     next_value = torch.empty_like(value)
     next_value[:-1] = value[1:]
-    next_value[-1] = evaluate(learner, learner.critic_normalizer(learner.obs.critic))
+    own = learner.replicas[0]
+    next_value[-1] = evaluate(learner, learner.critic_normalizer(learner.obs.critic), own)
     for t, worlds, final in rollout.cut:  # not value[t + 1]: that is of the next episode
-        next_value[t, worlds] = evaluate(learner, learner.critic_normalizer(final))
+        next_value[t, worlds] = evaluate(learner, learner.critic_normalizer(final), own)
     next_value.masked_fill_(rollout.terminated, 0.0)
     reward = rollout.reward * learner.return_moments.scale if config.scale_rewards else rollout.reward
     advantage = gae(reward, value, next_value, done, config.gamma, config.gae_lambda)
@@ -488,10 +502,12 @@ def estimate_advantages(learner: Learner, rollout: Rollout) -> dict[str, float]:
     return {"explained": float(1.0 - advantage.var() / target.var().clamp(min=1e-12))}
 
 
-def evaluate(learner: Learner, critic_obs: Tensor) -> Tensor:
-    """Values [...] of normalized ``critic_obs`` [..., C]."""
+def evaluate(learner: Learner, critic_obs: Tensor, replica: Replica) -> Tensor:
+    """Values [N] of normalized ``critic_obs`` [N, C]."""
+    if replica.forward is not None:
+        return replica.forward[1](critic_obs)[:, 0]
     with _autocast(learner):
-        return learner.critic(critic_obs).float()
+        return replica.critic(critic_obs).float()
 
 
 def standardized(values: Tensor, ranks: Ranks) -> Tensor:

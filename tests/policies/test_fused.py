@@ -30,8 +30,7 @@ def problem(
         batch.log_prob.copy_(Gaussian(batch.mean, torch.full((actions,), -0.6)).log_prob(batch.action))
     weights = ppo.flatten(actor, critic)
     replica = ppo.replicate(actor, critic, own=True)
-    gradient = fused.Gradient(actor, critic, name, table.shape[1], weights, replica.gradient)
-    return replica._replace(fused=gradient), table
+    return ppo.compiled(replica, name, table.shape[1], weights), table
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -78,3 +77,24 @@ def test_what_it_serves(change: dict[str, object], served: bool) -> None:
     assert not fused.serves(make_actor(4, 2, (8,), hidden_dim=3), config, torch.device("cpu"))
     assert not fused.serves(actor, config, torch.device("cuda"))
     assert not fused.serves(make_actor(4, 17, (8,)), config, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_forward_is_the_network(case: tuple[int, int, tuple[int, ...], int, int], name: str) -> None:
+    obs, privileged, hidden, actions, rows = case
+    replica, table = problem(obs, privileged, hidden, actions, name)
+    for network, net, first in zip(replica.forward, (replica.actor.net, replica.critic.net), (0, obs)):
+        x = table[:rows, first : first + net[0].in_features]  # rows that lie apart
+        torch.testing.assert_close(network(x), net(x).detach(), rtol=1e-5, atol=1e-5)
+        with torch.no_grad():
+            net[0].weight.mul_(2.0)
+        network.take()
+        torch.testing.assert_close(network(x), net(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_forward_refuses_other_tensors() -> None:
+    replica, _ = problem(5, 6, (16,), 2, "silu")
+    for wrong in (torch.zeros(3, 4), torch.zeros(3, 5, dtype=torch.float64), torch.zeros(5, 3).T):
+        with pytest.raises(ValueError, match=r"x must be float32 \[N, 5\] with contiguous rows"):
+            replica.forward[0](wrong)

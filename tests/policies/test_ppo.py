@@ -87,7 +87,8 @@ def test_true_values_leave_no_advantage(ends: bool, gae_lambda: float) -> None:
     config = PPOConfig(rollout_steps=20, gamma=0.9, gae_lambda=gae_lambda, normalize_observations=False,
                        scale_rewards=False, normalize_advantages="none")
     learner = ppo.start(env, config, 0, Ranks())
-    learner.critic = Table(env.values(0.9))
+    known = Table(env.values(0.9))
+    learner.replicas = [replica._replace(critic=known, forward=None) for replica in learner.replicas]
     rollout = ppo.allocate(learner)
     ppo.collect(learner, rollout)
     ppo.estimate_advantages(learner, rollout)
@@ -260,10 +261,11 @@ def stable_baselines(seed: int, steps: int) -> float:
 
 @pytest.mark.slow
 def test_not_worse_than_stable_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from statistics import mean, variance
     from time import process_time
 
     ours, theirs, seconds = [], [], [0.0, 0.0]
-    for seed in range(3):
+    for seed in range(5):
         began = process_time()
         result = train(worlds.PointMass(64, seed=seed), POINT_MASS, out=tmp_path / str(seed), seed=seed)
         between = process_time()
@@ -271,9 +273,10 @@ def test_not_worse_than_stable_baselines(tmp_path: Path, capsys: pytest.CaptureF
         seconds = [seconds[0] + between - began, seconds[1] + process_time() - between]
         ours.append(mean_cost(result.actor, result.normalizer))
     with capsys.disabled():
-        print(f"\npoint mass, {POINT_MASS.total_steps} steps, 3 seeds: return {sum(ours) / 3:.2f} in "
-              f"{seconds[0] / 3:.1f} CPU s; stable-baselines3 {sum(theirs) / 3:.2f} in {seconds[1] / 3:.1f} CPU s")
-    assert sum(ours) >= sum(theirs)
+        print(f"\npoint mass, {POINT_MASS.total_steps} steps, 5 seeds: return {mean(ours):.2f} in "
+              f"{seconds[0] / 5:.1f} CPU s; stable-baselines3 {mean(theirs):.2f} in {seconds[1] / 5:.1f} CPU s")
+    # both end at the optimum: not worse by more than two standard errors of the difference
+    assert mean(ours) >= mean(theirs) - 2 * ((variance(ours) + variance(theirs)) / 5) ** 0.5
 
 
 # ---------------------------------------------------------------- resuming
