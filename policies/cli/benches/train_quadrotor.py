@@ -39,7 +39,7 @@ PPO_EVERY = 2.0  # s between looks
 # few rows per step, short windows, and an entropy bonus that keeps the policy wide enough to move fast
 PPO_SETTINGS: dict[str, Any] = {
     "rollout_steps": 16, "minibatches": 4, "epochs": 3, "gae_lambda": 0.9, "entropy_coef": 0.005, "desired_kl": 0.02,
-    "final_kl": 0.2, "max_learning_rate": 3e-3, "init_std": 0.4, "precision": "bfloat16",
+    "final_kl": 0.2, "max_learning_rate": 3e-3, "init_std": 0.4,
     "threads": 1,  # two have too little to do on 2048 rows
 }  # fmt: skip
 L2F_NOTE = "L2F's build is not at hand; 31-35 s CPU of one core were measured for it elsewhere"
