@@ -41,7 +41,9 @@ def test_both_packages_are_there():
 
 @pytest.mark.skipif(shutil.which("colcon") is None, reason="colcon is not installed")
 def test_colcon_sees_ament_python():
-    out = subprocess.run(["colcon", "list"], cwd=ROOT / "ros2_ws", capture_output=True, text=True, check=True).stdout
+    quiet = ["--log-base", os.devnull]  # else it leaves a folder of logs in the workspace
+    out = subprocess.run(
+        ["colcon", *quiet, "list"], cwd=ROOT / "ros2_ws", capture_output=True, text=True, check=True).stdout
     assert {tuple(line.split()[::2]) for line in out.splitlines()} == {
         ("temporeal_bridge", "(ros.ament_python)"), ("temporeal_bringup", "(ros.ament_python)")}
 

@@ -108,6 +108,7 @@ def domain() -> Iterator[int]:
         patch.setenv("ROS_DOMAIN_ID", str(number))
         patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
         yield number
+        command("ros2", "daemon", "stop")  # some commands start one, and it would stay
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +284,7 @@ def test_the_command_line_sees_a_dds_node(dds: Any) -> None:
         nodes = command("ros2", "node", "list", *options)
         info = command("ros2", "node", "info", *options, "/cf1/robot")
         topics = command("ros2", "topic", "list", "-t", *options)
-        echo = command("ros2", "topic", "echo", "--once", "--spin-time", "2", "/cf1/seen", twist)
+        echo = command("ros2", "topic", "echo", "--once", *options, "/cf1/seen", twist)
     assert "/cf1/robot" in nodes.splitlines()
     assert "/cf1/seen: geometry_msgs/msg/Twist" in info
     assert "/cf1/heard: nav_msgs/msg/Odometry" in info
