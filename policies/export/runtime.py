@@ -43,7 +43,7 @@ ONNX_FLOAT = "tensor(float)"
 
 @dataclass(frozen=True)
 class SelfTest:
-    """Result of replaying the golden trace: largest absolute command error (command's unit) over ``steps`` steps."""
+    """Result of replaying the golden trace: largest error of a command (share of its range) over ``steps`` steps."""
 
     max_error: float
     steps: int
@@ -115,6 +115,8 @@ class Artifact:
     def self_test(self, tolerance: float = 1e-5) -> SelfTest:
         """Replay the golden trace from the initial memory and compare the commands with the recorded ones.
 
+        ``tolerance`` is a share of each component's range (high - low): a policy's gains and its memory of velocity
+        differences multiply float32 roundings, so that what a rad/s and what a newton may differ by is not one number.
         The artifact's own memory is left as it was. Raises :class:`ArtifactError` beyond ``tolerance``.
         """
         memory, errors = self.initial_memory(1), []
@@ -122,14 +124,21 @@ class Artifact:
         for t in range(steps):
             signals = {name: self.golden[f"signals.{name}"][t][None] for name in self.schema}
             commands, memory = self.act_batch(signals, memory)
-            errors.append(max(float(np.abs(value[0] - self.golden[f"commands.{name}"][t]).max())
+            errors.append(max(float(self.difference(name, value[0], self.golden[f"commands.{name}"][t]).max())
                               for name, value in commands.items()))
         worst = int(np.argmax(np.nan_to_num(errors, nan=np.inf)))
         if not errors[worst] <= tolerance:
             raise ArtifactError(
                 f"self-test of {self.path}: at step {worst} of {steps} the command differs from the recorded one by "
-                f"{errors[worst]:.3g}, {tolerance:.3g} is allowed")
+                f"{errors[worst]:.3g} of its range, {tolerance:.3g} is allowed")
         return SelfTest(errors[worst], steps)
+
+    def difference(self, command: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """|a - b| of two values [..., *shape] of ``command``, in shares of its range; in its unit where it has none."""
+        spec = next(spec for spec in self.manifest.commands if spec.name == command)
+        span = np.subtract(spec.high, spec.low).reshape(spec.shape)
+        found: np.ndarray = np.abs(a - b) / np.where(np.isfinite(span), span, 1.0)
+        return found
 
 
 def read(folder: Path, name: str) -> bytes:
