@@ -57,6 +57,6 @@ def run(argv: Sequence[str]) -> int:
     else:
         reads, gives = ", ".join(s.name for s in manifest.signals), ", ".join(c.name for c in manifest.commands)
         say(f"{out}: {manifest.robot}, {manifest.rate_hz:g} Hz, reads {reads}, gives {gives}\n"
-            f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e}\n"
+            f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
             f"next: temporeal deploy {out} --sim")
     return OK
