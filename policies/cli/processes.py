@@ -17,7 +17,7 @@ class Run(NamedTuple):
     began: float  # Unix time, s
     wall: float  # s, until its exit
     cpu: float  # s, of all threads
-    memory: float  # B, peak of the sum of their resident memory; pages that they share count in each
+    memory: float  # B, peak of what they take of the machine, looked at ten times a second; shared pages count once
 
 
 def run_module(module: str, arguments: Sequence[str], quiet: bool = False) -> Run:
@@ -26,13 +26,14 @@ def run_module(module: str, arguments: Sequence[str], quiet: bool = False) -> Ru
     began, clock = time.time(), time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment,
                                stdout=subprocess.DEVNULL if quiet else None)
-    memory = 0.0
+    memory, look = 0.0, 0.0
     while True:
-        memory = max(memory, sum(_resident(p) for p in _family(process.pid)))
+        if time.perf_counter() >= look:
+            memory, look = max(memory, sum(_taken(p) for p in _family(process.pid))), time.perf_counter() + 0.1
         ended, status, usage = os.wait4(process.pid, os.WNOHANG)
         if ended:
             break
-        time.sleep(0.02)
+        time.sleep(0.01)
     wall = time.perf_counter() - clock
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -52,13 +53,13 @@ def _family(process: int) -> Iterator[int]:
         yield from _family(int(child))
 
 
-def _resident(process: int) -> float:
-    """Peak resident memory [B] of a running process so far; 0 once it is gone.
+def _taken(process: int) -> float:
+    """Memory [B] of a running process, of a page that several share its part (PSS, proc(5)); 0 once it is gone.
 
     Not what wait4 reports: that begins with the memory of this process, which the child was forked from.
     """
     try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0.0
-    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0.0)
