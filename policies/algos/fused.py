@@ -594,10 +594,10 @@ class Forward:
                 place[:, : layer.out_features] = value
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Outputs [N, last width] of ``x`` [N, first width], float32 rows that are contiguous each."""
-        if x.dtype != torch.float32 or x.ndim != 2 or x.shape[1] != self.widths[0] or x.stride(1) != 1:
-            raise ValueError(f"x must be float32 [N, {self.widths[0]}] with contiguous rows, got {x.dtype} "
-                             f"{tuple(x.shape)} with strides {x.stride()}")
+        """Outputs [N, last width] of ``x`` float32 [N, first width]; rows that are not contiguous are copied."""
+        if x.dtype != torch.float32 or x.ndim != 2 or x.shape[1] != self.widths[0]:
+            raise ValueError(f"x must be float32 [N, {self.widths[0]}], got {x.dtype} {tuple(x.shape)}")
+        x = x if x.stride(1) == 1 else x.contiguous()
         out = torch.empty(len(x), self.widths[-1])
         self.code(self.work.data_ptr(), x.data_ptr(), x.stride(0), out.data_ptr(), len(x))
         return out
