@@ -87,7 +87,7 @@ def test_forward_is_the_network(case: tuple[int, int, tuple[int, ...], int, int]
     for network, net, first in zip(replica.forward, (replica.actor.net, replica.critic.net), (0, obs)):
         x = table[:rows, first : first + net[0].in_features]  # rows that lie apart
         torch.testing.assert_close(network(x), net(x).detach(), rtol=1e-5, atol=1e-5)
-        assert torch.equal(network(x.T.contiguous().T), network(x))  # columns that are contiguous, as of some simulators
+        assert torch.equal(network(x.T.contiguous().T), network(x))  # any layout
         with torch.no_grad():
             net[0].weight.mul_(2.0)
         network.take()
