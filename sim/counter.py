@@ -16,10 +16,7 @@ MASK = 0xFFFFFFFF
 SHIFT_24 = 8  # a 32-bit word's upper 24 bits are what a float32 in [0, 1) can hold
 ULP_24 = 2.0**-24
 HALF_ULP_24 = 2.0**-25
-ULP_16 = 2.0**-16
-HALF_ULP_16 = 2.0**-17
-ULP_14 = 2.0**-14
-OFFSET_14 = 0.5 - 2.0**-15
+MIDDLE_12 = 1.5 - 2.0**-13  # of the numbers in [1, 2) with 12 bits, taken at the middle of their intervals
 
 ZERO = 0.0
 ONE = 1.0
@@ -45,15 +42,15 @@ COS_2 = (math.pi / 2) ** 4 / 24
 COS_3 = -((math.pi / 2) ** 6) / 720
 COS_4 = (math.pi / 2) ** 8 / 40320
 
-# -log(1 + f) = f (COARSE_0 + COARSE_1 f + ...) on the same range; sine and cosine as above: fits at Chebyshev points,
-# errors below 4e-6, 3e-6 and 1e-5
+# -log(1 - d/2) = d (COARSE_0 + COARSE_1 d + ...) for 0 < d <= 1; sine and cosine as above: fits with errors below
+# 3e-5, 3e-6 and 1e-5
 LN_2 = math.log(2)
-COARSE_0, COARSE_1, COARSE_2 = -1.00000468, 0.49990362, -0.33256778
-COARSE_3, COARSE_4, COARSE_5 = 0.25397832, -0.22070300, 0.14338313
+COARSE_0, COARSE_1, COARSE_2, COARSE_3, COARSE_4 = 0.500026438, 0.123808894, 0.0501586564, -0.00470816862, 0.0238349131
 COARSE_SIN_0, COARSE_SIN_1, COARSE_SIN_2 = 1.57079407, -0.64580168, 0.07795441
 COARSE_COS_0, COARSE_COS_1, COARSE_COS_2 = 0.99999001, -1.23297953, 0.24594551
 
 SCALAR_FUNCTIONS = (
+    "select",
     "rotate",
     "inject",
     "four_rounds_a",
@@ -91,6 +88,11 @@ def float_of(i):
 def real(x):
     """An integer as a float (replaced by the target's float type)."""
     return float(x)
+
+
+def select(condition, a, b):
+    """``a`` where the condition holds, else ``b``."""
+    return a if condition else b
 
 
 def rotate(x, n):
@@ -200,9 +202,8 @@ def turn(w, fraction):
     c = (((COS_4 * z + COS_3) * z + COS_2) * z + COS_1) * z + ONE
     odd = word(w & 0x40000000) != 0
     late = word(w & 0x80000000) != 0
-    a = s if odd else c
-    b = c if odd else s
-    return (-a if odd != late else a), (-b if late else b)
+    a, b = select(odd, s, c), select(odd, c, s)
+    return select(odd != late, -a, a), select(late, -b, b)
 
 
 def normal_pair(w0, w1):
@@ -213,22 +214,21 @@ def normal_pair(w0, w1):
 
 
 def coarse_normal_pair(w):
-    """Two independent standard normal numbers from one word, for sensor noise: 16-bit radius, 16-bit angle.
+    """Two independent standard normal numbers from a word, for sensor noise; its lowest four bits are not used.
 
-    The radius takes 65,536 values up to 4.85; cosine and sine are good to 1e-5.
+    The radius takes 16,384 values up to 4.56, the angle as many; both are good to 3e-5.
     """
-    u = real(word(w & 0xFFFF)) * ULP_16 + HALF_ULP_16
-    i = signed(bits_of(u) - 0x3F3504F3)
-    f = float_of(signed((i & 0x7FFFFF) + 0x3F3504F3)) - ONE
-    p = ((((COARSE_5 * f + COARSE_4) * f + COARSE_3) * f + COARSE_2) * f + COARSE_1) * f + COARSE_0
-    x = p * f - LN_2 * real(signed(i >> 23))  # -log(u)
-    r = x * (ONE / math.sqrt(x))  # compilers have a fast reciprocal square root
+    # u = an odd number / 2^15 = m 2^e, 1 <= m < 2
+    i = signed(bits_of(real(word((w >> 17) | 1))) - 0x46800000)
+    d = TWO - float_of(signed((i & 0x7FFFFF) | 0x3F800000))
+    p = (((COARSE_4 * d + COARSE_3) * d + COARSE_2) * d + COARSE_1) * d + COARSE_0
+    r = math.sqrt(p * d - LN_2 * real(signed(i >> 23)))  # of -log(u), which is positive for d > 0
     # an angle in the first quadrant, and a sign for each component: cos(pi/4 + a) = (cos a - sin a) / sqrt(2), and
     # that factor is left out of the radius
-    a = real(word((w >> 16) & 0x3FFF)) * ULP_14 - OFFSET_14
+    a = float_of(signed((word(w << 6) & 0x7FF800) | 0x3F800000)) - MIDDLE_12
     z = a * a
     s = ((COARSE_SIN_2 * z + COARSE_SIN_1) * z + COARSE_SIN_0) * a
     c = (COARSE_COS_2 * z + COARSE_COS_1) * z + COARSE_COS_0
     x = r * (c - s)
     y = r * (c + s)
-    return (-x if word(w & 0x80000000) != 0 else x), (-y if word(w & 0x40000000) != 0 else y)
+    return select(word(w & 0x20000) != 0, -x, x), select(word(w & 0x10) != 0, -y, y)

@@ -15,9 +15,7 @@ robot's *nominal* parameters, because the controller on the robot does not know 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,8 @@ from robots.registry import UnknownName
 from robots.spec import RobotSpec
 from sim.backends import quadrotor_kernels as kernels
 from sim.backends import quadrotor_physics as physics
-from sim.backends.quadrotor_kernels import BEFORE, COMMAND, FIELDS, LANES
+from sim.backends.crew import Crew
+from sim.backends.quadrotor_kernels import COMMAND, FIELDS, LANES
 
 COMMANDS = ("motor_cmd", "ctbr_cmd")
 SIGNAL_SIZES = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3, "base_ang_vel_b": 3, "rotor_speed": 4}
@@ -47,7 +46,6 @@ PARAM_FIELDS = {
 DISTURBANCES = ("wind_w", "force_w", "torque_b", "command_delay")
 POSITIVE = ("mass", "inertia", "torque_per_thrust", "tau_up", "tau_down", "arm")
 RECIPROCAL = {"mass": physics.INV_MASS, "tau_up": physics.RATE_UP, "tau_down": physics.RATE_DOWN}
-MIN_BLOCKS_PER_THREAD = 32  # below 512 worlds a thread costs more than it brings (handing over takes about 20 us)
 
 
 def make(
@@ -70,13 +68,24 @@ def make(
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
     if not 0.0 < dt <= 0.1:
         raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
-    if torch.device(device).type == "cuda":
-        from sim.backends.quadrotor_cuda import CudaRunner
+    place = checked_device(device)
+    if place.type == "cpu":
+        return Quadrotor(robot, num_worlds, command, dt, place, seed, CpuRunner(command, threads))
+    from sim.backends.quadrotor_cuda import CudaRunner
 
-        return Quadrotor(robot, num_worlds, command, dt, torch.device(device), seed, CudaRunner(command))
-    if device != "cpu":
-        raise ValueError(f"backend quadrotor runs on 'cpu' or 'cuda', not on {device!r}")
-    return Quadrotor(robot, num_worlds, command, dt, torch.device("cpu"), seed, CpuRunner(command, threads))
+    return Quadrotor(robot, num_worlds, command, dt, place, seed, CudaRunner(command))
+
+
+def checked_device(device: str) -> torch.device:
+    """The device called ``device``, if there are kernels for it and it is there."""
+    place = torch.device(device)
+    if place.type not in ("cpu", "cuda"):
+        raise ValueError(f"the quadrotor runs on 'cpu' or 'cuda', not on {device!r}")
+    if place.type == "cuda":
+        from sim.backends.quadrotor_cuda import require_gpu
+
+        require_gpu()
+    return place
 
 
 def nominal_params(robot: RobotSpec) -> dict[str, tuple[float, ...]]:
@@ -139,6 +148,7 @@ class Quadrotor:
         self._out = {
             name: torch.zeros(num_worlds, size, device=device) for name, size in SIGNAL_SIZES.items()
         } | {"height": torch.zeros(num_worlds, device=device)}
+        runner.start(self)
         self._scatter_params(torch.arange(num_worlds, device=device), padding=True)
         self.reset(torch.arange(num_worlds, device=device), {})
         self._state[-1, :, _lanes(num_worlds) :] = self._state[-1, :, :1]
@@ -160,7 +170,7 @@ class Quadrotor:
         values["base_quat_w"] = _unit_quaternion(values["base_quat_w"])
         values["rotor_speed"] = values["rotor_speed"].clamp(0, 1)
         before = values["rotor_speed"] if self.command == "motor_cmd" else _hold_rates(params)
-        fields = [(STATE_FIELDS[name], value) for name, value in values.items()] + [(BEFORE, before), (COMMAND, before)]
+        fields = [(STATE_FIELDS[name], value) for name, value in values.items()] + [(COMMAND, before)]
         places = torch.cat([torch.arange(first, first + value.shape[1]) for first, value in fields]).to(self.device)
         rows = torch.cat([value for _, value in fields], 1)
         self._state[(ids // LANES)[:, None], places, (ids % LANES)[:, None]] = rows
@@ -183,7 +193,7 @@ class Quadrotor:
             raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 4)}")
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
-        ctrl = ctrl.detach().to(self.device, torch.float32).contiguous()
+        ctrl = as_command(ctrl, self.device)
         self.runner.step(self, ctrl, substeps)
 
     def signals(self) -> dict[str, Tensor]:
@@ -288,68 +298,63 @@ def _hold_rates(params: Mapping[str, Tensor]) -> Tensor:
     return torch.nn.functional.pad((physics.GRAVITY * params["mass"]).unsqueeze(-1), (0, 3))
 
 
-class Threads:
-    """Shares blocks of worlds among ``threads`` Python threads (0: every core this process may use)."""
+def as_command(values: Tensor, device: torch.device) -> Tensor:
+    """``values`` as contiguous float32 on ``device``: themselves, at little cost, if they are."""
+    if values.dtype is torch.float32 and values.device == device and values.is_contiguous():
+        return values
+    return values.detach().to(device, torch.float32).contiguous()
 
-    def __init__(self, threads: int) -> None:
-        if threads < 0:
-            raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
-        self.count = threads or len(os.sched_getaffinity(0))
-        self.pool = ThreadPoolExecutor(self.count - 1, "quadrotor") if self.count > 1 else None
 
-    def over_blocks(self, work: Callable[[int, int], None], blocks: int) -> None:
-        """Call ``work(first, last)`` over all blocks, on as many threads as there is work for."""
-        parts = max(1, min(self.count, blocks // MIN_BLOCKS_PER_THREAD))
-        if self.pool is None or parts == 1:
-            work(0, blocks)
-            return
-        bounds = [blocks * i // parts for i in range(parts + 1)]
-        jobs = [self.pool.submit(work, a, b) for a, b in zip(bounds[1:-1], bounds[2:])]
-        work(bounds[0], bounds[1])
-        for job in jobs:
-            job.result()
+class WholeBlocks:
+    """Gives commands [N, 4] of N worlds as rows for whole blocks of worlds, which is what the CPU kernels read."""
+
+    def __init__(self, num_worlds: int) -> None:
+        self._rows = torch.zeros(-(-num_worlds // LANES) * LANES, 4) if num_worlds % LANES else None
+
+    def __call__(self, commands: Tensor) -> Tensor:
+        """``commands`` itself where no block is left open."""
+        if self._rows is None:
+            return commands
+        self._rows[: len(commands)] = commands
+        return self._rows
 
 
 class CpuRunner:
     """Runs the CPU kernels over chunks of blocks on threads."""
 
     def __init__(self, command: str, threads: int) -> None:
-        self.threads = Threads(threads)
-        self.general = kernels.step_motor if command == "motor_cmd" else kernels.step_ctbr
-        self.shared: np.ndarray | None = None
-        self.motor = command == "motor_cmd"
+        self.threads = threads
+        self.general = kernels.STEP_MOTOR if command == "motor_cmd" else kernels.STEP_CTBR
+        self.what: int | None = None  # to step with; None until parameters are known
+
+    def start(self, sim: Quadrotor) -> None:
+        """Take the arrays of ``sim``, which stay the same from now on."""
+        self._shared = np.zeros(physics.PARAM_SIZE, dtype=np.float32)
+        self._whole = WholeBlocks(sim.num_worlds)
+        out = [sim._out[name].numpy() for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")]
+        out += [sim._out["height"].numpy(), sim._out["rotor_speed"].numpy()]
+        arrays = (sim._state.view(-1).numpy(), sim._params.view(-1).numpy(), self._shared, sim._nominal.numpy())
+        self._crew = Crew(self.threads, kernels.drive, (*arrays, np.float32(sim.dt), *out))
 
     def params_changed(self, sim: Quadrotor, count: int) -> None:
         """Take the faster kernel while all worlds have one parameter set without drag and delay.
 
         ``count`` worlds got new parameters. Once worlds differ, only a change of all of them can make them equal.
         """
-        if not self.motor or (self.shared is None and count < sim.num_worlds):
+        if self.general == kernels.STEP_CTBR or (self.what == self.general and count < sim.num_worlds):
+            self.what = self.general
             return
-        self.shared = None
         values = sim._values
         alike = all(bool((x == x[:1]).all()) for x in values.values())
-        if alike and not (values["drag"].any() or values["command_delay"].any()):
-            self.shared = sim._params[0, :, 0].contiguous().numpy()
+        simple = alike and not (values["drag"].any() or values["command_delay"].any())
+        self.what = kernels.STEP_SHARED if simple else self.general
+        self._shared[:] = sim._params[0, :, 0].numpy()
 
     def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
         """Advance the worlds of ``sim``."""
-        state, commands, dt = sim._state.view(-1).numpy(), ctrl.view(-1).numpy(), np.float32(sim.dt)
-        params = sim._params.view(-1).numpy() if self.shared is None else self.shared
-        kernel = self.general if self.shared is None else kernels.step_motor_shared
-        nominal = sim._nominal.numpy()
-
-        def chunk(first: int, last: int) -> None:
-            kernels.take_command(state, commands, first, last)
-            kernel(state, params, nominal, dt, substeps, first, last)
-
-        self.threads.over_blocks(chunk, sim._blocks)
+        rows = self._whole(ctrl)
+        self._crew(sim._blocks, self.what, substeps, rows.data_ptr(), rows.numel())
 
     def read(self, sim: Quadrotor) -> None:
         """Copy the state into the signal tensors of ``sim``."""
-        out = [sim._out[name].numpy() for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")]
-        out += [sim._out["height"].numpy(), sim._out["rotor_speed"].numpy()]
-        state = sim._state.view(-1).numpy()
-        self.threads.over_blocks(
-            lambda first, last: kernels.read_state(state, sim.num_worlds, *out, first, last), sim._blocks
-        )
+        self._crew(sim._blocks, kernels.READ, 0, 0, 0)

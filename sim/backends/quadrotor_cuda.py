@@ -20,31 +20,50 @@ if TYPE_CHECKING:
 
     from sim.backends.quadrotor import Quadrotor
 
-BEFORE, COMMAND, FIELDS = STATE_SIZE, STATE_SIZE + 4, STATE_SIZE + 8  # as in sim.backends.quadrotor_kernels
+COMMAND, FIELDS = STATE_SIZE, STATE_SIZE + 4  # as in sim.backends.quadrotor_kernels
 THREADS = 128  # per CUDA block: the 70 or so live values of a world leave registers for several blocks on a processor
 
-_device = compiling.instantiate(physics, cuda.jit(device=True), np.float32)
-_motor_step, _on_ground = _device.motor_step, _device.on_ground
-_rate_loop, _blend = _device.rate_loop, _device.blend
+on_device = cuda.jit(device=True)
+physics_on_device = compiling.instantiate(physics, on_device, np.float32)
+_motor_step, _on_ground = physics_on_device.motor_step, physics_on_device.on_ground
+_rate_loop, _blend = physics_on_device.rate_loop, physics_on_device.blend
 
 
-@cuda.jit(device=True)
+@on_device
+def four(a, i, stride):
+    """``a[i]``, ``a[i + stride]``, ... four of them; tuples of them add up to longer ones."""
+    return a[i], a[i + stride], a[i + 2 * stride], a[i + 3 * stride]
+
+
+@on_device
+def put_four(a, i, stride, x):
+    """Write the four numbers ``x`` where :func:`four` reads them (a loop over a tuple would branch for each)."""
+    a[i], a[i + stride], a[i + 2 * stride], a[i + 3 * stride] = x[0], x[1], x[2], x[3]
+
+
+@on_device
+def put_sixteen(a, i, stride, x):
+    """Write the first 16 numbers of ``x``."""
+    put_four(a, i, stride, x[0:4])
+    put_four(a, i + 4 * stride, stride, x[4:8])
+    put_four(a, i + 8 * stride, stride, x[8:12])
+    put_four(a, i + 12 * stride, stride, x[12:16])
+
+
+@on_device
 def load_state(a, i):
     """The state of the world whose first value is ``a[i]``."""
-    return (
-        a[i], a[i + 16], a[i + 32], a[i + 48], a[i + 64], a[i + 80], a[i + 96], a[i + 112], a[i + 128], a[i + 144],
-        a[i + 160], a[i + 176], a[i + 192], a[i + 208], a[i + 224], a[i + 240], a[i + 256],
-    )  # fmt: skip
+    return four(a, i, 16) + four(a, i + 64, 16) + four(a, i + 128, 16) + four(a, i + 192, 16) + (a[i + 256],)
 
 
-@cuda.jit(device=True)
-def load_params(a, i):
-    """The parameters of the world whose first value is ``a[i]``."""
+@on_device
+def load_params(a, i, stride):
+    """Parameters at ``a[i]``, ``a[i + stride]``, ...: 16 for those of one world, 1 for a set of all worlds."""
     return (
-        a[i], a[i + 16], a[i + 32], a[i + 48], a[i + 64], a[i + 80], a[i + 96], a[i + 112], a[i + 128], a[i + 144],
-        a[i + 160], a[i + 176], a[i + 192], a[i + 208], a[i + 224], a[i + 240], a[i + 256], a[i + 272], a[i + 288],
-        a[i + 304], a[i + 320], a[i + 336], a[i + 352], a[i + 368], a[i + 384], a[i + 400], a[i + 416], a[i + 432],
-        a[i + 448], a[i + 464], a[i + 480], a[i + 496], a[i + 512], a[i + 528], a[i + 544],
+        four(a, i, stride) + four(a, i + 4 * stride, stride) + four(a, i + 8 * stride, stride)
+        + four(a, i + 12 * stride, stride) + four(a, i + 16 * stride, stride) + four(a, i + 20 * stride, stride)
+        + four(a, i + 24 * stride, stride) + four(a, i + 28 * stride, stride)
+        + (a[i + 32 * stride], a[i + 33 * stride], a[i + 34 * stride])
     )  # fmt: skip
 
 
@@ -55,7 +74,7 @@ def step_motor(state, params, ctrl, nominal, dt, substeps, worlds):
     if w >= worlds:
         return
     i = (w // 16 * FIELDS) * 16 + w % 16
-    p = load_params(params, (w // 16 * PARAM_SIZE) * 16 + w % 16)
+    p = load_params(params, (w // 16 * PARAM_SIZE) * 16 + w % 16, 16)
     s = load_state(state, i)
     b = i + COMMAND * 16  # the last command given is now the previous one
     for step in range(substeps):
@@ -80,10 +99,8 @@ def step_ctbr(state, params, ctrl, nominal, dt, substeps, worlds):
     if w >= worlds:
         return
     i = (w // 16 * FIELDS) * 16 + w % 16
-    p = load_params(params, (w // 16 * PARAM_SIZE) * 16 + w % 16)
-    believed = (
-        nominal[0], nominal[1], nominal[2], nominal[3], nominal[4], nominal[5], nominal[6], nominal[7], nominal[8],
-    )  # fmt: skip
+    p = load_params(params, (w // 16 * PARAM_SIZE) * 16 + w % 16, 16)
+    believed = four(nominal, 0, 1) + four(nominal, 4, 1) + (nominal[8],)
     s = load_state(state, i)
     b = i + COMMAND * 16
     for step in range(substeps):
@@ -100,59 +117,54 @@ def step_ctbr(state, params, ctrl, nominal, dt, substeps, worlds):
     store(state, i, s, ctrl, w)
 
 
-@cuda.jit(device=True)
+@on_device
 def store(state, i, s, ctrl, w):
-    """Write the state and both commands of world ``w``."""
-    state[i] = s[0]
-    state[i + 16] = s[1]
-    state[i + 32] = s[2]
-    state[i + 48] = s[3]
-    state[i + 64] = s[4]
-    state[i + 80] = s[5]
-    state[i + 96] = s[6]
-    state[i + 112] = s[7]
-    state[i + 128] = s[8]
-    state[i + 144] = s[9]
-    state[i + 160] = s[10]
-    state[i + 176] = s[11]
-    state[i + 192] = s[12]
-    state[i + 208] = s[13]
-    state[i + 224] = s[14]
-    state[i + 240] = s[15]
+    """Write the state and the command of world ``w``."""
+    put_sixteen(state, i, 16, s)
     state[i + 256] = s[16]
     for j in range(4):
-        state[i + (BEFORE + j) * 16] = state[i + (COMMAND + j) * 16]
         state[i + (COMMAND + j) * 16] = ctrl[w, j]
+
+
+def require_gpu() -> None:
+    """Say what to do where no GPU can be used."""
+    import torch
+
+    if not torch.cuda.is_available() or not cuda.is_available():
+        raise RuntimeError(
+            f"device 'cuda' is not usable here (torch sees a GPU: {torch.cuda.is_available()}, numba sees one: "
+            f"{cuda.is_available()}); use device='cpu', or install an NVIDIA driver, a CUDA build of torch and "
+            "'numba-cuda[cu12]'"
+        )
+
+
+def launch(kernel: Any, worlds: int, device: Any, *arguments: Any) -> None:
+    """Run ``kernel`` with a thread per world on torch's current stream; tensors become CUDA arrays."""
+    import torch
+
+    stream = cuda.external_stream(torch.cuda.current_stream(device).cuda_stream)
+    arrays = [cuda.as_cuda_array(x) if isinstance(x, torch.Tensor) else x for x in arguments]
+    kernel[-(-worlds // THREADS), THREADS, stream](*arrays)
 
 
 class CudaRunner:
     """Runs the CUDA kernels on torch's current stream."""
 
     def __init__(self, command: str) -> None:
-        import torch
-
-        if not torch.cuda.is_available() or not cuda.is_available():
-            raise RuntimeError(
-                f"device 'cuda' is not usable here (torch sees a GPU: {torch.cuda.is_available()}, numba sees one: "
-                f"{cuda.is_available()}); use device='cpu', or install an NVIDIA driver, a CUDA build of torch and "
-                "'numba-cuda[cu12]'"
-            )
         self.kernel = step_motor if command == "motor_cmd" else step_ctbr
+
+    def start(self, sim: Quadrotor) -> None:
+        """Nothing is kept aside here."""
 
     def params_changed(self, sim: Quadrotor, count: int) -> None:
         """Nothing is kept aside here."""
 
     def step(self, sim: Quadrotor, ctrl: Tensor, substeps: int) -> None:
         """Advance the worlds of ``sim``."""
-        import torch
-
-        stream = cuda.external_stream(torch.cuda.current_stream(sim.device).cuda_stream)
-        arrays = [
-            cuda.as_cuda_array(x) for x in (sim._state.view(-1), sim._params.view(-1), ctrl, sim._nominal)
-        ]  # fmt: skip
-        self.kernel[-(-sim.num_worlds // THREADS), THREADS, stream](
-            *arrays, np.float32(sim.dt), substeps, sim.num_worlds
-        )
+        launch(
+            self.kernel, sim.num_worlds, sim.device, sim._state.view(-1), sim._params.view(-1), ctrl, sim._nominal,
+            np.float32(sim.dt), substeps, sim.num_worlds,
+        )  # fmt: skip
 
     def read(self, sim: Quadrotor) -> None:
         """Copy the state into the signal tensors of ``sim``."""

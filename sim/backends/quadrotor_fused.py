@@ -21,7 +21,18 @@ from torch import Tensor
 
 from robots.crazyflie.spec import GRAVITY, L2F_PARAMETERS
 from sim.backends import quadrotor_fused_kernels as kernels
-from sim.backends.quadrotor import DISTURBANCES, LANES, PARAM_FIELDS, Threads, hover_speed, pack_params
+from sim.backends import quadrotor_hover as hover
+from sim.backends.crew import Crew
+from sim.backends.quadrotor import (
+    DISTURBANCES,
+    LANES,
+    PARAM_FIELDS,
+    WholeBlocks,
+    as_command,
+    checked_device,
+    hover_speed,
+    pack_params,
+)
 from sim.random import key, stream
 from sim.types import Obs, Step
 
@@ -79,10 +90,11 @@ class FusedStep(Step):
 
     def __init__(
         self, obs: Obs, reward: Tensor, terminated: Tensor, truncated: Tensor, info: Mapping[str, Tensor],
-        last: Tensor, last_critic: Tensor,
+        last: tuple[Tensor, Tensor],
     ) -> None:  # fmt: skip
-        values = {"obs": obs, "reward": reward, "terminated": terminated, "truncated": truncated, "info": info}
-        self.__dict__.update(values, last=(last, last_critic))
+        self.__dict__.update(
+            obs=obs, reward=reward, terminated=terminated, truncated=truncated, info=info, last=last
+        )
 
     @cached_property
     def final_obs(self) -> Obs:  # type: ignore[override]
@@ -114,6 +126,7 @@ class FusedHover:
         task: numbers of the task.
         params: one parameter set for all worlds by the backend's names; no drag.
         threads: CPU threads, 0 for every core.
+        device: ``"cpu"`` or ``"cuda"``.
     """
 
     action_dim = 4
@@ -121,6 +134,7 @@ class FusedHover:
     def __init__(
         self, num_worlds: int, *, seed: int = 0, task: HoverTask = TRAINING, rotor: bool = False, history: int = 0,
         privileged: bool = True, params: Mapping[str, tuple[float, ...]] = L2F_PARAMETERS, threads: int = 0,
+        device: str = "cpu",
     ) -> None:  # fmt: skip
         if num_worlds < 1:
             raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
@@ -129,94 +143,53 @@ class FusedHover:
         if any(params["drag"]):
             raise ValueError(f"the fused step has no drag; params['drag'] is {params['drag']}, it must be zero")
         self.num_worlds, self.seed, self.task = num_worlds, seed, task
-        self.device = torch.device("cpu")
+        self.device = checked_device(device)
         self.rotor, self.history, self.privileged = rotor, history, privileged
-        self._known = kernels.ROWS + 4 * rotor  # rows that the kernels write
-        self.obs_dim = self._known + 4 * history
-        self.critic_dim = kernels.PRIVILEGED if privileged else self.obs_dim
+        self.known = hover.ROWS + 4 * rotor  # rows of an observation before the past actions
+        self.obs_dim = self.known + 4 * history
+        self.critic_dim = hover.PRIVILEGED if privileged else self.obs_dim
         blocks = -(-num_worlds // LANES)
-        self.threads = Threads(threads)
-        self._state = torch.zeros(blocks, kernels.FIELDS, LANES)
-        self._params = shared_params(params)
         # an odd number of cache lines per row: at a power of two all rows of a block would compete for one cache set
         columns = (blocks | 1) * LANES
-        self._turn = 0
-        self._obs = torch.zeros(2, self.obs_dim, columns)
-        self._critic = torch.zeros(2, kernels.PRIVILEGED if privileged else 0, columns)
-        self._final = torch.zeros(num_worlds, self.obs_dim)  # rows of the worlds that ended in the last step
-        self._final_critic = torch.zeros(num_worlds, self._critic.shape[1])
-        self._reward = torch.zeros(columns)
-        self._flags = torch.zeros(2, columns, dtype=torch.bool)
-        self._episode = torch.zeros(2, columns)  # length [control steps], return
-        self._ended = np.zeros(columns, dtype=np.int64)
-        self._figures = task.packed()
-        self._keys = (*key(seed, 0)[:2], np.uint32(stream("hover.noise")), np.uint32(stream("hover.initial")))
 
-        self._arguments = (self._step_arguments(0), self._step_arguments(1))
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(*shape, dtype=dtype, device=self.device)
+
+        self._turn = 0
+        self._state = zeros(blocks, hover.FIELDS, LANES)
+        self._obs = zeros(2, self.obs_dim, columns)
+        self._critic = zeros(2, hover.PRIVILEGED if privileged else 0, columns)
+        self._final = zeros(blocks * LANES, self.obs_dim)  # rows of the worlds that ended in the last step
+        self._final_critic = zeros(blocks * LANES, self._critic.shape[1])
+        self._reward = zeros(columns)
+        self._flags = zeros(2, columns, dtype=torch.bool)
+        self._episode = zeros(2, columns)  # length [control steps], return
+        self._views = (self._view(0), self._view(1))
         length, total = self._episode[:, :num_worlds]
         self._results = (
-            self._reward[:num_worlds], *self._flags[:, :num_worlds], {"episode_length": length, "episode_return": total}
+            self._reward[:num_worlds], *self._flags[:, :num_worlds],
+            {"episode_length": length, "episode_return": total}, (self._final, self._final_critic),
         )  # fmt: skip
+        self._runner = _runner(self, shared_params(params), threads)
+
+    def _view(self, turn: int) -> Obs:
+        actor = self._obs[turn, :, : self.num_worlds].t()
+        return Obs(actor, self._critic[turn, :, : self.num_worlds].t() if self.privileged else actor)
 
     def reset(self) -> Obs:
         """Start a new episode in every world."""
         self._turn ^= 1
-        worlds = np.arange(len(self._state) * LANES)
-        obs, critic = self._obs[self._turn], self._critic[self._turn]
-        kernels.restart(
-            self._state.view(-1).numpy(), worlds, len(worlds), *self._keys, self._figures, obs[: self._known].numpy(),
-            critic.numpy(),
-        )  # fmt: skip
-        obs[self._known :] = self._first_action()
-        return self._views()
+        self._runner.reset(self._turn)
+        return self._views[self._turn]
 
     def step(self, action: Tensor) -> Step:
         """One control step (10 ms) with ``action`` [N, 4]; worlds whose episode ended start a new one."""
         if action.shape != (self.num_worlds, 4):
             raise ValueError(f"action has shape {tuple(action.shape)}, expected {(self.num_worlds, 4)}")
-        action = action.detach().to(torch.float32).contiguous()
-        past, self._turn = self._obs[self._turn], self._turn ^ 1
-        before, after = self._arguments[self._turn]
-        flat = action.view(-1).numpy()
-
-        def work(first: int, last: int) -> None:
-            count = kernels.hover_step(before, flat, *after, first, last)
-            if self.history:
-                columns = slice(16 * first, min(16 * last, self.num_worlds))
-                self._remember(past, action, columns, self._ended[16 * first : 16 * first + count])
-
-        self.threads.over_blocks(work, len(self._state))
-        reward, terminated, truncated, info = self._results
-        return FusedStep(self._views(), reward, terminated, truncated, info, self._final, self._final_critic)
-
-    def _step_arguments(self, turn: int) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """What the kernel takes before and after the actions (made once: wrapping arrays costs microseconds)."""
-        known = (self._obs[turn, : self._known], self._critic[turn], self._final[:, : self._known], self._final_critic)
-        out = (self._reward, *self._flags, *self._episode)
-        return self._state.view(-1).numpy(), (
-            self._params, self._figures, np.float32(DT), *self._keys, self.num_worlds,
-            *(x.numpy() for x in (*known, *out)), self._ended,
-        )  # fmt: skip
-
-    def _remember(self, past: Tensor, action: Tensor, columns: slice, ended: np.ndarray) -> None:
-        """The clipped ``action`` and the ``past`` observation's history but its oldest into the observation."""
-        obs, first = self._obs[self._turn], self._known
-        obs[first : first + 4, columns] = action[columns].clamp(-1, 1).t()
-        obs[first + 4 :, columns] = past[first:-4, columns]
-        if len(ended):
-            worlds = torch.from_numpy(ended)
-            self._final[worlds, first:] = obs[first:, worlds].t()
-            obs[first:, worlds] = self._first_action()
-
-    def _first_action(self) -> float:
-        """The action that keeps the rotors at their first speed: the history of a new episode."""
-        return (self.task.start_rotor - self.task.action_center) / self.task.action_scale
-
-    def _views(self) -> Obs:
-        actor = self._obs[self._turn, :, : self.num_worlds].t()
-        if not self.privileged:
-            return Obs(actor, actor)
-        return Obs(actor, self._critic[self._turn, :, : self.num_worlds].t())
+        action = as_command(action, self.device)
+        self._turn ^= 1
+        self._runner.step(action, self._turn)
+        return FusedStep(self._views[self._turn], *self._results)
 
     def state_dict(self) -> dict[str, object]:
         """All state, for a bit-exact resume."""
@@ -233,6 +206,51 @@ class FusedHover:
             raise ValueError(f"the state was made with seed {seed}, this environment has seed {self.seed}")
         self._state.copy_(blocks)
         self._obs[self._turn].copy_(obs)
+
+
+def _runner(env: FusedHover, params: np.ndarray, threads: int) -> Any:
+    """What runs the kernels of the device of ``env``."""
+    keys = random_keys(env.seed)
+    if env.device.type == "cpu":
+        return CpuHover(env, params, keys, threads)
+    from sim.backends.quadrotor_fused_cuda import CudaHover
+
+    return CudaHover(env, params, keys, DT)
+
+
+def random_keys(seed: int) -> np.ndarray:
+    """The two key words of ``seed``, the streams of sensor noise and of initial states: uint32 [4]."""
+    return np.array([*key(seed, 0)[:2], stream("hover.noise"), stream("hover.initial")], dtype=np.uint32)
+
+
+class CpuHover:
+    """Runs the CPU kernels on threads."""
+
+    def __init__(self, env: FusedHover, params: np.ndarray, keys: np.ndarray, threads: int) -> None:
+        blocks, columns = len(env._state), env._obs.shape[2]
+        self._blocks, self._whole = blocks, WholeBlocks(env.num_worlds)
+        self._final, self._final_critic = env._final.numpy(), env._final_critic.numpy()
+        self._episode = env._episode.numpy()
+        self._state, self._obs, self._critic = env._state.view(-1).numpy(), env._obs.numpy(), env._critic.numpy()
+        self._figures, self._keys, self._known = env.task.packed(), keys, env.known
+        self._crew = Crew(threads, kernels.drive, (
+            self._state, params, self._figures, np.float32(DT), self._keys, env.num_worlds, self._known, self._obs,
+            self._critic, self._final, self._final_critic, env._reward.numpy(), env._flags.numpy(), self._episode,
+            np.zeros((2, columns), np.int64),
+        ))  # fmt: skip
+
+    def reset(self, turn: int) -> None:
+        """A new episode in every world; observations go to the half ``turn``."""
+        worlds = np.arange(self._blocks * LANES)
+        kernels.restart(
+            self._state, worlds, 0, len(worlds), self._keys, self._figures, self._known, self._obs[turn],
+            self._critic[turn], self._final, self._final_critic, self._episode,
+        )  # fmt: skip
+
+    def step(self, action: Tensor, turn: int) -> None:
+        """One control step; observations go to the half ``turn``."""
+        rows = self._whole(action)
+        self._crew(self._blocks, turn, rows.data_ptr(), rows.numel())
 
 
 def shared_params(params: Mapping[str, tuple[float, ...]]) -> np.ndarray:

@@ -1,11 +1,10 @@
 """CPU kernels of the quadrotor: the physics function over blocks of 16 worlds, one world per vector lane.
 
 Layout: an array of blocks, each a [FIELDS, 16] tile, flat (``AoSoA``): value f of world w lies at
-``(w // 16 * FIELDS + f) * 16 + w % 16``. With the literal lane count the compiler turns the innermost loop into
-vector instructions; arrays of structures and plain structures of arrays it does not. Kernels release the
-interpreter lock and take a range of blocks, so that Python threads share the work; ``prange`` would lose the
-vectorization. Every lane does the same arithmetic whatever its neighbours hold, and padding fills the last block, so
-a world's numbers depend on neither the number of worlds nor that of threads.
+``(w // 16 * FIELDS + f) * 16 + w % 16``. Kernels load a row of a tile as vectors (:mod:`sim.backends.lanes`), release
+the interpreter lock and take a range of blocks, so that threads share the work (:mod:`sim.backends.crew`). Every lane
+does the same arithmetic whatever its neighbours hold, and padding fills the last block, so a world's numbers depend on
+neither the number of worlds nor that of threads.
 """
 
 from __future__ import annotations
@@ -16,21 +15,39 @@ import numpy as np
 from numba import njit
 
 from sim import compile as compiling
+from sim.backends import crew, lanes
 from sim.backends import quadrotor_physics as physics
-from sim.backends.quadrotor_physics import DELAY, N0, PARAM_SIZE, PX, PZ, QW, STATE_SIZE, VX, WX
+from sim.backends.lanes import ROW, WIDTH
+from sim.backends.quadrotor_physics import DELAY, N0, NOMINAL_SIZE, PARAM_SIZE, PX, PZ, QW, STATE_SIZE, VX, WX
 
-LANES = 16  # float32 in a 512-bit register
-BEFORE = STATE_SIZE  # the previous command [4]
-COMMAND = STATE_SIZE + 4  # the present one [4]
-FIELDS = STATE_SIZE + 8  # of a world in the state array
+LANES = ROW  # worlds in a block
+COMMAND = STATE_SIZE  # the last command [4]
+FIELDS = STATE_SIZE + 4  # of a world in the state array
+STEP_SHARED, STEP_MOTOR, STEP_CTBR, READ = range(4)  # what a call of the drive does
+CHUNK_SIZE = crew.SIZE
+WHAT, SUBSTEPS, CONTROLS, COUNT = range(crew.JOB, crew.JOB + 4)  # the numbers it takes from the box
 
-# not "nnan", "ninf": a world that diverges must show it
-FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": FASTMATH}
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": set(lanes.FASTMATH)}
+INNER: dict[str, Any] = OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-_scalar = compiling.instantiate(physics, njit(forceinline=True, **OPTIONS), np.float32)
-_motor_step, _on_ground = _scalar.motor_step, _scalar.on_ground
-_rate_loop, _blend = _scalar.rate_loop, _scalar.blend
+in_lanes = compiling.instantiate(physics, njit(**INNER), np.float32, **lanes.TARGET)
+_motor_step, _on_ground = in_lanes.motor_step, in_lanes.on_ground
+_rate_loop, _blend = in_lanes.rate_loop, in_lanes.blend
+
+
+@njit(**INNER)
+def blended(time, dt, delay, before, after):
+    """The command that applies in the physics step that begins ``time`` after ``after`` was given."""
+    return (
+        _blend(time, dt, delay, before[0], after[0]), _blend(time, dt, delay, before[1], after[1]),
+        _blend(time, dt, delay, before[2], after[2]), _blend(time, dt, delay, before[3], after[3]),
+    )  # fmt: skip
+
+
+@njit(**INNER)
+def shared_step(s, u, p, dt):
+    """A physics step without drag."""
+    return _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, False))
 
 
 @njit(forceinline=True, **OPTIONS)
@@ -77,108 +94,109 @@ def load_params(a, i, k):
 
 
 def _kernels(digest: str) -> tuple[Any, ...]:
-    """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
+    """The kernels; ``digest`` puts the source of what they call into the key of numba's cache.
+
+    A kernel takes the new commands ``ctrl`` (flat [N * 4]) and advances the blocks ``first`` to ``last``.
+    """
 
     @njit(cache=True, **OPTIONS)
-    def take_command(state, ctrl, first, last):
-        """The blocks' present command becomes the previous one, the rows of ``ctrl`` (flat [N * 4]) the present one."""
-        _ = digest
-        for b in range(first, last):
-            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
-            rows = ctrl[b * 64 : (b + 1) * 64]
-            for k in range(64):
-                tile[BEFORE * 16 + k] = tile[COMMAND * 16 + k]
-            if len(rows) == 64:
-                for k in range(16):
-                    tile[COMMAND * 16 + k] = rows[4 * k]
-                    tile[COMMAND * 16 + 16 + k] = rows[4 * k + 1]
-                    tile[COMMAND * 16 + 32 + k] = rows[4 * k + 2]
-                    tile[COMMAND * 16 + 48 + k] = rows[4 * k + 3]
-            else:
-                for i in range(len(rows)):
-                    tile[(COMMAND + i % 4) * 16 + i // 4] = rows[i]
-
-    @njit(cache=True, **OPTIONS)
-    def step_motor_shared(state, params, nominal, dt, substeps, first, last):
+    def step_motor_shared(state, params, nominal, ctrl, dt, substeps, first, last):
         """Rotor speed setpoints, one drag-free parameter set for all worlds, no command delay."""
         _ = digest
-        p = load_params(params, 0, 1)
-        for b in range(first, last):
-            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
-            for _ in range(substeps):
-                for k in range(16):
-                    s = _motor_step(
-                        load_state(tile, k), tile[k + COMMAND * 16], tile[k + COMMAND * 16 + 16],
-                        tile[k + COMMAND * 16 + 32], tile[k + COMMAND * 16 + 48], p, dt, False,
-                    )  # fmt: skip
-                    store_state(tile, k, _on_ground(s))
+        lanes.align_stack()
+        p = lanes.scalars(params, PARAM_SIZE)
+        for c in range(first * ROW, last * ROW, WIDTH):
+            i = c // ROW * FIELDS * ROW + c % ROW
+            s, u = lanes.load(state, i, STATE_SIZE), lanes.columns(ctrl, 4 * c)
+            if substeps == 1:  # by far the most frequent; as the first round of a loop it takes a quarter longer
+                lanes.store(state, i, ROW, shared_step(s, u, p, dt) + u)
+            else:
+                for _ in range(substeps):
+                    s = shared_step(s, u, p, dt)
+                lanes.store(state, i, ROW, s + u)
 
     @njit(cache=True, **OPTIONS)
-    def step_motor(state, params, nominal, dt, substeps, first, last):
+    def step_motor(state, params, nominal, ctrl, dt, substeps, first, last):
         """Rotor speed setpoints, parameters per world."""
         _ = digest
-        for b in range(first, last):
-            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
-            own = params[b * PARAM_SIZE * 16 : (b + 1) * PARAM_SIZE * 16]
+        lanes.align_stack()
+        for c in range(first * ROW, last * ROW, WIDTH):
+            i = c // ROW * FIELDS * ROW + c % ROW
+            p = lanes.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
+            s, before = lanes.load(state, i, STATE_SIZE), lanes.load(state, i + COMMAND * ROW, 4)
+            after = lanes.columns(ctrl, 4 * c)
             for step in range(substeps):
-                time = np.float32(step) * dt
-                for k in range(16):
-                    p = load_params(own, k, 16)
-                    s = _motor_step(
-                        load_state(tile, k),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16], tile[k + COMMAND * 16]),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 16], tile[k + COMMAND * 16 + 16]),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 32], tile[k + COMMAND * 16 + 32]),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 48], tile[k + COMMAND * 16 + 48]),
-                        p, dt, True,
-                    )  # fmt: skip
-                    store_state(tile, k, _on_ground(s))
+                u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
+                s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
+            lanes.store(state, i, ROW, s + after)
 
     @njit(cache=True, **OPTIONS)
-    def step_ctbr(state, params, nominal, dt, substeps, first, last):
+    def step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last):
         """Collective thrust and body rates, parameters per world; the rate loop runs at every physics step."""
         _ = digest
-        believed = (
-            nominal[0], nominal[1], nominal[2], nominal[3], nominal[4], nominal[5], nominal[6], nominal[7], nominal[8],
-        )  # fmt: skip
-        for b in range(first, last):
-            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
-            own = params[b * PARAM_SIZE * 16 : (b + 1) * PARAM_SIZE * 16]
+        lanes.align_stack()
+        believed = lanes.scalars(nominal, NOMINAL_SIZE)
+        for c in range(first * ROW, last * ROW, WIDTH):
+            i = c // ROW * FIELDS * ROW + c % ROW
+            p = lanes.load(params, c // ROW * PARAM_SIZE * ROW + c % ROW, PARAM_SIZE)
+            s, before = lanes.load(state, i, STATE_SIZE), lanes.load(state, i + COMMAND * ROW, 4)
+            after = lanes.columns(ctrl, 4 * c)
             for step in range(substeps):
-                time = np.float32(step) * dt
-                for k in range(16):
-                    p = load_params(own, k, 16)
-                    s = load_state(tile, k)
-                    u0, u1, u2, u3 = _rate_loop(
-                        s,
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16], tile[k + COMMAND * 16]),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 16], tile[k + COMMAND * 16 + 16]),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 32], tile[k + COMMAND * 16 + 32]),
-                        _blend(time, dt, p[DELAY], tile[k + BEFORE * 16 + 48], tile[k + COMMAND * 16 + 48]),
-                        p, believed,
-                    )  # fmt: skip
-                    store_state(tile, k, _on_ground(_motor_step(s, u0, u1, u2, u3, p, dt, True)))
+                u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
+                u = _rate_loop(s, u[0], u[1], u[2], u[3], p, believed)
+                s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
+            lanes.store(state, i, ROW, s + after)
 
     @njit(cache=True, **OPTIONS)
-    def read_state(state, worlds, position, quaternion, velocity, rates, height, speed, first, last):
+    def read_state(state, position, quaternion, velocity, rates, height, speed, first, last):
         """Copy the state of the blocks into arrays with one row per world."""
         _ = digest
-        for b in range(first, last):
-            tile = state[b * FIELDS * 16 : (b + 1) * FIELDS * 16]
-            for k in range(min(16, worlds - b * 16)):
-                w = b * 16 + k
-                height[w] = tile[PZ * 16 + k]
-                for j in range(3):
-                    position[w, j] = tile[(PX + j) * 16 + k]
-                    velocity[w, j] = tile[(VX + j) * 16 + k]
-                    rates[w, j] = tile[(WX + j) * 16 + k]
-                for j in range(4):
-                    quaternion[w, j] = tile[(QW + j) * 16 + k]
-                    speed[w, j] = tile[(N0 + j) * 16 + k]
+        for w in range(first * ROW, min(last * ROW, len(height))):
+            i = w // ROW * FIELDS * ROW + w % ROW
+            height[w] = state[i + PZ * ROW]
+            for j in range(3):
+                position[w, j] = state[i + (PX + j) * ROW]
+                velocity[w, j] = state[i + (VX + j) * ROW]
+                rates[w, j] = state[i + (WX + j) * ROW]
+            for j in range(4):
+                quaternion[w, j] = state[i + (QW + j) * ROW]
+                speed[w, j] = state[i + (N0 + j) * ROW]
 
-    return take_command, step_motor_shared, step_motor, step_ctbr, read_state
+    return step_motor_shared, step_motor, step_ctbr, read_state
 
 
-take_command, step_motor_shared, step_motor, step_ctbr, read_state = _kernels(
-    compiling.fingerprint(physics)
-)
+DIGEST = compiling.fingerprint(physics, lanes, crew)
+step_motor_shared, step_motor, step_ctbr, read_state = _kernels(DIGEST)
+
+
+def _drive(digest: str) -> Any:
+    @njit(cache=True, **OPTIONS)
+    def drive(
+        box, seat, state, params, shared, nominal, dt, position, quaternion, velocity, rates, height, speed
+    ):
+        """Every kernel above, by the number ``WHAT``, for the threads of a :class:`sim.backends.crew.Crew`."""
+        _ = digest
+        blocks = len(state) // (FIELDS * ROW)
+        call = crew.next_call(box, seat, 0)
+        while call:
+            what, substeps, size = box[WHAT], box[SUBSTEPS], box[CHUNK_SIZE]
+            ctrl = crew.floats(box[CONTROLS], box[COUNT])
+            chunk = crew.claim(box, call, seat)
+            while chunk >= 0:
+                first, last = chunk * size, min(chunk * size + size, blocks)
+                if what == STEP_SHARED:
+                    step_motor_shared(state, shared, nominal, ctrl, dt, substeps, first, last)
+                elif what == STEP_MOTOR:
+                    step_motor(state, params, nominal, ctrl, dt, substeps, first, last)
+                elif what == STEP_CTBR:
+                    step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last)
+                else:
+                    read_state(state, position, quaternion, velocity, rates, height, speed, first, last)
+                crew.finish(box)
+                chunk = crew.claim(box, call, seat)
+            call = crew.next_call(box, seat, call)
+
+    return drive
+
+
+drive = _drive(DIGEST)
