@@ -231,16 +231,21 @@ def _unary(op: str) -> Callable[..., np.ndarray]:
     return lambda t, a: _each(lambda x: t.unary(op, x), a)
 
 
+NEUTRAL: dict[str, float | bool] = {"or": False, "and": True, "mul": 1.0, "add": 0.0}
+
+
 def _fold(op: str) -> Callable[..., np.ndarray]:
     """A reduction over axes: ``op`` from left to right."""
 
     def of(t: Trace, a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> np.ndarray:
         combine = t.logic if op in LOGIC else t.binary
         axes = _axes(a, dim)
-        moved = np.moveaxis(a, axes, range(len(axes))).reshape(prod(a.shape[i] for i in axes), -1)
         kept = [s for i, s in enumerate(a.shape) if i not in axes]
+        moved = np.moveaxis(a, axes, range(len(axes))).reshape(prod(a.shape[i] for i in axes), prod(kept))
         if not len(moved):
-            raise CannotCompile(f"a reduction over no elements: shape {a.shape}, axes {axes}")
+            if op not in NEUTRAL:
+                raise CannotCompile(f"{op} of no elements: shape {a.shape}, axes {axes}")
+            moved = _constants(np.full((1, moved.shape[1]), NEUTRAL[op]))
         out = np.empty(moved.shape[1], dtype=object)
         for i in range(len(out)):
             out[i] = reduce(lambda x, y: combine(op, x, y), moved[1:, i], moved[0, i])
@@ -258,8 +263,6 @@ def _axes(a: np.ndarray, dim: Any) -> tuple[int, ...]:
 
 
 def _sum(t: Trace, a: np.ndarray, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> np.ndarray:
-    if 0 in a.shape:
-        return _constants(np.zeros_like(a, dtype=np.float32).sum(_axes(a, dim), keepdims=keepdim))
     return _fold("add")(t, a, dim, keepdim)
 
 

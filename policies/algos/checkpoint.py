@@ -91,8 +91,12 @@ def prune(folder: Path, rank: int, ranks: int) -> None:
     """Remove this process' files but the last ones, and what a kill left half-written."""
     for unfinished in folder.glob(f".*.rank{rank}of{ranks}.pt.*"):
         unfinished.unlink(missing_ok=True)
-    for iteration in iterations(folder, ranks)[:-KEPT]:
-        file_of(folder, iteration, rank, ranks).unlink(missing_ok=True)
+    kept = iterations(folder, ranks)[-KEPT:]
+    # by age and not by completeness: another process may have removed its file of an old iteration already
+    for path in folder.glob(f"*.rank{rank}of{ranks}.pt"):
+        match = NAME.fullmatch(path.name)
+        if match and kept and int(match[1]) < kept[0]:
+            path.unlink(missing_ok=True)
 
 
 def _others(path: Path) -> str:

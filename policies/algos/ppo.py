@@ -577,6 +577,8 @@ def differentiate(
             replica.gradient[-len(FIGURES) :] = figures
             return
         replica.gradient.zero_()
+        if not len(share):  # fewer rows than workers
+            return
         for part in share.split(size):
             batch = _columns(learner, table.index_select(axis, part))
             hidden = rollout.hidden[part] if axis else rollout.hidden

@@ -78,8 +78,8 @@ class Objective:
 
     privileged_dim = 18 + 4 + 6
 
-    def __init__(self, home: Tensor, fence: float, hold: float, weights: Reward) -> None:
-        self.home, self.fence, self.hold, self.weights = home, fence, hold, weights
+    def __init__(self, home: Tensor, fence: float, hold: float, weights: Reward, settle: int) -> None:
+        self.home, self.fence, self.hold, self.weights, self.settle = home, fence, hold, weights, settle
         self.memory: dict[str, tuple[int, ...]] = {"settled": ()}
 
     def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -109,7 +109,7 @@ class Objective:
 
     def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
         """Inside the hold ball for the last 2.5 s."""
-        return memory["settled"] >= 250
+        return memory["settled"] >= self.settle
 
 
 def tilted(u: Tensor, limit_rad: float) -> Tensor:
@@ -146,7 +146,8 @@ def make(
         name="hover", robot=robot, command="motor_cmd", control_dt=control_dt, substeps=substeps, episode_s=5.0,
         formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
         observe=Observe(home, history, 4), act=AffineAction(robot, "motor_cmd", (hover,) * 4, (0.5,) * 4),
-        objective=Objective(home, float(constants["fence"]), float(constants["hold"]), Reward(**dict(reward or {}))),
+        objective=Objective(home, float(constants["fence"]), float(constants["hold"]), Reward(**dict(reward or {})),
+                            round(2.5 / control_dt)),
         initial=initial,
         scene=({"type": "sphere", "name": "home", "role": "goal", "center": constants["home"],
                 "radius": constants["hold"]},

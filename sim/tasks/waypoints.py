@@ -21,8 +21,8 @@ from sim.maps import AffineAction, Disturbance, rotation
 from sim.mission import NEVER, Mission, Progress
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
-from sim.stl.syntax import constants_in
-from sim.task import Draw, Task, task_schema
+from sim.stl.syntax import constants_in, signals_in
+from sim.task import MISSION_TIME, Draw, Task, task_schema
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
@@ -82,14 +82,17 @@ def lowest(margins: Tensor) -> Tensor:
     return margins.min(-1).values if margins.shape[-1] else margins.new_full(margins.shape[:-1], NEVER)
 
 
+STATE = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")
+
+
 class Observe(nn.Module):
     """State, disturbance, vectors to this and the next stage's point, time left, margins to keep, last actions."""
-
-    signals = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
     def __init__(self, mission: Mission, points: Tensor, disturbance: Disturbance, action_dim: int) -> None:
         super().__init__()
         self.mission, self.disturbance = mission, disturbance
+        named = {name for predicate in mission.predicates for name in signals_in(predicate)} - {MISSION_TIME.name}
+        self.signals = (*STATE, *sorted(named - set(STATE)))  # a policy reads nothing that it has no use for
         self.register_buffer("points", points)
         self.points: Tensor
         self.action_dim = action_dim

@@ -112,3 +112,12 @@ def test_a_task_that_cannot_be_compiled_says_so_and_runs_as_it_is():
     with pytest.raises(ValueError, match="'hover' cannot be compiled: linalg_qr: .*compiled=false"):
         make_env(task, num_worlds=3)
     assert torch.isfinite(make_env(task, num_worlds=3, compiled=False).reset().actor).all()
+
+
+@pytest.mark.parametrize("formula", ["G[3,9] (norm(base_pos_w - a) < 0.5)", "F[0,3] (norm(base_pos_w - a) < 0.5)"])
+def test_a_mission_of_one_clause_reads_what_it_names(formula):
+    task = load_task("waypoints", formula=formula)
+    assert "height" not in task.observe.signals
+    env = make_env(task, num_worlds=3, randomize=RANDOM, threads=1)
+    env.reset()
+    assert torch.isfinite(env.step(torch.zeros(3, 4)).obs.critic).all()

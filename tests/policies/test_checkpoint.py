@@ -81,3 +81,13 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
     (tmp_path / f".{file_of(tmp_path, 3, 0, 1).name}.123").write_bytes(b"left by a kill")
     checkpoint.prune(tmp_path, 0, 1)
     assert sorted(tmp_path.iterdir()) == [file_of(tmp_path, 4, 0, 1), file_of(tmp_path, 5, 0, 1)]
+
+
+def test_old_files_go_though_the_other_process_was_faster(tmp_path: Path) -> None:
+    for iteration in range(1, 7):
+        for rank in (0, 1):
+            checkpoint.save(checkpoint.file_of(tmp_path, iteration, rank, 2), {"iteration": iteration})
+        for rank in (0, 1):
+            checkpoint.prune(tmp_path, rank, 2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        checkpoint.file_of(tmp_path, i, r, 2).name for i in (5, 6) for r in (0, 1))

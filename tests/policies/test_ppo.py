@@ -415,6 +415,12 @@ def test_budgets_and_the_callers_wish_end_a_run(tmp_path: Path) -> None:
     assert iterations(worlds.small(10**6, max_seconds=1e-9)) == 1
 
 
+def test_more_workers_than_rows(tmp_path: Path) -> None:
+    config = worlds.small(2, rollout_steps=2, minibatches=32, threads=3, value_clip=0.2)
+    result = train(worlds.PointMass(worlds.WORLDS), config, out=tmp_path)
+    assert all(torch.isfinite(p).all() for p in result.actor.parameters())
+
+
 def test_minibatch_standardization_is_of_each_minibatch(tmp_path: Path) -> None:
     learner = ppo.start(worlds.PointMass(16), worlds.small(1, rollout_steps=4), 0, Ranks())
     table = torch.randn(64, ppo.allocate(learner).table.shape[-1]) * 3 + 5

@@ -57,6 +57,7 @@ SHAPES = {
     "unbind": (lambda x, y: torch.stack([a * b[:, 0] for a, b in zip(x.unbind(-1), y.split(1, -1))], -1), (3,)),
     "views": (lambda x, y: x.reshape(-1, 3, 1).transpose(1, 2).squeeze(1).flip(-1) + y.unsqueeze(1)[:, 0], (3,)),
     "linear": (lambda x, y: torch.nn.functional.linear(x, POINTS, torch.tensor([1.0, -1.0])), (2,)),
+    "none": (lambda x, y: torch.stack([x[:, :0].any(-1), x[:, :0].all(-1)], -1).float() + y[:, :2], (2,)),
     "empty": (lambda x, y: torch.cat([x[:, :0], y, x[:, :0].sum(-1, keepdim=True)], -1), (4,)),
 }
 
