@@ -14,7 +14,8 @@ from robots.registry import resolve
 from robots.signals import Schema, SignalSpec, schema
 from robots.spec import RobotSpec
 from sim.maps import AffineAction
-from sim.stl.syntax import Formula, horizon
+from sim.stl.syntax import Formula, FormulaError, children, horizon, predicates_in, signals_in
+from sim.stl.windows import window_steps
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
@@ -113,7 +114,25 @@ def load_task(name: str, **overrides: Any) -> Task:
     if not horizon(task.formula) <= task.episode_s + 1e-9:
         raise ValueError(f"task {name!r}: the formula looks {horizon(task.formula):g} s ahead, an episode lasts "
                          f"{task.episode_s:g} s: shorten its windows")
+    check_formula(task)
     return task
+
+
+def check_formula(task: Task) -> None:
+    """Each predicate reads a signal, and each window is a whole number of control steps."""
+    for predicate in predicates_in(task.formula):
+        if not signals_in(predicate):
+            raise ValueError(f"task {task.name!r}: {predicate} reads no signal: it is the same at all times; "
+                             f"signals: {', '.join(task.schema)}")
+    waiting = [task.formula]
+    while waiting:
+        node = waiting.pop()
+        waiting += children(node)
+        try:
+            if hasattr(node, "window"):
+                window_steps(node.window, task.control_dt)
+        except FormulaError as error:
+            raise ValueError(f"task {task.name!r}, control_dt = {task.control_dt:g} s: {error}") from error
 
 
 def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> None:

@@ -142,6 +142,10 @@ class Rollout:
     moments: dict[str, Moments] = field(default_factory=dict)  # of the rollout, by the learner's normalizer
 
 
+class SettingsError(ValueError):
+    """Settings that do not fit the environment."""
+
+
 class NonFiniteError(RuntimeError):
     """A loss or gradient became NaN or infinite."""
 
@@ -267,10 +271,10 @@ def _threads_of_an_operation(config: PPOConfig) -> Iterator[None]:
 def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     """A learner at iteration 0 in a freshly reset environment."""
     if config.memory and env.num_worlds < config.minibatches:
-        raise ValueError(
+        raise SettingsError(
             f"minibatches is {config.minibatches}, but a recurrent actor divides the {env.num_worlds} worlds into them")
     if config.minibatches > config.rollout_steps * env.num_worlds:
-        raise ValueError(f"minibatches is {config.minibatches}, but a rollout has {config.rollout_steps} steps of "
+        raise SettingsError(f"minibatches is {config.minibatches}, but a rollout has {config.rollout_steps} steps of "
                          f"{env.num_worlds} worlds: choose at most their product")
     device = env.device
     with torch.random.fork_rng(devices=[]):

@@ -109,7 +109,7 @@ def train(
                 env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
                 progress=show(title) if ranks.is_first and not quiet else None,
                 on_iteration=lambda _: bool(asked))
-        except CheckpointError as error:
+        except (CheckpointError, getattr(module, "SettingsError", CheckpointError)) as error:
             raise BadInput(str(error)) from error
         except getattr(module, "NonFiniteError", CheckpointError) as error:
             raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error

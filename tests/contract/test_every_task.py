@@ -121,3 +121,10 @@ def test_a_mission_of_one_clause_reads_what_it_names(formula):
     env = make_env(task, num_worlds=3, randomize=RANDOM, threads=1)
     env.reset()
     assert torch.isfinite(env.step(torch.zeros(3, 4)).obs.critic).all()
+
+
+def test_a_formula_that_cannot_be_judged_is_refused_before_training():
+    with pytest.raises(ValueError, match="1 > 0 reads no signal.*signals: .*base_pos_w"):
+        load_task("hover", formula="G[0,5] (1 > 0)")
+    with pytest.raises(ValueError, match="control_dt = 0.03 s: window bound 5 s is no multiple"):
+        load_task("hover", control_dt=0.03)
