@@ -7,7 +7,9 @@ A :class:`Formula` is true or false at a sample of a trace. Both are built with 
     pos = Signal("base_pos_w", (3,), "m")
     mission = always(0, 10, height > 0.3) & eventually(0, 4, norm(pos - (1, 0, 1)) < 0.1)
 
-``&``, ``|``, ``~`` and ``>>`` (implies) combine formulas; ``==`` compares nodes, it builds none.
+``&``, ``|``, ``~`` and ``>>`` (implies) combine formulas; ``==`` compares nodes, it builds none: :func:`equal` and
+:func:`unequal` build those predicates. Operators of time are functions: ``always``, ``eventually``, ``until``,
+``release``, ``weak_until``, ``next_sample``; of the past ``historically``, ``once``, ``since``, ``previous_sample``.
 """
 
 from __future__ import annotations
@@ -166,15 +168,25 @@ class Component(Expr):
 # function or operator -> number of arguments, (least, most)
 OPERATIONS: Mapping[str, tuple[int, int]] = {
     "+": (2, 2), "-": (2, 2), "*": (2, 2), "/": (2, 2), "neg": (1, 1),
-    "abs": (1, 1), "sqrt": (1, 1), "sin": (1, 1), "cos": (1, 1), "norm": (1, 1),
-    "dist": (2, 2), "hypot": (2, 2), "atan2": (2, 2), "min": (2, 16), "max": (2, 16),
+    "abs": (1, 1), "sqrt": (1, 1), "exp": (1, 1), "sin": (1, 1), "cos": (1, 1), "norm": (1, 1),
+    "wrap": (1, 1),
+    "pow": (2, 2), "dist": (2, 2), "angle": (2, 2), "rotation_angle": (2, 2),
+    "hypot": (2, 2), "atan2": (2, 2), "min": (2, 16), "max": (2, 16),
 }
-FUNCTIONS = tuple(name for name in OPERATIONS if name.isalnum() and name != "neg")
+FUNCTIONS = tuple(name for name in OPERATIONS if name.isidentifier() and name != "neg")
+OF_VECTORS = ("norm", "dist", "angle", "rotation_angle")
+"""Functions that make a scalar of one or two vectors; ``rotation_angle`` is that of two quaternions of length 4."""
 
 
 @dataclass(frozen=True)
 class Apply(Expr):
-    """``op`` of :data:`OPERATIONS` applied to ``args``: elementwise; ``norm`` and ``dist`` make scalars of vectors."""
+    """``op`` of :data:`OPERATIONS` applied to ``args``: elementwise; those of :data:`OF_VECTORS` make scalars.
+
+    ``angle(v, w)`` is the angle between two vectors in rad, in [0, pi], 0 where one is zero; ``rotation_angle(q, p)``
+    that of the rotation between two unit quaternions, q and -q being the same; ``wrap(a)`` is the angle ``a`` in
+    [-pi, pi]. Both angles are 2 atan2(|v/|v| - w/|w||, |v/|v| + w/|w||) (Kahan, "How Futile are Mindless Assessments of
+    Roundoff in Floating-Point Computation?", 2006), exact also for small ones.
+    """
 
     op: str
     args: tuple[Expr, ...]
@@ -195,9 +207,9 @@ class Apply(Expr):
 
 def operation_shape(op: str, shapes: Sequence[Shape]) -> Shape:
     """Shape of ``op`` over arguments of ``shapes``; a :class:`FormulaError` where they do not fit."""
-    if op in ("norm", "dist"):
-        if any(len(s) != 1 for s in shapes) or len(set(shapes)) != 1:
-            wanted = "a vector" if op == "norm" else "two vectors of one length"
+    if op in OF_VECTORS:
+        if any(len(s) != 1 for s in shapes) or len(set(shapes)) != 1 or (op == "rotation_angle" and shapes[0] != (4,)):
+            wanted = {"norm": "a vector", "rotation_angle": "two quaternions"}.get(op, "two vectors of one length")
             raise FormulaError(f"{op} takes {wanted}, got {' and '.join(map(shape_text, shapes))}")
         return ()
     distinct = set(shapes)
@@ -265,13 +277,17 @@ def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
     return formula.args if isinstance(formula, kind) else (formula,)
 
 
-COMPARISONS = ("<", "<=", ">", ">=")
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 COMPARE_HINT = "compare a component as in v.x, or a length as in norm(v)"
 
 
 @dataclass(frozen=True)
 class Predicate(Formula):
-    """``left op right`` over scalars. Its margin (robustness) is left - right for ``>``, right - left for ``<``."""
+    """``left op right`` over scalars.
+
+    Its margin (robustness) is left - right for ``>`` and ``>=``, right - left for ``<`` and ``<=``, -abs(left - right)
+    for ``==`` (never positive) and abs(left - right) for ``!=``, as rtamt has them.
+    """
 
     op: str
     left: Expr
@@ -381,19 +397,136 @@ class Until(Formula):
     window: Window = ALL_TIME
 
 
+@dataclass(frozen=True)
+class Release(Formula):
+    """At every sample of the window ``right``, or ``left`` at a sample from now to the one before it.
+
+    The dual of until: ``!(!left U !right)``.
+    """
+
+    left: Formula
+    right: Formula
+    window: Window = ALL_TIME
+
+
+@dataclass(frozen=True)
+class WeakUntil(Formula):
+    """``left U[lo,hi] right``, or ``left`` at every sample from now to the end of the window: ``G[0,hi] left``."""
+
+    left: Formula
+    right: Formula
+    window: Window = ALL_TIME
+
+
+@dataclass(frozen=True)
+class Next(Formula):
+    """``arg`` at the next sample. At the last sample of a trace it is true, with ``strong`` false."""
+
+    arg: Formula
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Historically(Formula):
+    """``arg`` at every sample from ``hi`` to ``lo`` seconds ago; an unbounded window begins with the trace."""
+
+    arg: Formula
+    window: Window = ALL_TIME
+
+
+@dataclass(frozen=True)
+class Once(Formula):
+    """``arg`` at some sample from ``hi`` to ``lo`` seconds ago."""
+
+    arg: Formula
+    window: Window = ALL_TIME
+
+
+@dataclass(frozen=True)
+class Since(Formula):
+    """``right`` at some sample from ``hi`` to ``lo`` seconds ago, and ``left`` at every later one up to now."""
+
+    left: Formula
+    right: Formula
+    window: Window = ALL_TIME
+
+
+@dataclass(frozen=True)
+class Previous(Formula):
+    """``arg`` at the sample before. At the first sample of a trace it is true, with ``strong`` false."""
+
+    arg: Formula
+    strong: bool = False
+
+
+WindowedUnary = (Always, Eventually, Historically, Once)
+WindowedBinary = (Until, Release, WeakUntil, Since)
+FUTURE = (Always, Eventually, Until, Release, WeakUntil, Next)
+PAST = (Historically, Once, Since, Previous)
+
+
+def _window(lo: float, hi: float) -> Window:
+    return Window(float(lo), float(hi))
+
+
 def always(lo: float, hi: float, formula: Formula) -> Formula:
     """``G[lo,hi] formula``."""
-    return Always(formula, Window(float(lo), float(hi)))
+    return Always(formula, _window(lo, hi))
 
 
 def eventually(lo: float, hi: float, formula: Formula) -> Formula:
     """``F[lo,hi] formula``."""
-    return Eventually(formula, Window(float(lo), float(hi)))
+    return Eventually(formula, _window(lo, hi))
 
 
 def until(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
     """``left U[lo,hi] right``."""
-    return Until(left, right, Window(float(lo), float(hi)))
+    return Until(left, right, _window(lo, hi))
+
+
+def release(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+    """``left R[lo,hi] right``."""
+    return Release(left, right, _window(lo, hi))
+
+
+def weak_until(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+    """``left W[lo,hi] right``."""
+    return WeakUntil(left, right, _window(lo, hi))
+
+
+def next_sample(formula: Formula, strong: bool = False) -> Formula:
+    """``X formula``."""
+    return Next(formula, strong)
+
+
+def historically(lo: float, hi: float, formula: Formula) -> Formula:
+    """``H[lo,hi] formula``."""
+    return Historically(formula, _window(lo, hi))
+
+
+def once(lo: float, hi: float, formula: Formula) -> Formula:
+    """``O[lo,hi] formula``."""
+    return Once(formula, _window(lo, hi))
+
+
+def since(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+    """``left S[lo,hi] right``."""
+    return Since(left, right, _window(lo, hi))
+
+
+def previous_sample(formula: Formula, strong: bool = False) -> Formula:
+    """``Y formula``."""
+    return Previous(formula, strong)
+
+
+def equal(left: ExprLike, right: ExprLike) -> Formula:
+    """``left == right``."""
+    return Predicate("==", expr(left), expr(right))
+
+
+def unequal(left: ExprLike, right: ExprLike) -> Formula:
+    """``left != right``."""
+    return Predicate("!=", expr(left), expr(right))
 
 
 # ---------------------------------------------------------------- questions about a formula
@@ -404,9 +537,11 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     match formula:
         case And(args) | Or(args):
             return args
-        case Not(arg) | Always(arg) | Eventually(arg):
+        case Not(arg) | Always(arg) | Eventually(arg) | Historically(arg) | Once(arg) | Next(arg) | Previous(arg):
             return (arg,)
-        case Implies(left, right) | Iff(left, right) | Until(left, right):
+        case Implies(left, right) | Iff(left, right):
+            return (left, right)
+        case Until(left, right) | Release(left, right) | WeakUntil(left, right) | Since(left, right):
             return (left, right)
         case Predicate() | Truth():
             return ()
@@ -415,13 +550,53 @@ def children(formula: Formula) -> tuple[Formula, ...]:
 
 def is_temporal(formula: Formula) -> bool:
     """Whether the formula looks beyond one sample."""
-    return isinstance(formula, (Always, Eventually, Until)) or any(is_temporal(c) for c in children(formula))
+    return isinstance(formula, FUTURE + PAST) or any(is_temporal(c) for c in children(formula))
 
 
-def horizon(formula: Formula) -> float:
-    """Seconds of trace after which the value at time 0 no longer depends on the future; ``inf`` if unbounded."""
-    below = max((horizon(c) for c in children(formula)), default=0.0)
-    return formula.window.hi + below if isinstance(formula, (Always, Eventually, Until)) else below
+def looks_back(formula: Formula) -> bool:
+    """Whether the formula has an operator of the past."""
+    return isinstance(formula, PAST) or any(looks_back(c) for c in children(formula))
+
+
+def horizon(formula: Formula, dt: float | None = None) -> float:
+    """Seconds of trace after which the value at time 0 no longer depends on the future; ``inf`` if unbounded.
+
+    ``next`` looks one sample ahead: a formula with it needs ``dt``, the sample period in seconds.
+    """
+    below = max((horizon(c, dt) for c in children(formula)), default=0.0)
+    match formula:
+        case Always() | Eventually() | Until() | Release() | WeakUntil():
+            return formula.window.hi + below
+        case Next():
+            return below + _sample_period(formula, dt)
+        case Historically() | Once():
+            return max(0.0, below - formula.window.lo)
+        case Since(left, right, window):
+            return max(horizon(left, dt), horizon(right, dt) - window.lo, 0.0)
+        case Previous():
+            return max(0.0, below - _sample_period(formula, dt))
+    return below
+
+
+def history(formula: Formula, dt: float | None = None) -> float:
+    """Seconds before a sample on which the value there may depend; ``inf`` if unbounded. ``dt`` as in `horizon`."""
+    below = max((history(c, dt) for c in children(formula)), default=0.0)
+    match formula:
+        case Historically() | Once() | Since():
+            return formula.window.hi + below
+        case Previous():
+            return below + _sample_period(formula, dt)
+        case Next():
+            return max(0.0, below - _sample_period(formula, dt))
+        case Always() | Eventually():
+            return max(0.0, below - formula.window.lo)
+    return below
+
+
+def _sample_period(formula: Formula, dt: float | None) -> float:
+    if dt is None:
+        raise FormulaError(f"{to_text(formula)} counts in samples: how far it looks needs the sample period dt")
+    return dt
 
 
 def clauses(formula: Formula) -> list[tuple[str, Formula]]:
@@ -529,7 +704,10 @@ def _literal_text(value: float | tuple[float, ...]) -> str:
 
 # a comparison stands below U and the prefix operators, so that it gets parentheses there, for the reader
 _LEVEL: Mapping[type[Formula], int] = {
-    Iff: 1, Implies: 2, Or: 3, And: 4, Until: 5, Predicate: 5, Not: 6, Always: 6, Eventually: 6, Truth: 7}
+    Iff: 1, Implies: 2, Or: 3, And: 4, Until: 5, Release: 5, WeakUntil: 5, Since: 5, Predicate: 5,
+    Not: 6, Always: 6, Eventually: 6, Next: 6, Historically: 6, Once: 6, Previous: 6, Truth: 7}
+_LETTER: Mapping[type[Formula], str] = {
+    Always: "G", Eventually: "F", Historically: "H", Once: "O", Until: "U", Release: "R", WeakUntil: "W", Since: "S"}
 
 
 def to_text(formula: Formula, level: int = 0) -> str:
@@ -550,12 +728,14 @@ def to_text(formula: Formula, level: int = 0) -> str:
             out = f"{to_text(left, own + 1)} -> {to_text(right, own + 1)}"
         case Iff(left, right):
             out = f"{to_text(left, own + 1)} <-> {to_text(right, own + 1)}"
-        case Always(arg, window):
-            out = f"G{window_text(window)} {to_text(arg, own)}"
-        case Eventually(arg, window):
-            out = f"F{window_text(window)} {to_text(arg, own)}"
-        case Until(left, right, window):
-            out = f"{to_text(left, own + 1)} U{window_text(window)} {to_text(right, own + 1)}"
+        case Always(arg, window) | Eventually(arg, window) | Historically(arg, window) | Once(arg, window):
+            out = f"{_LETTER[type(formula)]}{window_text(window)} {to_text(arg, own)}"
+        case Next(arg, strong) | Previous(arg, strong):
+            letter, word = ("X", "s_next") if isinstance(formula, Next) else ("Y", "s_prev")
+            out = f"{word if strong else letter} {to_text(arg, own)}"
+        case Until(left, right) | Release(left, right) | WeakUntil(left, right) | Since(left, right):
+            operator = f"{_LETTER[type(formula)]}{window_text(formula.window)}"
+            out = f"{to_text(left, own + 1)} {operator} {to_text(right, own + 1)}"
         case _:
             raise TypeError(f"not a formula: {formula!r}")
     return f"({out})" if own < level else out
@@ -569,7 +749,8 @@ def window_text(window: Window) -> str:
 # ---------------------------------------------------------------- JSON
 
 _NODE_TYPES = (
-    Signal, Constant, Component, Apply, Predicate, Truth, Not, And, Or, Implies, Iff, Always, Eventually, Until)
+    Signal, Constant, Component, Apply, Predicate, Truth, Not, And, Or, Implies, Iff, Always, Eventually, Until,
+    Release, WeakUntil, Next, Historically, Once, Since, Previous)
 _NODES: Mapping[str, type[Any]] = {cls.__name__.lower(): cls for cls in _NODE_TYPES}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import inf
+from math import inf, pi
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from sim.stl.syntax import (
     constant_tuple,
     leaves,
 )
-from sim.stl.values import Arrays, _raised, numpy_arrays, value
+from sim.stl.values import Arrays, _raised, numpy_arrays, signed_margin, value
 from sim.stl.windows import Lattice
 
 
@@ -54,10 +54,22 @@ def _hypot(a: Tensor, b: Tensor) -> Tensor:
     return _norm(torch.stack([a, b], -1))
 
 
+def _angle(v: Tensor, w: Tensor) -> Tensor:
+    v, w = v * _norm(w)[..., None], w * _norm(v)[..., None]
+    return 2 * torch.atan2(_norm(v - w), _norm(v + w))
+
+
+def _rotation_angle(q: Tensor, p: Tensor) -> Tensor:
+    half = _angle(q, p)
+    return 2 * torch.minimum(half, pi - half)
+
+
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "neg": operator.neg,
-    "abs": torch.abs, "sqrt": torch.sqrt, "sin": torch.sin, "cos": torch.cos, "norm": _norm,
-    "dist": lambda a, b: _norm(a - b), "hypot": _tensors(_hypot), "atan2": _tensors(torch.atan2),
+    "abs": torch.abs, "sqrt": torch.sqrt, "exp": torch.exp, "sin": torch.sin, "cos": torch.cos,
+    "wrap": lambda a: torch.atan2(torch.sin(a), torch.cos(a)), "pow": torch.pow,
+    "norm": _norm, "dist": lambda a, b: _norm(a - b), "angle": _angle, "rotation_angle": _rotation_angle,
+    "hypot": _tensors(_hypot), "atan2": _tensors(torch.atan2),
     "min": _tensors(torch.minimum), "max": _tensors(torch.maximum),
 }
 
@@ -82,7 +94,7 @@ def compiled(formula: Formula) -> Callable[[Mapping[str, Tensor]], Tensor]:
     match formula:
         case Predicate(op, left, right):
             a, b = _compiled_value(left), _compiled_value(right)
-            return (lambda s: a(s) - b(s)) if op[0] == ">" else (lambda s: b(s) - a(s))
+            return lambda s: signed_margin(op, a(s), b(s))
         case Not(arg):
             inner = compiled(arg)
             return lambda s: -inner(s)

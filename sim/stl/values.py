@@ -53,9 +53,22 @@ def _norm(v: Array) -> Array:
     return np.sqrt((v * v).sum(-1))
 
 
+def _angle(v: Array, w: Array) -> Array:
+    """Angle of two vectors on the last axis, rad (Kahan's formula, see ``syntax.Apply``)."""
+    v, w = v * _norm(w)[..., None], w * _norm(v)[..., None]
+    return 2 * np.arctan2(_norm(v - w), _norm(v + w))
+
+
+def _rotation_angle(q: Array, p: Array) -> Array:
+    half = _angle(q, p)
+    return 2 * np.minimum(half, np.pi - half)
+
+
 NUMPY_OPERATIONS: Mapping[str, Callable[..., Array]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": np.divide, "neg": operator.neg,
-    "abs": np.abs, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "norm": _norm, "dist": lambda a, b: _norm(a - b),
+    "abs": np.abs, "sqrt": np.sqrt, "exp": np.exp, "sin": np.sin, "cos": np.cos,
+    "wrap": lambda a: np.arctan2(np.sin(a), np.cos(a)), "pow": np.power,
+    "norm": _norm, "dist": lambda a, b: _norm(a - b), "angle": _angle, "rotation_angle": _rotation_angle,
     "hypot": np.hypot, "atan2": np.arctan2, "min": np.minimum, "max": np.maximum,
 }
 
@@ -96,14 +109,23 @@ def _raised(x: Array, axes: int) -> Array:
 
 def predicate_margin(predicate: Predicate, signals: Mapping[str, Array], arrays: Arrays) -> Array:
     """How far ``predicate`` is from changing: positive where it holds, negative where not."""
-    left, right = value(predicate.left, signals, arrays), value(predicate.right, signals, arrays)
-    return left - right if predicate.op[0] == ">" else right - left
+    return signed_margin(predicate.op, value(predicate.left, signals, arrays), value(predicate.right, signals, arrays))
+
+
+def signed_margin(op: str, left: Array, right: Array) -> Array:
+    """The margin of ``left op right``."""
+    if op in ("==", "!="):
+        return -abs(left - right) if op == "==" else abs(left - right)
+    return left - right if op[0] == ">" else right - left
+
+
+COMPARE: Mapping[str, Callable[[Array, Array], Array]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 
 
 def predicate_truth(predicate: Predicate, signals: Mapping[str, Array], arrays: Arrays) -> Array:
     """Whether ``predicate`` holds, at equality too."""
-    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[predicate.op]
-    return compare(value(predicate.left, signals, arrays), value(predicate.right, signals, arrays))
+    return COMPARE[predicate.op](value(predicate.left, signals, arrays), value(predicate.right, signals, arrays))
 
 
 def state_margin(formula: Formula, signals: Mapping[str, Array], arrays: Arrays) -> Array:

@@ -1,0 +1,305 @@
+"""From a formula to the few operations that every evaluator knows, on samples instead of seconds.
+
+A :class:`Lowered` formula is a list of nodes, each behind those it reads, in which every time is a number of samples,
+no negation is left but on leaves, and one dual pair of operations stands for each operator and its mirror:
+
+==================  ===================================================================================================
+``Leaf``            a predicate, or its negation
+``Fixed``           +inf (true) or -inf (false)
+``Merge``           maximum or minimum of several nodes at one sample
+``Slide``           maximum or minimum of one node over a window of samples, ahead or behind
+``Scan``            ``u[t] = max(reach[t], min(keep[t], u[t+1]))``: the until to the end; min and max swapped: release
+``Shift``           the value ``by`` samples ahead or behind, ``fill`` beyond the ends of the trace
+==================  ===================================================================================================
+
+A timed until is three of them, because min and max distribute over each other:
+``left U[a,b] right = F[a,b] right & G[0,a-1] left & (left U right)(t+a)``. Nothing grows with the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Literal
+
+from sim.stl.syntax import (
+    Always,
+    And,
+    Eventually,
+    Formula,
+    FormulaError,
+    Historically,
+    Iff,
+    Implies,
+    Next,
+    Not,
+    Once,
+    Or,
+    Predicate,
+    Previous,
+    Release,
+    Since,
+    Truth,
+    Until,
+    WeakUntil,
+    Window,
+)
+from sim.stl.windows import window_steps
+
+End = Literal["clip", "strong", "weak"]
+Left = Literal["half-open", "closed"]
+ENDS, LEFTS = ("clip", "strong", "weak"), ("half-open", "closed")
+
+
+@dataclass(frozen=True)
+class Semantics:
+    """What a formula means where the definition leaves a choice. The defaults are rtamt's conventions.
+
+    Args:
+        end: what lies past the end of a trace. ``clip``: nothing; a window is cut to the samples that exist, and one
+            that is wholly past the end is empty (G true, F and U false). ``strong``: samples at which every predicate
+            and every negated predicate is false, so that only what the trace itself shows is satisfied. ``weak``:
+            samples at which each is true, so that only what the trace itself shows is violated. (Strong and weak views:
+            Eisner et al., "Reasoning with temporal logic on truncated paths", CAV 2003.)
+        until: ``half-open``: ``p U q`` asks for p up to the sample before q; ``closed``: also at that of q.
+    """
+
+    end: End = "clip"
+    until: Left = "half-open"
+
+    def __post_init__(self) -> None:
+        for name, legal in (("end", ENDS), ("until", LEFTS)):
+            if getattr(self, name) not in legal:
+                raise FormulaError(f"semantics {name}={getattr(self, name)!r}; legal: {', '.join(legal)}")
+
+
+RTAMT = Semantics()
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A predicate, or with ``negated`` its negation."""
+
+    predicate: Predicate
+    negated: bool
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """``value``, +inf or -inf, at every sample."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Merge:
+    """At each sample the maximum (``most``) or minimum of the nodes ``args``."""
+
+    most: bool
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Slide:
+    """The maximum (``most``) or minimum of node ``arg`` over the samples t+lo .. t+hi, with ``past`` t-hi .. t-lo.
+
+    ``hi`` None: to the end of the trace, with ``past`` to its beginning. An empty window gives -inf or +inf.
+    """
+
+    most: bool
+    arg: int
+    lo: int
+    hi: int | None
+    past: bool
+
+
+@dataclass(frozen=True)
+class Scan:
+    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``, u[T] = -inf; without ``most`` min and max change places.
+
+    With ``past`` the recursion reads u[t-1].
+    """
+
+    most: bool
+    keep: int
+    reach: int
+    past: bool
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Node ``arg`` at sample t+by, with ``past`` t-by; ``fill`` where the trace has no such sample."""
+
+    arg: int
+    by: int
+    fill: float
+    past: bool
+
+
+Node = Leaf | Fixed | Merge | Slide | Scan | Shift
+
+
+def inputs(node: Node) -> tuple[int, ...]:
+    """Indices of the nodes that ``node`` reads."""
+    match node:
+        case Merge(_, args):
+            return args
+        case Slide(_, arg) | Shift(arg):
+            return (arg,)
+        case Scan(_, keep, reach):
+            return (keep, reach)
+    return ()
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Nodes, each behind its inputs; the last one is the formula.
+
+    ``leaves`` are the indices of the :class:`Leaf` nodes; equal ones are one node.
+    """
+
+    nodes: tuple[Node, ...]
+    semantics: Semantics
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node, Leaf))
+
+    def ahead(self) -> int:
+        """Samples past the last one that bounded windows can reach, one more where a window has no end."""
+        reach: list[int] = []
+        for node in self.nodes:
+            own = 0
+            if isinstance(node, Slide) and not node.past:
+                own = 1 if node.hi is None else node.hi
+            elif isinstance(node, Scan) and not node.past:
+                own = 1
+            elif isinstance(node, Shift) and not node.past:
+                own = node.by
+            reach.append(own + max((reach[i] for i in inputs(node)), default=0))
+        return reach[-1]
+
+
+@lru_cache(maxsize=256)
+def lower(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
+    """``formula`` on samples each ``dt`` seconds. A window that is no whole number of samples: a FormulaError."""
+    builder = _Builder(dt, semantics)
+    root = builder.of(formula, False)
+    return Lowered(builder.reachable(root), semantics)
+
+
+class _Builder:
+    """The nodes made so far; equal ones are made once."""
+
+    def __init__(self, dt: float, semantics: Semantics) -> None:
+        self.dt, self.closed = dt, semantics.until == "closed"
+        self.nodes: list[Node] = []
+        self.index: dict[Node, int] = {}
+
+    def add(self, node: Node) -> int:
+        if node not in self.index:
+            self.index[node] = len(self.nodes)
+            self.nodes.append(node)
+        return self.index[node]
+
+    def reachable(self, root: int) -> tuple[Node, ...]:
+        """The nodes that ``root`` needs, renumbered so that it is the last."""
+        needed, stack = set(), [root]
+        while stack:
+            at = stack.pop()
+            if at not in needed:
+                needed.add(at)
+                stack += inputs(self.nodes[at])
+        kept = sorted(needed)
+        new = {old: i for i, old in enumerate(kept)}
+        return tuple(_renumbered(self.nodes[i], new) for i in kept)
+
+    def of(self, formula: Formula, negated: bool) -> int:
+        match formula:
+            case Predicate():
+                return self.add(Leaf(formula, negated))
+            case Truth(value):
+                return self.add(Fixed(inf if value != negated else -inf))
+            case Not(arg):
+                return self.of(arg, not negated)
+            case And(args) | Or(args):
+                return self.merge(isinstance(formula, Or) != negated, [self.of(a, negated) for a in args])
+            case Implies(left, right):
+                return self.merge(not negated, [self.of(left, not negated), self.of(right, negated)])
+            case Iff(left, right):
+                return self.iff(left, right, negated)
+            case Always(arg, window) | Historically(arg, window):
+                return self.slide(negated, self.of(arg, negated), window, isinstance(formula, Historically))
+            case Eventually(arg, window) | Once(arg, window):
+                return self.slide(not negated, self.of(arg, negated), window, isinstance(formula, Once))
+            case Next(arg, strong) | Previous(arg, strong):
+                fill = -inf if strong != negated else inf
+                return self.shift(self.of(arg, negated), 1, fill, isinstance(formula, Previous))
+            case Until(left, right, window) | Since(left, right, window):
+                keep, reach = self.of(left, negated), self.of(right, negated)
+                return self.until(not negated, keep, reach, window, isinstance(formula, Since))
+            case Release(left, right, window):
+                return self.until(negated, self.of(left, negated), self.of(right, negated), window, False)
+            case WeakUntil(left, right, window):
+                keep, reach = self.of(left, negated), self.of(right, negated)
+                forever = self.slide(negated, keep, Window(0.0, window.hi), False)
+                return self.merge(not negated, [self.until(not negated, keep, reach, window, False), forever])
+        raise TypeError(f"not a formula: {formula!r}")
+
+    def iff(self, left: Formula, right: Formula, negated: bool) -> int:
+        a, b = self.of(left, False), self.of(right, False)
+        not_a, not_b = self.of(left, True), self.of(right, True)
+        pairs = [(a, not_b), (not_a, b)] if negated else [(not_a, b), (a, not_b)]
+        return self.merge(negated, [self.merge(not negated, pair) for pair in pairs])
+
+    def merge(self, most: bool, args: Sequence[int]) -> int:
+        """Flat, without repetitions and without constants that decide nothing."""
+        flat: dict[int, None] = {}
+        for arg in args:
+            node = self.nodes[arg]
+            flat.update(dict.fromkeys(node.args if isinstance(node, Merge) and node.most == most else (arg,)))
+        winning, losing = self.add(Fixed(inf if most else -inf)), self.add(Fixed(-inf if most else inf))
+        if winning in flat:
+            return winning
+        flat.pop(losing, None)
+        return losing if not flat else next(iter(flat)) if len(flat) == 1 else self.add(Merge(most, tuple(flat)))
+
+    def slide(self, most: bool, arg: int, window: Window, past: bool) -> int:
+        return self.slide_steps(most, arg, *window_steps(window, self.dt), past)
+
+    def slide_steps(self, most: bool, arg: int, lo: int, hi: int | None, past: bool) -> int:
+        if lo == hi:
+            return self.shift(arg, lo, -inf if most else inf, past)
+        return self.add(Slide(most, arg, lo, hi, past))
+
+    def shift(self, arg: int, by: int, fill: float, past: bool) -> int:
+        return self.add(Shift(arg, by, fill, past)) if by else arg
+
+    def until(self, most: bool, keep: int, reach: int, window: Window, past: bool) -> int:
+        lo, hi = window_steps(window, self.dt)
+        if self.closed:
+            reach = self.merge(not most, [reach, keep])
+        if hi == 0:
+            return reach
+        whole = self.add(Scan(most, keep, reach, past))
+        parts = [self.shift(whole, lo, -inf if most else inf, past)]
+        if hi is not None:
+            parts.append(self.slide_steps(most, reach, lo, hi, past))
+        if lo:
+            parts.append(self.slide_steps(not most, keep, 0, lo - 1, past))
+        return self.merge(not most, parts)
+
+
+def _renumbered(node: Node, new: dict[int, int]) -> Node:
+    match node:
+        case Merge(most, args):
+            return Merge(most, tuple(new[i] for i in args))
+        case Slide(most, arg, lo, hi, past):
+            return Slide(most, new[arg], lo, hi, past)
+        case Scan(most, keep, reach, past):
+            return Scan(most, new[keep], new[reach], past)
+        case Shift(arg, by, fill, past):
+            return Shift(new[arg], by, fill, past)
+    return node
