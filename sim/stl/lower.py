@@ -173,7 +173,7 @@ class Lowered:
         for node in self.nodes:
             own = 0
             if isinstance(node, Slide) and not node.past:
-                own = 1 if node.hi is None else node.hi
+                own = node.lo + 1 if node.hi is None else node.hi
             elif isinstance(node, Scan) and not node.past:
                 own = 1
             elif isinstance(node, Shift) and not node.past:

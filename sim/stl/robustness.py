@@ -14,23 +14,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import reduce
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from robots.signals import SignalError
+from sim.stl.lower import RTAMT, Fixed, Leaf, Lowered, Merge, Node, Scan, Semantics, Shift, Slide, lower
 from sim.stl.syntax import (
-    Always,
-    And,
-    Eventually,
     Formula,
-    Iff,
-    Implies,
-    Not,
-    Or,
-    Predicate,
-    Truth,
-    Until,
     clauses,
     horizon,
     signals_in,
@@ -46,7 +38,7 @@ from sim.stl.values import (
     required,
     state_margin,
 )
-from sim.stl.windows import NUMPY_MARGINS, NUMPY_TRUTHS, Lattice, sliding, until, window_steps
+from sim.stl.windows import NUMPY_MARGINS, NUMPY_TRUTHS, Lattice, dual, sliding, until
 
 __all__ = ["clauses", "horizon", "margin", "robustness", "satisfied"]
 
@@ -63,7 +55,10 @@ def margin(formula: Formula, signals: Mapping[str, Array]) -> Array:
     return out if not isinstance(out, float) else _filled(out, like, _leading(formula, used))
 
 
-def robustness(formula: Formula, signals: Mapping[str, Array], dt: float, lengths: Array | None = None) -> Array:
+def robustness(
+    formula: Formula, signals: Mapping[str, Array], dt: float, lengths: Array | None = None,
+    semantics: Semantics = RTAMT,
+) -> Array:
     """Robustness ``[T, N]`` of ``formula`` at every sample of traces sampled each ``dt`` seconds.
 
     ``lengths`` [N] are the numbers of samples of traces that are padded to T (what stands in the padding does not
@@ -73,18 +68,18 @@ def robustness(formula: Formula, signals: Mapping[str, Array], dt: float, length
     like = next(iter(used.values()))
     arrays, lattice, _ = _library(like)
 
-    def leaf(predicate: Predicate) -> Array:
-        return _filled(predicate_margin(predicate, used, arrays), like, shape)
+    def leaf(node: Leaf) -> Array:
+        margin = _filled(predicate_margin(node.predicate, used, arrays), like, shape)
+        return -margin if node.negated else margin
 
-    def constant(truth: bool) -> Array:
-        return _filled(lattice.top if truth else lattice.bottom, like, shape)
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        out = _evaluate(formula, leaf, constant, lattice, dt, mask)
+    out = _viewed(lower(formula, dt, semantics), leaf, lambda x: x, lattice, like, shape, mask)
     return out if mask is None else lattice.where(mask, out, float("nan"))
 
 
-def satisfied(formula: Formula, signals: Mapping[str, Array], dt: float, lengths: Array | None = None) -> Array:
+def satisfied(
+    formula: Formula, signals: Mapping[str, Array], dt: float, lengths: Array | None = None,
+    semantics: Semantics = RTAMT,
+) -> Array:
     """Whether ``formula`` is true, bool ``[T, N]``. Finer than the sign of the robustness: ``x <= 1`` holds at x = 1.
 
     False past the end of a trace. A signal that is NaN within a trace raises a :class:`SignalError`.
@@ -96,55 +91,85 @@ def satisfied(formula: Formula, signals: Mapping[str, Array], dt: float, lengths
         if bool((array != array).any()):
             raise SignalError(f"signal {name!r} has a NaN: whether {to_text(formula)} holds is unknown")
 
-    def leaf(predicate: Predicate) -> Array:
-        return _filled(predicate_truth(predicate, used, arrays), like > 0, shape)
+    def leaf(node: Leaf) -> Array:
+        truth = _filled(predicate_truth(node.predicate, used, arrays), like > 0, shape)
+        return lattice.complement(truth) if node.negated else truth
 
-    def constant(truth: bool) -> Array:
-        return _filled(truth, like > 0, shape)
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        out = _evaluate(formula, leaf, constant, lattice, dt, mask)
+    out = _viewed(lower(formula, dt, semantics), leaf, lambda x: x > 0, lattice, like > 0, shape, mask)
     return out if mask is None else lattice.where(mask, out, False)
 
 
-def _evaluate(
-    formula: Formula, leaf: Callable[[Predicate], Array], constant: Callable[[bool], Array], lattice: Lattice,
-    dt: float, mask: Array | None,
+def _viewed(
+    lowered: Lowered, leaf: Callable[[Leaf], Array], constant: Callable[[float], float | bool], lattice: Lattice,
+    like: Array, shape: tuple[int, ...], mask: Array | None,
 ) -> Array:
-    """The value of ``formula`` at every sample, in the lattice of margins or of truths."""
+    """The values [T, ...] under the formula's view of what lies past the end.
 
-    def masked(x: Array, neutral: float | bool) -> Array:
-        return x if mask is None else lattice.where(mask, x, neutral)
+    In the strong and weak views the trace goes on with samples at which every leaf is false or true; as many as the
+    formula can reach are enough.
+    """
+    end = lowered.semantics.end
+    rows = shape[0] + (lowered.ahead() if end != "clip" else 0)
+    beyond = constant(-inf if end == "strong" else inf)
 
-    def of(f: Formula) -> Array:
-        match f:
-            case Predicate():
-                return leaf(f)
-            case Truth(truth):
-                return constant(truth)
-            case Not(arg):
-                return lattice.complement(of(arg))
-            case And(args):
-                return reduce(lattice.meet, [of(a) for a in args])
-            case Or(args):
-                return reduce(lattice.join, [of(a) for a in args])
-            case Implies(left, right):
-                return lattice.join(lattice.complement(of(left)), of(right))
-            case Iff(left, right):
-                a, b = of(left), of(right)
-                return lattice.meet(lattice.join(lattice.complement(a), b), lattice.join(a, lattice.complement(b)))
-            case Always(arg, window):
-                x = masked(of(arg), lattice.top)
-                return sliding(x, *window_steps(window, dt), lattice.meet, lattice.top, lattice)
-            case Eventually(arg, window):
-                x = masked(of(arg), lattice.bottom)
-                return sliding(x, *window_steps(window, dt), lattice.join, lattice.bottom, lattice)
-            case Until(left, right, window):
-                keep, reach = masked(of(left), lattice.top), masked(of(right), lattice.bottom)
-                return until(keep, reach, *window_steps(window, dt), lattice)
-        raise TypeError(f"not a formula: {f!r}")
+    def extended(node: Leaf) -> Array:
+        x = leaf(node)
+        if end == "clip":
+            return x
+        if mask is not None:
+            x = lattice.where(mask, x, beyond)
+        return lattice.concat([x, lattice.rows(x, rows - shape[0], beyond)])
 
-    return of(formula)
+    def filled(value: float) -> Array:
+        return _filled(constant(value), like, (rows, *shape[1:]))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return _evaluate(lowered, extended, filled, lattice, mask if end == "clip" else None)[: shape[0]]
+
+
+def _evaluate(
+    lowered: Lowered, leaf: Callable[[Leaf], Array], constant: Callable[[float], Array], lattice: Lattice,
+    mask: Array | None,
+) -> Array:
+    """The value of a lowered formula at every sample, in the lattice of margins or of truths."""
+    values: list[Array] = []
+    for node in lowered.nodes:
+        values.append(_node(node, values, leaf, constant, lattice, mask))
+    return values[-1]
+
+
+def _node(
+    node: Node, values: list[Array], leaf: Callable[[Leaf], Array], constant: Callable[[float], Array],
+    lattice: Lattice, mask: Array | None,
+) -> Array:
+    def masked(x: Array, most: bool) -> Array:
+        return x if mask is None else lattice.where(mask, x, lattice.bottom if most else lattice.top)
+
+    def backward(x: Array, past: bool) -> Array:
+        return (x.flip(0) if _is_tensor(x) else x[::-1]) if past else x
+
+    match node:
+        case Leaf():
+            return leaf(node)
+        case Fixed(value):
+            return constant(value)
+        case Merge(most, args):
+            return reduce(lattice.join if most else lattice.meet, [values[i] for i in args])
+        case Slide(most, arg, lo, hi, past):
+            combine, neutral = (lattice.join, lattice.bottom) if most else (lattice.meet, lattice.top)
+            x = backward(values[arg] if past else masked(values[arg], most), past)
+            return backward(sliding(x, lo, hi, combine, neutral, lattice), past)
+        case Scan(most, keep, reach, past):
+            u, v = values[keep], values[reach]
+            if not past:
+                u, v = masked(u, not most), masked(v, most)
+            return backward(until(backward(u, past), backward(v, past), 0, None, lattice if most else dual(lattice)),
+                            past)
+        case Shift(arg, by, fill, past):
+            x = backward(values[arg] if past else masked(values[arg], fill < 0), past)
+            rows = lattice.rows(x, min(by, len(x)), lattice.bottom if fill < 0 else lattice.top)
+            return backward(lattice.concat([x[by:], rows]), past)
+    raise TypeError(f"not a node: {node!r}")
 
 
 # ---------------------------------------------------------------- inputs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isinf
 from typing import Any
 
@@ -36,6 +36,11 @@ class Lattice:
     concat: Callable[[Sequence[Array]], Array]
     rows: Callable[[Array, int, float | bool], Array]
     where: Callable[[Array, Array, float | bool], Array]
+
+
+def dual(lattice: Lattice) -> Lattice:
+    """The lattice with meet and join, top and bottom exchanged."""
+    return replace(lattice, meet=lattice.join, join=lattice.meet, top=lattice.bottom, bottom=lattice.top)
 
 
 def _numpy_rows(like: Array, count: int, fill: float | bool) -> Array:
