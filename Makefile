@@ -5,6 +5,7 @@
 #   make lint      ruff, mypy, import-linter, codespell
 #   make bench     measure against the targets; outputs/bench/*.json
 #   make install   only the set-up: everything into .venv
+#   make peers     only the libraries that tests and benchmarks compare with, into .venv/peers
 #   make clean     remove .venv and caches (not outputs/)
 #
 # PYTHON=/path/to/python3.12 picks the interpreter. After the first set-up nothing needs a network.
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow lint bench clean
+.PHONY: help install peers demo test slow lint bench clean
 
 BIN := .venv/bin
 BRIDGE := ros2_ws/src/temporeal_bridge
@@ -66,12 +67,19 @@ help:
 	  -e '.[train,robot,dev]'
 	@touch $@
 
+# The libraries that are compared with, each in a folder of its own, because their dependencies clash with ours.
+.venv/.peers: .venv/.run policies/cli/peers/__init__.py
+	@$(BIN)/python -m policies.cli.peers
+	@touch $@
+
 install: .venv/.dev
+
+peers: .venv/.peers
 
 demo: .venv/.run
 	@$(BIN)/temporeal demo $(ARGS)
 
-test: .venv/.dev
+test: .venv/.dev .venv/.peers
 	$(TEST) -m "not slow" $(ARGS)
 
 slow: .venv/.dev
@@ -83,7 +91,7 @@ lint: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-bench: .venv/.run
+bench: .venv/.run .venv/.peers
 	@$(BIN)/temporeal bench --all $(ARGS)
 
 clean:

@@ -1,0 +1,154 @@
+"""Other libraries for Signal Temporal Logic, to test and to measure against. No dependency of the project.
+
+Their requirements clash with the project's (rtamt wants ANTLR 4.7, Hydra 4.9), so that each lives in a folder of its
+own in the environment, ``peers/NAME``, and is run in a process of its own that answers requests line by line in JSON.
+They are pure Python, so that the interpreter of the environment runs them.
+
+rtamt declares Python < 3.13, for one name that ANTLR 4.7 imports, ``typing.io``, which Python 3.13 no longer has. The
+process of rtamt gives it that name, so that there is no version of Python the project supports on which the peers,
+and the tests that need them, are left out: where they are missing and cannot be installed, that is an error.
+
+``python -m policies.cli.peers`` (``make peers``) installs what is missing: seconds, from PyPI, the first time only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+# what of PyPI each peer is, with everything it imports that the environment has not; the one place that pins it
+PINS: Mapping[str, tuple[str, ...]] = {
+    "rtamt": ("rtamt==0.4.10", "antlr4-python3-runtime==4.7"),
+    "stlcgpp": ("stlcgpp==0.0.2",),
+}
+
+
+class PeerError(RuntimeError):
+    """A peer cannot be had, or has refused what it was asked."""
+
+
+def folder(name: str) -> Path:
+    """Where the packages of a peer are."""
+    if name not in PINS:
+        raise PeerError(f"no peer {name!r}; known: {', '.join(PINS)}")
+    return Path(sys.prefix) / "peers" / name
+
+
+def installed(name: str) -> bool:
+    """Whether the pinned versions of a peer are there."""
+    try:
+        return (folder(name) / "pins.txt").read_text() == _pins_text(name)
+    except OSError:
+        return False
+
+
+def install(name: str) -> None:
+    """Install a peer. A :class:`PeerError` says why it cannot be had here."""
+    target = folder(name)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=target.parent))
+    except OSError as error:
+        raise PeerError(f"{name} is not installed and {target} cannot be written: {error}") from None
+    # the declared range of Python is not asked for (see above); nor the dependencies, which are in PINS or in here
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps",
+               "--no-build-isolation", "--ignore-requires-python", "--target", str(fresh), *PINS[name]]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        if done.returncode:
+            told = (done.stderr or done.stdout).strip()
+            raise PeerError(f"{name} is not installed and pip cannot install it; needs PyPI once: make peers\n{told}")
+        (fresh / "pins.txt").write_text(_pins_text(name))
+        fresh.chmod(0o755)  # a temporary folder is its maker's alone
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            fresh.rename(target)
+        except OSError:  # another process was faster
+            if not installed(name):
+                raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _pins_text(name: str) -> str:
+    return "\n".join(PINS[name]) + "\n"
+
+
+class Peer:
+    """A running peer. Use it as a context manager.
+
+    A request is an object with ``do``, the name of one of the functions of ``policies/cli/peers/NAME_worker.py``, and
+    its arguments.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not installed(name):
+            install(name)
+        self.name = name
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        # the peer's folder first: what it pins hides what the environment has of the same name
+        path = os.pathsep.join([str(folder(name)), *(p for p in sys.path if p)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"policies.cli.peers.{name}_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, **threads, "PYTHONPATH": path})
+
+    def ask(self, do: str, **arguments: Any) -> Any:
+        """The answer to a request; a :class:`PeerError` with what the peer says if it refuses."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise PeerError(f"the process of {self.name} has ended, status {self._process.wait()}, asked to {do}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise PeerError(f"{self.name}: {answer['error']}")
+        return answer["answer"]
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def serve(functions: Sequence[Callable[..., Any]]) -> None:
+    """The life of a peer's process: answer requests with ``functions`` by their names until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the library prints is no answer
+    by_name = {function.__name__: function for function in functions}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"answer": by_name[request.pop("do")](**request)}
+        except Exception as error:  # whatever the library raises is its answer
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def install_missing() -> None:
+    """Install the peers that are missing."""
+    for name in PINS:
+        if not installed(name):
+            print(f"installing {' '.join(PINS[name])} into {folder(name)}", flush=True)
+            install(name)
