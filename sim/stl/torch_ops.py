@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from math import inf, pi
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sim.stl.lower import Leaf, Lowered
+from sim.stl.scans import Algebra, Fold, Parts, recursion, walk
 from sim.stl.syntax import (
     And,
     Apply,
@@ -159,3 +161,65 @@ def _where(mask: Tensor, x: Tensor, fill: float | bool) -> Tensor:
 MARGINS = Lattice(torch.minimum, torch.maximum, operator.neg, inf, -inf, torch.cat, _rows, _where)  # type: ignore[arg-type]
 TRUTHS = Lattice(
     torch.logical_and, torch.logical_or, torch.logical_not, True, False, torch.cat, _rows, _where)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- exact evaluation
+
+
+def evaluate(
+    lowered: Lowered, leaf: Callable[[Leaf], Tensor], shape: Sequence[int], like: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """Value [T, ...] of a lowered formula at every sample, on any device: O(T) work and memory for every node.
+
+    Args:
+        lowered: the formula. Rows past the end of the strong and weak views are the caller's to append.
+        leaf: the margins ``shape`` of a leaf, its negation done, or its truth.
+        shape: T and the batch dimensions.
+        like: a tensor of the type and device of the values: floating for robustness, bool for satisfaction.
+        mask: true where a sample exists. Values where it is false mean nothing.
+
+    A NaN makes every value NaN that depends on it. The gradient is a subgradient: that of the deciding sample, of the
+    last or half and half where several are equal, none where a window is empty; ``torch.func`` transforms apply.
+    """
+    return walk(lowered, leaf, shape, like, mask, _TRUTH if like.dtype == torch.bool else _MARGIN)
+
+
+def _running(function: Callable[..., Any], parts: Parts, turned: bool) -> Parts:
+    """``torch.cummax`` or ``cummin`` along axis 1, with ``turned`` from its end."""
+    (x,) = parts
+    if not turned:
+        return (function(x, 1).values,)
+    return (function(x.flip(1), 1).values.flip(1),)
+
+
+def _exact(neutral: float | bool, pair: Callable[[Tensor, Tensor], Tensor], running: Callable[..., Any]) -> Fold:
+    def join(a: Parts, b: Parts) -> Parts:
+        return (pair(a[0], b[0]),)
+
+    return Fold(neutral, lambda x: (x,), join, lambda parts: parts[0],
+                partial(_running, running, turned=False), partial(_running, running, turned=True))
+
+
+def _scan(bottom: float | bool, top: float | bool, most: bool, keep: Tensor, reach: Tensor) -> Tensor:
+    """``u[t] = max(reach[t], min(keep[t], u[t+1]))``; without ``most`` min and max change places.
+
+    The maps u -> max(p, min(q, u)) are closed under composition, because min and max distribute over each other.
+    """
+    join, meet = (torch.maximum, torch.minimum) if most else (torch.minimum, torch.maximum)
+
+    def apply(f: Parts, u: Parts) -> Parts:
+        return (join(f[0], meet(f[1], u[0])),)
+
+    def compose(f: Parts, g: Parts) -> Parts:
+        return (*apply(f, g[:1]), meet(f[1], g[1]))
+
+    last = torch.full_like(reach[:1], bottom if most else top)
+    return recursion((reach, keep), (last,), compose, apply)[0]
+
+
+def _algebra(bottom: float | bool, top: float | bool) -> Algebra:
+    return Algebra(_exact(bottom, torch.maximum, torch.cummax), _exact(top, torch.minimum, torch.cummin),
+                   partial(_scan, bottom, top))
+
+
+_MARGIN, _TRUTH = _algebra(-inf, inf), _algebra(False, True)
