@@ -1,12 +1,17 @@
 """Exact semantics of whole traces, batched: robustness (how much) and satisfaction (whether).
 
 Signals are ``[T, N, *shape]`` (any number of batch dimensions, also none), numpy arrays or torch tensors of any
-type and device; what comes out is ``[T, N]`` of the same library: the value of the formula at each sample, looking
-forward. Time O(T log w) per operator and window of w samples, memory O(T N): nothing grows with the window.
+type and device; what comes out is ``[T, N]`` of the same library: the value of the formula at each sample. Time O(T)
+for every operator whatever its window, memory O(T N).
 
-Conventions at the end of a trace are rtamt's: a window is clipped to the samples that exist; a window that lies
-wholly past the end is empty, so ``G`` is +inf there and ``F`` and ``U`` are -inf. ``a U b`` asks for ``a`` up to the
-sample before ``b``. A NaN in a signal makes every robustness NaN that depends on it; ``satisfied`` refuses it.
+numpy arrays and torch tensors on the CPU go through compiled kernels (`sim.stl.machine`), also with gradients; other
+devices through torch operations (`sim.stl.torch_ops`). Without numba, numpy arrays go through `sim.stl.windows`: the
+same values, many times slower.
+
+Conventions at the end of a trace are those of :class:`sim.stl.lower.Semantics`, by default rtamt's: a window is clipped
+to the samples that exist; a window that lies wholly past the end is empty, so ``G`` is +inf there and ``F`` and ``U``
+are -inf. ``a U b`` asks for ``a`` up to the sample before ``b``. A NaN in a signal makes every robustness NaN that
+depends on it; ``satisfied`` refuses it. Where several samples are equally deciding, the gradient goes to one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import inf
+from importlib.util import find_spec
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -40,7 +46,10 @@ from sim.stl.values import (
 )
 from sim.stl.windows import NUMPY_MARGINS, NUMPY_TRUTHS, Lattice, dual, sliding, until
 
-__all__ = ["clauses", "horizon", "margin", "robustness", "satisfied"]
+__all__ = ["clauses", "evaluate_leaves", "horizon", "margin", "robustness", "satisfied"]
+
+COMPILED = find_spec("numba") is not None
+"""Whether numpy arrays go through the compiled kernels."""
 
 
 def margin(formula: Formula, signals: Mapping[str, Array]) -> Array:
@@ -64,16 +73,15 @@ def robustness(
     ``lengths`` [N] are the numbers of samples of traces that are padded to T (what stands in the padding does not
     matter); values past the end of a trace are NaN.
     """
-    used, shape, mask = _traces(formula, signals, lengths)
-    like = next(iter(used.values()))
-    arrays, lattice, _ = _library(like)
-
-    def leaf(node: Leaf) -> Array:
-        margin = _filled(predicate_margin(node.predicate, used, arrays), like, shape)
-        return -margin if node.negated else margin
-
-    out = _viewed(lower(formula, dt, semantics), leaf, lambda x: x, lattice, like, shape, mask)
-    return out if mask is None else lattice.where(mask, out, float("nan"))
+    used, shape, counts = _traces(formula, signals, lengths)
+    lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
+    if _fast(used) and _is_tensor(like) and _differentiated(used):
+        out = _traced(lowered, used, shape, counts)
+    elif _fast(used):
+        out = _machine(lowered, used, shape, counts, truth=False)
+    else:
+        out = _by_nodes(lowered, used, shape, counts, truth=False)
+    return out if counts is None else _where(_exists(counts, shape, like), out, _filled(float("nan"), like, shape))
 
 
 def satisfied(
@@ -84,19 +92,101 @@ def satisfied(
 
     False past the end of a trace. A signal that is NaN within a trace raises a :class:`SignalError`.
     """
-    used, shape, mask = _traces(formula, signals, lengths)
+    used, shape, counts = _traces(formula, signals, lengths)
+    _refuse_nan(formula, used, shape, counts)
+    lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
+    if _fast(used):
+        out = _machine(lowered, used, shape, counts, truth=True) > 0
+    else:
+        out = _by_nodes(lowered, used, shape, counts, truth=True)
+    return out if counts is None else out & _exists(counts, shape, like)
+
+
+def evaluate_leaves(
+    lowered: Lowered, leaf: Callable[[Leaf], np.ndarray], shape: tuple[int, int], lengths: np.ndarray | None = None
+) -> np.ndarray:
+    """The value [T, N] of a lowered formula over other numbers than margins: ``leaf`` gives each its array [T, N].
+
+    Only their order matters to the minima and maxima, so that times or ranks can stand in the place of margins.
+    """
+    arrays = [np.asarray(leaf(lowered.nodes[i]), dtype=np.float64) for i in lowered.leaves]  # type: ignore[arg-type]
+    if COMPILED:
+        from sim.stl import machine
+
+        return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)
+    given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
+    mask = None if lengths is None else _exists(lengths, shape, arrays[0])
+    out: np.ndarray = _viewed(lowered, lambda node: given[node], lambda x: x, NUMPY_MARGINS, arrays[0], shape, mask)
+    return out
+
+
+# ---------------------------------------------------------------- compiled
+
+
+def _fast(used: Mapping[str, Array]) -> bool:
+    """Whether the kernels take these signals: numpy arrays, or plain torch tensors on the CPU."""
+    return COMPILED and all(not _is_tensor(a) or _is_plain(a) for a in used.values())
+
+
+def _is_plain(tensor: Any) -> bool:
+    torch = sys.modules["torch"]
+    return (type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu"
+            and tensor.dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
+            and not torch.jit.is_tracing() and not torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def _differentiated(used: Mapping[str, Array]) -> bool:
+    return bool(sys.modules["torch"].is_grad_enabled()) and any(a.requires_grad for a in used.values())
+
+
+def _machine(
+    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
+) -> Array:
+    from sim.stl import machine
+
+    arrays = {name: a.detach().numpy() if _is_tensor(a) else a for name, a in used.items()}
+    result = np.result_type(*arrays.values())
+    dtype = np.float32 if result.itemsize <= 4 else np.float64
+    flat = {name: a.astype(dtype, copy=False).reshape(shape[0], prod(shape[1:]), *a.shape[len(shape):])
+            for name, a in arrays.items()}
+    ends = None if counts is None else counts.reshape(-1)
+    out = machine.evaluate(lowered, flat, (shape[0], prod(shape[1:])), dtype, truth=truth, lengths=ends)
+    out = out.reshape(shape).astype(result, copy=False)
+    return sys.modules["torch"].from_numpy(out) if _is_tensor(next(iter(used.values()))) else out
+
+
+def _traced(
+    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
+) -> Array:
+    from sim.stl import torch_ops, torch_traced
+
     like = next(iter(used.values()))
-    arrays, _, lattice = _library(like)
-    for name, array in used.items():
-        if bool((array != array).any()):
-            raise SignalError(f"signal {name!r} has a NaN: whether {to_text(formula)} holds is unknown")
+    used = used if counts is None else _padded(used, shape, counts)
+    arrays = torch_ops.torch_arrays(like)
+    leaves = [node for i in lowered.leaves if isinstance(node := lowered.nodes[i], Leaf)]
+    margins = {p: _filled(predicate_margin(p, used, arrays), like, shape) for p in {n.predicate for n in leaves}}
+    return torch_traced.robustness(lowered, leaves, margins, shape, counts)
+
+
+# ---------------------------------------------------------------- by array operations
+
+
+def _by_nodes(
+    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
+) -> Array:
+    like = next(iter(used.values()))
+    arrays, margins, truths = _library(like)
+    lattice, mask = (truths if truth else margins), None
+    if counts is not None:
+        used, mask = _padded(used, shape, counts), _exists(counts, shape, like)
+    blank = like > 0 if truth else like
 
     def leaf(node: Leaf) -> Array:
-        truth = _filled(predicate_truth(node.predicate, used, arrays), like > 0, shape)
-        return lattice.complement(truth) if node.negated else truth
+        of = predicate_truth if truth else predicate_margin
+        value = _filled(of(node.predicate, used, arrays), blank, shape)
+        return lattice.complement(value) if node.negated else value
 
-    out = _viewed(lower(formula, dt, semantics), leaf, lambda x: x > 0, lattice, like > 0, shape, mask)
-    return out if mask is None else lattice.where(mask, out, False)
+    return _viewed(lowered, leaf, (lambda x: x > 0) if truth else lambda x: x, lattice, blank, shape, mask)
 
 
 def _viewed(
@@ -195,10 +285,12 @@ def _library(like: Array) -> tuple[Arrays, Lattice, Lattice]:
     return numpy_arrays(like.dtype), NUMPY_MARGINS, NUMPY_TRUTHS
 
 
-def _floating(array: Any) -> Array:
+def _floating(name: str, array: Any) -> Array:
     if _is_tensor(array):
         return array if array.dtype.is_floating_point else array.to(sys.modules["torch"].get_default_dtype())
     array = np.asarray(array)
+    if array.dtype.kind not in "fiub":
+        raise SignalError(f"signal {name!r} has numbers of type {array.dtype}; legal: floats, integers, booleans")
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
@@ -207,7 +299,7 @@ def _inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
     names = signals_in(formula)
     if not names:
         raise SignalError(f"{to_text(formula)} reads no signal, so that its batch is unknown")
-    used = {name: _floating(array) for name, array in required(names, signals).items()}
+    used = {name: _floating(name, array) for name, array in required(names, signals).items()}
     if len({_is_tensor(a) for a in used.values()}) > 1:
         raise SignalError(f"torch tensors and numpy arrays are mixed: {sorted(used)}")
     for name, signal in names.items():
@@ -227,26 +319,44 @@ def _leading(formula: Formula, used: Mapping[str, Array]) -> tuple[int, ...]:
 
 def _traces(
     formula: Formula, signals: Mapping[str, Array], lengths: Array | None
-) -> tuple[dict[str, Array], tuple[int, ...], Array | None]:
-    """Signals of whole traces, their leading dimensions [T, N], and the mask [T, N] of samples that exist."""
+) -> tuple[dict[str, Array], tuple[int, ...], np.ndarray | None]:
+    """Signals of whole traces, their leading dimensions [T, N], and the checked lengths [N]."""
     used = _inputs(formula, signals)
     shape = _leading(formula, used)
-    if not shape or shape[0] == 0:
+    if not shape or 0 in shape:
         raise SignalError(f"a trace has at least one sample; the signals' leading dimensions are {shape}, time first")
     if lengths is None:
         return used, shape, None
     count = np.asarray(lengths.detach().cpu() if _is_tensor(lengths) else lengths)
     if count.shape != shape[1:] or count.dtype.kind not in "iu" or (count < 1).any() or (count > shape[0]).any():
         raise SignalError(f"lengths must be integers {shape[1:]} from 1 to {shape[0]}, got {count}")
-    like = next(iter(used.values()))
-    rows = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))
-    mask: Array = rows < count
-    if _is_tensor(like):
-        mask = sys.modules["torch"].from_numpy(mask).to(like.device)
-    # padding may hold anything, NaN too, whose gradient would be NaN: every padded sample repeats the first one
-    names = signals_in(formula)
-    padded = {n: _where(mask.reshape(*shape, *[1] * len(names[n].shape)), a, a[:1]) for n, a in used.items()}
-    return padded, shape, mask
+    return used, shape, count.astype(np.int64)
+
+
+def _exists(counts: np.ndarray, shape: tuple[int, ...], like: Array) -> Array:
+    """Which samples [T, N] belong to their trace."""
+    mask: Array = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1)) < counts
+    return sys.modules["torch"].from_numpy(mask).to(like.device) if _is_tensor(like) else mask
+
+
+def _padded(used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray) -> dict[str, Array]:
+    """The signals with every sample past a trace's end equal to its first one.
+
+    Padding may hold anything, NaN too, whose gradient would be NaN.
+    """
+    mask = _exists(counts, shape, next(iter(used.values())))
+    return {n: _where(mask.reshape(*shape, *[1] * (a.ndim - len(shape))), a, a[:1]) for n, a in used.items()}
+
+
+def _refuse_nan(
+    formula: Formula, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
+) -> None:
+    for name, array in used.items():
+        bad = array != array
+        if counts is not None and bool(bad.any()):
+            bad = bad.reshape(*shape, -1).any(-1) & _exists(counts, shape, array)
+        if bool(bad.any()):
+            raise SignalError(f"signal {name!r} has a NaN: whether {to_text(formula)} holds is unknown")
 
 
 def _where(mask: Array, a: Array, b: Array) -> Array:
