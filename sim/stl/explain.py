@@ -838,8 +838,13 @@ def _obligation(values: _Values, asked: Mapping[Path, _Ask], path: Path, f: Form
 # ---------------------------------------------------------------- units
 
 
+def unit_of(formula: Formula) -> str:
+    """Unit of the robustness of ``formula``, ``""`` where it is unknown, a plain number or not the same everywhere."""
+    units = {_unit(predicate) for predicate in _predicates(formula)}
+    return units.pop() if len(units) == 1 else ""
+
+
 def _unit(predicate: Predicate) -> str:
-    """Unit of the margin of ``predicate``, ``""`` where it is unknown or a plain number."""
     try:
         unit = common([_expr_unit(predicate.left), _expr_unit(predicate.right)])
     except ValueError:
