@@ -52,7 +52,8 @@ FOOT = 0.95
 FONT, SMALL = 9.0, 7.5  # points
 ADVANCE = 0.602 / 72  # width of a character of the usual monospaced fonts, inches per point of size
 STRETCHES = 300  # of a curve: more cannot be told apart
-_LONG = re.compile(rb"(\d\.\d\d)\d+")  # coordinates to a hundredth of a point make half the file
+# coordinates of paths to a hundredth of a point make half the file
+_PATH, _LONG = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ def draw(explanation: Explanation, path: Path) -> None:
     with _style():
         figure(explanation).savefig(made, format=kind, metadata=nothing, dpi=110)
     content = made.getvalue()
-    path.write_bytes(_LONG.sub(rb"\1", content) if kind == "svg" else content)
+    if kind == "svg":
+        content = _PATH.sub(lambda found: _LONG.sub(rb"\1", found[0]), content)
+    path.write_bytes(content)
 
 
 @contextmanager
