@@ -1,0 +1,188 @@
+"""A trace that violates a formula (or is near to it), with all that it takes to make it again: saved and replayed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robots.signals import SignalError
+from sim.stl.lower import Semantics
+from sim.stl.space import Space, Values, space_from_json
+from sim.stl.syntax import Formula, from_json, to_json, to_text
+from sim.stl.trials import Judge, Rollout, distinct_conjuncts, host, judge_clauses, judge_traces, told
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """One trace with all that it takes to make it again.
+
+    ``signals`` [T, *shape] are empty where the rollout raised, as ``failure`` says. ``about`` names the rollout, as
+    JSON data; ``versions`` are those of the packages, ``revision`` that of the code that simulated.
+    """
+
+    formula: Formula
+    dt: float
+    semantics: Semantics
+    parameters: Values
+    seed: int
+    signals: Mapping[str, np.ndarray]
+    robustness: float
+    violated: bool
+    failure: str = ""
+    space: Space | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    revision: str = ""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A counterexample simulated again.
+
+    ``identical``: every signal has the same bits, or the same error was raised. ``difference``: largest absolute
+    difference of each signal (inf where shape, or the finite samples, differ); ``tolerance``: the largest of all.
+    ``robustness`` is that of the new trace, ``change`` its difference from the saved one.
+    """
+
+    robustness: float
+    change: float
+    violated: bool
+    identical: bool
+    difference: Mapping[str, float]
+    tolerance: float
+    failure: str = ""
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a rollout may depend on."""
+    out = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("temporeal", "numpy", "cma", "torch", "numba", "mujoco"):
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return out
+
+
+FORMAT = 1
+CONTENT = "counterexample.json"
+
+
+def save_counterexample(path: str | Path, found: Counterexample) -> Path:
+    """Write ``found`` to ``path``, one NPZ file: whole, or not at all.
+
+    It holds ``counterexample.json`` (for people: ``unzip -p FILE counterexample.json``) and the arrays
+    ``signals/<name>`` and ``parameters/<name>``, which numpy reads without pickles.
+    """
+    path = Path(path)
+    content = {
+        "format": FORMAT, "formula": to_text(found.formula), "formula_json": to_json(found.formula), "dt": found.dt,
+        "semantics": asdict(found.semantics), "seed": found.seed, "robustness": _json_number(found.robustness),
+        "violated": found.violated, "failure": found.failure, "revision": found.revision,
+        "parameters": {k: np.asarray(v).tolist() for k, v in found.parameters.items()},
+        "space": None if found.space is None else found.space.to_json(), "versions": dict(found.versions),
+        "about": dict(found.about)}
+    arrays = {f"parameters/{k}": np.asarray(v) for k, v in found.parameters.items()}
+    arrays |= {f"signals/{k}": np.asarray(v) for k, v in found.signals.items()}
+    if any(a.dtype.hasobject for a in arrays.values()):
+        raise SignalError("a counterexample holds arrays of numbers and texts, not of objects")
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(CONTENT, json.dumps(content, indent=2, allow_nan=False))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    _write_whole(path, out.getvalue())
+    return path
+
+
+def load_counterexample(path: str | Path) -> Counterexample:
+    """What :func:`save_counterexample` wrote; a ValueError names a file that is none."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            content = json.loads(bytes(archive.zip.read(CONTENT)))
+            arrays = {name: archive[name] for name in archive.files if name != CONTENT}
+        if content["format"] != FORMAT:
+            raise ValueError(f"format {content['format']}, this version reads {FORMAT}")
+        return Counterexample(
+            from_json(content["formula_json"]), float(content["dt"]), Semantics(**content["semantics"]),
+            _group("parameters/", arrays), int(content["seed"]), _group("signals/", arrays),
+            float(content["robustness"]), bool(content["violated"]), content["failure"],
+            None if content["space"] is None else space_from_json(content["space"]), content["about"],
+            content["versions"], content["revision"])
+    except FileNotFoundError:
+        raise
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path} is no counterexample that save_counterexample wrote: {error}") from error
+
+
+def replay(found: Counterexample, rollout: Rollout, judge: Judge | None = None) -> Replay:
+    """Simulate ``found`` again, alone, with ``rollout``, and compare. ``judge``: the one that it was found with."""
+    batch = {k: np.asarray(v)[None] for k, v in found.parameters.items()}
+    try:
+        signals = {k: host(v) for k, v in rollout(batch, np.array([found.seed], np.int64)).items()}
+    except MemoryError:
+        raise
+    except Exception as error:
+        same = told(error) == found.failure
+        return Replay(float("nan"), float("nan"), True, same, {}, 0.0 if same else inf, told(error))
+    judge = judge or judge_traces(found.dt, found.semantics)
+    judged = judge_clauses(judge, distinct_conjuncts(found.formula), signals, 1)
+    value = float(judged.robustness.min())
+    own = {k: v[:, 0] for k, v in signals.items()}
+    names = [*found.signals, *(k for k in own if k not in found.signals)]
+    difference = {k: _difference(found.signals.get(k), own.get(k)) for k in names}
+    identical = bool(names) and all(_same_bits(found.signals.get(k), own.get(k)) for k in names)
+    change = 0.0 if value == found.robustness else value - found.robustness
+    failure = "the robustness is NaN" if np.isnan(value) else ""
+    return Replay(value, change, bool(judged.violated.any()), identical, difference,
+                  max(difference.values(), default=0.0), failure)
+
+
+def _same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    return a is not None and b is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _difference(a: np.ndarray | None, b: np.ndarray | None) -> float:
+    """Largest absolute difference; inf where one is missing or their shapes or non-finite samples differ."""
+    if a is None or b is None or a.shape != b.shape:
+        return inf
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if not (np.isfinite(a) & np.isfinite(b))[~same].all():
+        return inf
+    return float(np.abs(a[~same] - b[~same]).max(initial=0.0))
+
+
+def _json_number(x: float) -> float | str:
+    return x if isfinite(x) else str(x)  # JSON has no NaN and no infinity
+
+
+def _group(prefix: str, arrays: Mapping[str, np.ndarray]) -> Values:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """After a kill or a full disk at any moment the file is the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
