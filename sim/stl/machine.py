@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from sim.stl.lower import Fixed, Leaf, Lowered, Merge, Node, Scan, Shift, Slide, inputs
@@ -265,6 +265,52 @@ def _load(o: Any, x: Any, stride: int, lanes: int, sign: Any, offset: Any) -> No
 
 
 @_jit
+def _pack(o: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
+    """The bits of float32 numbers such that they order like the numbers, and ``tag`` below them."""
+    for i in range(lanes):
+        bits = np.int64(x[i * stride])
+        ordered = (bits ^ (0x80000000 | -(bits >> 31))) & 0xFFFFFFFF
+        o[i] = (np.uint64(ordered) << np.uint64(32)) | tag
+
+
+@_jit
+def _unpack(o: Any, tags: Any, x: Any, lanes: int) -> None:
+    for i in range(lanes):
+        ordered = np.int64(x[i] >> np.uint64(32))
+        o[i] = np.uint32((ordered ^ (0x80000000 | -((ordered >> 31) ^ 1))) & 0xFFFFFFFF)
+        tags[i] = np.uint32(x[i] & np.uint64(0xFFFFFFFF))
+
+
+def _take(
+    o: Any, address: int, stride: int, lanes: int, signs: Any, offsets: Any, slot: int, tag: int, one: Any
+) -> None:
+    """LOAD: numbers of a signal or, where the machine runs on tagged numbers, of a leaf with their origin."""
+
+
+@overload(_take, strict=False)
+def _take_of(
+    o: Any, address: Any, stride: Any, lanes: Any, signs: Any, offsets: Any, slot: Any, tag: Any, one: Any
+) -> Any:
+    if one == types.uint64:
+        return lambda o, address, stride, lanes, signs, offsets, slot, tag, one: _pack(
+            o, _pointer(address, np.uint32(0)), stride, lanes, np.uint64(tag))
+    return lambda o, address, stride, lanes, signs, offsets, slot, tag, one: _load(
+        o, _pointer(address, one), stride, lanes, signs[slot], offsets[slot])
+
+
+def _give(address: int, tags: int, x: Any, lanes: int, one: Any) -> None:
+    """OUT."""
+
+
+@overload(_give, strict=False)
+def _give_of(address: Any, tags: Any, x: Any, lanes: Any, one: Any) -> Any:
+    if one == types.uint64:
+        return lambda address, tags, x, lanes, one: _unpack(
+            _pointer(address, np.uint32(0)), _pointer(tags, np.uint32(0)), x, lanes)
+    return lambda address, tags, x, lanes, one: _copy(_pointer(address, one), x, lanes)
+
+
+@_jit
 def _copy(o: Any, x: Any, lanes: int) -> None:
     for i in range(lanes):
         o[i] = x[i]
@@ -287,7 +333,8 @@ def _fill(o: Any, value: Any, lanes: int) -> None:
 @_jit
 def _mask(o: Any, x: Any, t: int, ends: Any, fill: Any, lanes: int) -> None:
     for i in range(lanes):
-        o[i] = x[i] if t < ends[i] else fill
+        a = x[i]
+        o[i] = a if t < ends[i] else fill
 
 
 @_jit
@@ -428,16 +475,33 @@ def _arithmetic(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
             o[i] = one if x[i] != y[i] else -one
 
 
+def _compute(op: int, o: Any, x: Any, y: Any, lanes: int, one: Any) -> None:
+    """Arithmetic: of numbers, never of tagged ones."""
+
+
+@overload(_compute, strict=False)
+def _compute_of(op: Any, o: Any, x: Any, y: Any, lanes: Any, one: Any) -> Any:
+    if one == types.uint64:
+        return lambda op, o, x, y, lanes, one: None
+    return lambda op, o, x, y, lanes, one: _arithmetic(op, o, x, y, lanes, one)
+
+
 @_jit
 def _run(
     code: Ints, passes: Ints, loads: Ints, signs: Floats, offsets: Floats, constants: Ints, values: Floats,
-    masks: Floats, initial: Floats, ends: Ints, out: int, out_stride: int, rows: int, run_rows: int, worlds: int,
-    lanes: int, work: int, registers: int, counters: Ints, one: Any, size: int,
+    masks: Floats, initial: Floats, ends: Ints, out: int, out_stride: int, origins: int, tags: Ints, rows: int,
+    run_rows: int, worlds: int, lanes: int, work: int, registers: int, counters: Ints, one: Any, size: int,
+    outer: int,
 ) -> None:
     """Run a program over ``worlds`` traces, ``lanes`` at a time.
 
+    The machine runs on numbers of the type of ``one``: float32, float64, or uint64 for tagged float32, in which the
+    minimum or maximum of two brings the place that it came from with it.
+
     Args:
         loads: [K, 3] address, bytes from row to row, numbers from lane to lane.
+        tags: [K] tag of the first sample of what each LOAD reads; ``origins`` is the address of the results' tags.
+        outer: bytes of a number outside the machine, ``size`` inside.
         ends: [worlds + lanes] samples of each trace.
         out: address of the result [rows, worlds]; ``out_stride`` bytes from row to row.
         run_rows: samples to run; those from ``rows`` on have no signals (a MASK hides what is loaded there).
@@ -467,8 +531,8 @@ def _run(
                     if op == LOAD:
                         slot = code[i, 2]
                         if t < rows:
-                            source = loads[slot, 0] + t * loads[slot, 1] + block * loads[slot, 2] * size
-                            _load(o, _pointer(source, one), loads[slot, 2], here, signs[slot], offsets[slot])
+                            source = loads[slot, 0] + t * loads[slot, 1] + block * loads[slot, 2] * outer
+                            _take(o, source, loads[slot, 2], here, signs, offsets, slot, tags[slot] + t, one)
                     elif op == MIN:
                         _min(o, x, y, lanes)
                     elif op == MAX:
@@ -518,22 +582,13 @@ def _run(
                         _copy(o, _pointer(buffers + (p * run_rows + t) * row, one), lanes)
                     elif op == OUT:
                         if t < rows:
-                            _copy(_pointer(out + t * out_stride + block * size, one), x, here)
+                            place = t * out_stride + block * outer
+                            _give(out + place, origins + place, x, here, one)
                     else:
-                        _arithmetic(op, o, x, y, lanes, one)
+                        _compute(op, o, x, y, lanes, one)
 
 
 # ---------------------------------------------------------------- the machine that knows where each value came from
-
-
-@njit(inline="always")
-def _is_less(x: Any, y: Any) -> Any:
-    return x < y or x != x
-
-
-@njit(inline="always")
-def _is_more(x: Any, y: Any) -> Any:
-    return x > y or x != x
 
 
 @_jit
@@ -546,49 +601,56 @@ def _load2(o: Any, ot: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
 @_jit
 def _mask2(o: Any, ot: Any, x: Any, xt: Any, t: int, ends: Any, fill: Any, none: Any, lanes: int) -> None:
     for i in range(lanes):
+        a, at = x[i], xt[i]
         inside = t < ends[i]
-        o[i] = x[i] if inside else fill
-        ot[i] = xt[i] if inside else none
+        o[i] = a if inside else fill
+        ot[i] = at if inside else none
 
 
 @_jit
-def _min2(o: Any, ot: Any, x: Any, xt: Any, y: Any, yt: Any, lanes: int) -> None:
+def _pick(o: Any, first: Any, x: Any, y: Any, lanes: int) -> None:
     for i in range(lanes):
-        a, b, at, bt = x[i], y[i], xt[i], yt[i]
-        first = _is_less(a, b)
-        o[i] = a if first else b
-        ot[i] = at if first else bt
+        a, b = x[i], y[i]  # both are loaded: a choice between loads would not be a vector instruction
+        o[i] = a if first[i] else b
 
 
 @_jit
-def _max2(o: Any, ot: Any, x: Any, xt: Any, y: Any, yt: Any, lanes: int) -> None:
+def _min2(o: Any, ot: Any, x: Any, xt: Any, y: Any, yt: Any, first: Any, lanes: int) -> None:
+    # three short loops: with all six arrays in one, the compiler gives up on proving that they do not overlap
     for i in range(lanes):
-        a, b, at, bt = x[i], y[i], xt[i], yt[i]
-        first = _is_more(a, b)
-        o[i] = a if first else b
-        ot[i] = at if first else bt
+        first[i] = (x[i] < y[i]) | (x[i] != x[i])
+    _pick(ot, first, xt, yt, lanes)
+    _min(o, x, y, lanes)
+
+
+@_jit
+def _max2(o: Any, ot: Any, x: Any, xt: Any, y: Any, yt: Any, first: Any, lanes: int) -> None:
+    for i in range(lanes):
+        first[i] = (x[i] > y[i]) | (x[i] != x[i])
+    _pick(ot, first, xt, yt, lanes)
+    _max(o, x, y, lanes)
 
 
 @_jit
 def _slide2(
     most: bool, o: Any, ot: Any, x: Any, xt: Any, states: int, tags: int, first: int, width: int, at: int, row: int,
-    tag_row: int, lanes: int, one: Any, none: Any, fill: Any,
+    tag_row: int, first_of: Any, lanes: int, one: Any, none: Any, fill: Any,
 ) -> None:
     """One sample of a sliding minimum or maximum; ``_slide_min``, ``_close_min`` and the right parts in one."""
     run, run_t = _pointer(states + (first + width) * row, one), _pointer(tags + (first + width) * tag_row, none)
     if most:
-        _max2(run, run_t, x, xt, run, run_t, lanes)
+        _max2(run, run_t, x, xt, run, run_t, first_of, lanes)
     else:
-        _min2(run, run_t, x, xt, run, run_t, lanes)
+        _min2(run, run_t, x, xt, run, run_t, first_of, lanes)
     _copy(_pointer(states + (first + at) * row, one), x, lanes)
     _copy(_pointer(tags + (first + at) * tag_row, none), xt, lanes)
     if at < width - 1:
         after = _pointer(states + (first + at + 1) * row, one)
         after_t = _pointer(tags + (first + at + 1) * tag_row, none)
         if most:
-            _max2(o, ot, run, run_t, after, after_t, lanes)
+            _max2(o, ot, run, run_t, after, after_t, first_of, lanes)
         else:
-            _min2(o, ot, run, run_t, after, after_t, lanes)
+            _min2(o, ot, run, run_t, after, after_t, first_of, lanes)
         return
     _copy(o, run, lanes)
     _copy(ot, run_t, lanes)
@@ -598,9 +660,9 @@ def _slide2(
         left, left_t = _pointer(states + (first + j) * row, one), _pointer(tags + (first + j) * tag_row, none)
         right, right_t = _pointer(states + (first + j + 1) * row, one), _pointer(tags + (first + j + 1) * tag_row, none)
         if most:
-            _max2(left, left_t, left, left_t, right, right_t, lanes)
+            _max2(left, left_t, left, left_t, right, right_t, first_of, lanes)
         else:
-            _min2(left, left_t, left, left_t, right, right_t, lanes)
+            _min2(left, left_t, left, left_t, right, right_t, first_of, lanes)
 
 
 @_jit
@@ -608,16 +670,17 @@ def _run_traced(
     code: Ints, passes: Ints, loads: Ints, leaves: Ints, constants: Ints, values: Floats, masks: Floats,
     initial: Floats, ends: Ints, out: int, out_stride: int, origins: int, origins_stride: int, rows: int,
     run_rows: int, worlds: int, lanes: int, work: int, tags: int, registers: int, counters: Ints, one: Any, size: int,
-    none: Any, tag_size: int,
+    none: Any, tag_size: int, scratch: int,
 ) -> None:
     """``_run`` on leaves, with the origin of each value beside it: leaf * rows + sample, or ``none`` (-1).
 
     Args:
         leaves: [K] the leaf that each LOAD reads.
         origins: address of the origins of the results [rows, worlds].
-        tags: address of as many numbers like ``none`` as there are at ``work``.
+        tags: address of as many numbers like ``none`` as there are at ``work``; ``scratch`` of one for each lane.
     """
     row, tag_row = lanes * size, lanes * tag_size
+    first_of = _pointer(scratch, none)
     total = registers + len(initial)
     states, state_tags = work + registers * row, tags + registers * tag_row
     buffers, buffer_tags = work + total * row, tags + total * tag_row
@@ -648,29 +711,29 @@ def _run_traced(
                             source = loads[slot, 0] + t * loads[slot, 1] + block * loads[slot, 2] * size
                             _load2(o, ot, _pointer(source, one), loads[slot, 2], here, leaves[slot] * rows + t)
                     elif op == MIN:
-                        _min2(o, ot, x, xt, y, yt, lanes)
+                        _min2(o, ot, x, xt, y, yt, first_of, lanes)
                     elif op == MAX:
-                        _max2(o, ot, x, xt, y, yt, lanes)
+                        _max2(o, ot, x, xt, y, yt, first_of, lanes)
                     elif op == SLIDE_MIN or op == SLIDE_MAX:
                         _slide2(op == SLIDE_MAX, o, ot, x, xt, states, state_tags, b, p, counters[q], row, tag_row,
-                                lanes, one, none, initial[b])
+                                first_of, lanes, one, none, initial[b])
                         counters[q] = counters[q] + 1 if counters[q] + 1 < p else 0
                     elif op == RUN_MIN:
-                        _min2(u, ut, x, xt, u, ut, lanes)
+                        _min2(u, ut, x, xt, u, ut, first_of, lanes)
                         _copy(o, u, lanes)
                         _copy(ot, ut, lanes)
                     elif op == RUN_MAX:
-                        _max2(u, ut, x, xt, u, ut, lanes)
+                        _max2(u, ut, x, xt, u, ut, first_of, lanes)
                         _copy(o, u, lanes)
                         _copy(ot, ut, lanes)
                     elif op == UNTIL or op == RELEASE:
                         v, vt = _pointer(states + p * row, one), _pointer(state_tags + p * tag_row, none)
                         if op == UNTIL:
-                            _min2(v, vt, x, xt, v, vt, lanes)
-                            _max2(v, vt, y, yt, v, vt, lanes)
+                            _min2(v, vt, x, xt, v, vt, first_of, lanes)
+                            _max2(v, vt, y, yt, v, vt, first_of, lanes)
                         else:
-                            _max2(v, vt, x, xt, v, vt, lanes)
-                            _min2(v, vt, y, yt, v, vt, lanes)
+                            _max2(v, vt, x, xt, v, vt, first_of, lanes)
+                            _min2(v, vt, y, yt, v, vt, first_of, lanes)
                         _copy(o, v, lanes)
                         _copy(ot, vt, lanes)
                     elif op == DELAY:
@@ -699,7 +762,7 @@ def _scatter(origins: Any, gradient: Any, out: Any, lanes: int) -> None:
         last = min(block + lanes, worlds)
         for t in range(rows):
             for n in range(block, last):
-                if origins[t, n] >= 0 and gradient[t, n] != 0:
+                if gradient[t, n] != 0 and origins[t, n] >= 0:
                     out[origins[t, n], n] += gradient[t, n]
 
 
@@ -821,8 +884,9 @@ def evaluate(
     out = np.empty(shape, dtype=dtype)
     _held, work = _aligned(run.numbers, run.size)
     _run(run.program.code, run.program.passes, run.given.loads, run.given.signs, run.given.offsets, run.constants,
-         run.values, run.masks, run.initial, run.ends, out.ctypes.data, out.strides[0], run.rows, run.run_rows,
-         run.worlds, run.lanes, work, run.program.registers, run.counters, np.dtype(dtype).type(1), run.size)
+         run.values, run.masks, run.initial, run.ends, out.ctypes.data, out.strides[0], 0, np.zeros(1, dtype=np.int64),
+         run.rows, run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters,
+         np.dtype(dtype).type(1), run.size, run.size)
     return out
 
 
@@ -830,18 +894,49 @@ def evaluate_traced(
     lowered: Lowered, leaves: Sequence[Floats], shape: tuple[int, int], dtype: Any, lengths: Ints | None = None
 ) -> tuple[Floats, NDArray[Any]]:
     """Values [T, N] and where each came from, [T, N] integers: leaf * T + sample, -1 where from no leaf."""
-    tag = np.int32 if np.dtype(dtype).itemsize == 4 and len(leaves) * shape[0] < 2**31 else np.int64
+    taggable = np.dtype(dtype) == np.float32 and len(leaves) * shape[0] < 2**31
+    if taggable and not any(np.isnan(leaf.max()) for leaf in leaves):
+        return _evaluate_tagged(lowered, leaves, shape, lengths)
+    tag = np.int32 if taggable else np.int64
     tag_size = np.dtype(tag).itemsize
     run = _prepared(lowered, leaves, shape, dtype, False, lengths, True, np.dtype(dtype).itemsize + tag_size)
     out, origins = np.empty(shape, dtype=dtype), np.empty(shape, dtype=tag)
     _held, work = _aligned(run.numbers, run.size)
-    _held_tags, tags = _aligned(run.numbers, tag_size)
-    each = np.array([key for key, _, _ in run.program.loads] or [0], dtype=np.int64)
+    _held_tags, tags = _aligned(run.numbers + run.lanes, tag_size)
     _run_traced(
-        run.program.code, run.program.passes, run.given.loads, each, run.constants, run.values, run.masks, run.initial,
-        run.ends, out.ctypes.data, out.strides[0], origins.ctypes.data, origins.strides[0], run.rows, run.run_rows,
-        run.worlds, run.lanes, work, tags, run.program.registers, run.counters, np.dtype(dtype).type(1), run.size,
-        tag(-1), tag_size)
+        run.program.code, run.program.passes, run.given.loads, _leaf_of_load(run.program), run.constants, run.values,
+        run.masks, run.initial, run.ends, out.ctypes.data, out.strides[0], origins.ctypes.data, origins.strides[0],
+        run.rows, run.run_rows, run.worlds, run.lanes, work, tags, run.program.registers, run.counters,
+        np.dtype(dtype).type(1), run.size, tag(-1), tag_size, tags + run.numbers * tag_size)
+    return out, origins
+
+
+def _leaf_of_load(program: Program) -> Ints:
+    return np.array([key for key, _, _ in program.loads] or [0], dtype=np.int64)
+
+
+_NO_ORIGIN = 0xFFFFFFFF
+
+
+def _tagged(values: Floats) -> NDArray[np.uint64]:
+    """float32 numbers of no origin as the machine has them: see ``_pack``."""
+    bits = values.astype(np.float32).view(np.uint32).astype(np.int64)
+    ordered = (bits ^ (0x80000000 | -(bits >> 31))) & 0xFFFFFFFF
+    return (ordered.astype(np.uint64) << np.uint64(32)) | np.uint64(_NO_ORIGIN)
+
+
+def _evaluate_tagged(
+    lowered: Lowered, leaves: Sequence[Floats], shape: tuple[int, int], lengths: Ints | None
+) -> tuple[Floats, NDArray[Any]]:
+    """``evaluate_traced`` of float32 numbers without NaN: one integer holds a number and its origin."""
+    run = _prepared(lowered, leaves, shape, np.float32, False, lengths, True, 8)
+    out, origins = np.empty(shape, dtype=np.float32), np.empty(shape, dtype=np.int32)
+    _held, work = _aligned(run.numbers, 8)
+    blank = np.zeros(1, dtype=np.uint64)
+    _run(run.program.code, run.program.passes, run.given.loads, blank, blank, run.constants, _tagged(run.values),
+         _tagged(run.masks), _tagged(run.initial), run.ends, out.ctypes.data, out.strides[0],
+         origins.ctypes.data, _leaf_of_load(run.program) * shape[0], run.rows,
+         run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters, np.uint64(1), 8, 4)
     return out, origins
 
 

@@ -116,6 +116,8 @@ def signed_margin(op: str, left: Array, right: Array) -> Array:
     """The margin of ``left op right``."""
     if op in ("==", "!="):
         return -abs(left - right) if op == "==" else abs(left - right)
+    if isinstance(right, float) and right == 0:
+        return left if op[0] == ">" else -left
     return left - right if op[0] == ">" else right - left
 
 
