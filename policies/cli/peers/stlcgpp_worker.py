@@ -5,16 +5,14 @@ It has no parser: a formula is a list ``[operator, ...]`` as :func:`policies.cli
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from stlcgpp import formula as stlcg  # type: ignore[import-not-found]
 
-from policies.cli.peers import serve
+from policies.cli.peers import peak_beyond, serve
 
 Tree = list[Any]
 
@@ -94,16 +92,7 @@ def memory(tree: Tree, signals: dict[str, Any]) -> int:
     small = data[:, : 2 + data.shape[1] // 50].clone().requires_grad_()
     torch.autograd.backward(traces([*tree[:1], 0, 1, *tree[3:]], names)(small)[:, 0].sum())
     data.requires_grad_()
-    begun = resident("VmRSS")
-    Path(f"/proc/{os.getpid()}/clear_refs").write_text("5")  # the peak begins anew, proc(5)
-    torch.autograd.backward(traces(tree, names)(data)[:, 0].sum())
-    return resident("VmHWM") - begun
-
-
-def resident(field: str) -> int:
-    """A field of /proc/self/status in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+    return peak_beyond(lambda: torch.autograd.backward(traces(tree, names)(data)[:, 0].sum()))
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ def _rtamt_expr(expr: Expr) -> str:
             return number_text(number)
         case Apply("neg", (arg,)):
             return f"(0 - {_rtamt_expr(arg)})"
+        case Apply("-", (left, Constant() as right)):  # its grammar has two readings of "x - 1"
+            return f"({_rtamt_expr(left)} - ({_rtamt_expr(right)}))"
         case Apply("+" | "-" | "*" | "/" as op, (left, right)):
             return f"({_rtamt_expr(left)} {op} {_rtamt_expr(right)})"
         case Apply("abs" | "sqrt" | "exp" | "pow" as op, args):
