@@ -1,27 +1,32 @@
 """From text to a checked formula: ``parse("G[0,10] (height > 0.3)", schema)``.
 
-Every signal, component, shape, unit and window is checked here, and an error points at its place in the text.
-The grammar is in ``grammar.lark``.
+Every signal, component, shape, unit and window is checked here, and an error points at its place in the text. The
+grammar is in ``grammar.lark``; which operator binds tighter is in :data:`INFIX` and :data:`PREFIX`.
+
+The text of a discrete-time specification of rtamt (Nickovic and Yamaguchi, "RTAMT: Online Robustness Monitors from
+STL", ATVA 2020) is one here: declarations, named sub-formulas and units of windows are part of the grammar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from robots.signals import SignalSpec
 from sim.stl.syntax import (
     ALL_TIME,
     COMPARE_HINT,
     FUNCTIONS,
+    MAX_DEPTH,
     Always,
     And,
     Apply,
@@ -31,18 +36,27 @@ from sim.stl.syntax import (
     Expr,
     Formula,
     FormulaError,
+    Historically,
     Iff,
     Implies,
+    Next,
     Not,
+    Once,
     Or,
     Predicate,
+    Previous,
+    Release,
     Signal,
+    Since,
     Truth,
     Until,
+    WeakUntil,
     Window,
     component_names,
+    fall,
     leaves,
     leaves_in,
+    rise,
     shape_text,
     to_text,
 )
@@ -51,52 +65,107 @@ from sim.stl.values import numpy_arrays, value
 
 Constants = Mapping[str, float | Sequence[float]]
 
-WORDS = ("G", "F", "U", "always", "eventually", "until", "not", "and", "or", "implies", "iff", "true", "false")
-# words of operators to come: refused as names now, so that no text changes its meaning later
-RESERVED = ("R", "W", "X", "H", "O", "S", "Y", "release", "next", "historically", "once", "since", "previous")
+# what binds tighter has the higher number; operators of one number group to the left
+INFIX: Mapping[str, int] = {
+    "XOR": 1, "IFF": 2, "IMPLIES": 3, "OR": 4, "AND": 5, "SINCE": 6, "WEAK": 7, "RELEASE": 8, "UNTIL": 8,
+    "COMPARE": 10, "PLUS": 11, "MINUS": 11, "TIMES": 12, "OVER": 12}
+PREFIX: Mapping[str, int] = {
+    "NOT": 9, "NEXT": 9, "PREVIOUS": 9, "ALWAYS": 9, "EVENTUALLY": 9, "HISTORICALLY": 9, "ONCE": 9, "MINUS": 13}
 
-_OPERATOR = {"PLUS": "+", "MINUS": "-", "TIMES": "*", "OVER": "/"}
-_EXPECTED = {
-    "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":", "NUMBER": "a number",
-    "REFERENCE": "a name", "COMPARE": "< <= > >=", "_AND": "&", "_OR": "|", "_NOT": "!", "_IMPLIES": "->",
-    "_IFF": "<->", "_UNTIL": "U", "_ALWAYS": "G", "_EVENTUALLY": "F", "TRUE": "true", "FALSE": "false",
-    "$END": "the end", **_OPERATOR,
-}
+WORDS: Mapping[str, str] = {
+    word: terminal for terminal, words in {
+        "ALWAYS": "G always", "EVENTUALLY": "F eventually", "HISTORICALLY": "H historically", "ONCE": "O once",
+        "UNTIL": "U until", "RELEASE": "R release", "WEAK": "W unless weak_until", "SINCE": "S since",
+        "NEXT": "X next sX s_next", "PREVIOUS": "Y prev previous sY s_prev", "NOT": "not", "AND": "and", "OR": "or",
+        "IMPLIES": "implies", "IFF": "iff", "XOR": "xor", "TRUE": "true", "FALSE": "false",
+        "TYPE": "float int long complex"}.items() for word in words.split()}
+"""Words of the language and their terminals: no signal, constant or sub-formula can be named so in a text."""
+
+_WINDOWED: Mapping[str, type[Always] | type[Eventually] | type[Historically] | type[Once]] = {
+    "ALWAYS": Always, "EVENTUALLY": Eventually, "HISTORICALLY": Historically, "ONCE": Once}
+_BINARY: Mapping[str, type[Until] | type[Release] | type[WeakUntil] | type[Since]] = {
+    "UNTIL": Until, "RELEASE": Release, "WEAK": WeakUntil, "SINCE": Since}
+_ARITHMETIC = {"PLUS": "+", "MINUS": "-", "TIMES": "*", "OVER": "/"}
+_EDGES = {"rise": rise, "fall": fall}
+_CALLABLE = (*FUNCTIONS, *_EDGES)
+# of one second
+_TIME_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+# nodes of a formula with its named sub-formulas written out: a text of 40 lines could have 2**40
+MAX_NODES = 100_000
+UNNAMED = "out"
+"""The name of a formula without one, as in rtamt."""
 
 
-@dataclass(frozen=True)
-class _Typed:
-    """An expression with its unit and its place in the text."""
+class _Part(NamedTuple):
+    """A formula or an expression with its unit, its place in the text and how deeply it is nested."""
 
-    expr: Expr
+    value: Any
     unit: Unit
     start: int
     end: int
+    depth: int
 
 
-def parse(text: str, schema: Mapping[str, SignalSpec], constants: Constants | None = None) -> Formula:
-    """The formula that ``text`` says over the signals of ``schema``.
+def parse(
+    text: str, schema: Mapping[str, SignalSpec] | None = None, constants: Constants | None = None
+) -> Formula:
+    """The formula that ``text`` says over the signals of ``schema``; of several formulas the last one.
 
+    Without a ``schema`` the signals are those that the text declares (``float x``): scalars of unknown unit.
     ``constants`` are numbers and vectors that the text names; they have no unit and match every unit. Raises
     :class:`FormulaError`.
     """
+    return list(parse_specification(text, schema, constants).values())[-1]
+
+
+def parse_specification(
+    text: str, schema: Mapping[str, SignalSpec] | None = None, constants: Constants | None = None
+) -> dict[str, Formula]:
+    """Every formula of ``text`` by its name, in order; the last one is ``out`` where it has no name.
+
+    Later formulas may name earlier ones, and arithmetic that was given a name, as in ``error = x - y; G (error < 1)``.
+    """
     values = {name: _constant(name, value) for name, value in (constants or {}).items()}
-    both = sorted(set(values) & set(schema))
+    both = sorted(set(values) & set(schema or ()))
     if both:
         raise FormulaError(f"{', '.join(both)}: names of constants and of signals at the same time")
     try:
-        return _Builder(text, schema, values).formula(_tree(text))
+        return _Builder(text, schema, values).specification(_tree(text))
     except RecursionError:
         raise FormulaError("the formula is nested too deeply") from None
 
 
 def check(formula: Formula, schema: Mapping[str, SignalSpec]) -> Formula:
-    """``formula``, built in Python or read from JSON, checked against ``schema``; shapes and units are the schema's."""
+    """``formula``, built in Python or read from JSON, checked against ``schema``, and with the units of ``schema``.
+
+    A signal without a unit takes that of the schema; another shape or unit than the schema's is an error.
+    """
     constants: dict[str, float | tuple[float, ...]] = {}
-    for leaf in leaves_in(formula):
-        if isinstance(leaf, Constant) and leaf.name and constants.setdefault(leaf.name, leaf.value) != leaf.value:
-            raise FormulaError(f"constant {leaf.name!r} has two values: {constants[leaf.name]} and {leaf.value}")
-    return parse(to_text(formula), schema, constants)
+    try:
+        for leaf in leaves_in(formula):
+            if isinstance(leaf, Signal):
+                _check_signal(leaf, schema)
+            elif leaf.name and constants.setdefault(leaf.name, leaf.value) != leaf.value:
+                raise FormulaError(f"constant {leaf.name!r} has two values: {constants[leaf.name]} and {leaf.value}")
+        return parse(to_text(formula), schema, constants)
+    except RecursionError:
+        raise FormulaError("the formula is nested too deeply") from None
+
+
+def _check_signal(signal: Signal, schema: Mapping[str, SignalSpec]) -> None:
+    """Shape and unit only: the parser refuses an unknown name, and says where it is."""
+    spec = schema.get(signal.name)
+    if spec is None:
+        return
+    if tuple(spec.shape) != signal.shape:
+        raise FormulaError(
+            f"signal {signal.name!r} is {shape_text(signal.shape)} in the formula and {shape_text(tuple(spec.shape))} "
+            "in the schema")
+    here, there = parse_unit(signal.unit), parse_unit(spec.unit)
+    # the order of a quaternion's components is part of its unit
+    if None not in (here, there) and (here != there or (signal.unit == "wxyz") != (spec.unit == "wxyz")):
+        raise FormulaError(
+            f"signal {signal.name!r} is in {signal.unit!r} in the formula and in {spec.unit!r} in the schema")
 
 
 def _constant(name: str, number: float | Sequence[float]) -> Constant:
@@ -106,17 +175,25 @@ def _constant(name: str, number: float | Sequence[float]) -> Constant:
         tolist = getattr(number, "tolist", None)  # a numpy array or a tensor
         plain: Any = tolist() if tolist else number
         return Constant(tuple(float(x) for x in plain) if hasattr(plain, "__iter__") else float(plain), name)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, FormulaError):
             raise
         raise FormulaError(f"constant {name!r} must be a number or a list of numbers, got {number!r}") from None
+
+
+# ---------------------------------------------------------------- from text to a tree
 
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
     grammar = (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8")
     # the basic lexer: a word of the language is one wherever it stands
-    return Lark(grammar, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True)
+    return Lark(grammar, parser="lalr", lexer="basic", maybe_placeholders=False, lexer_callbacks={"REFERENCE": _word})
+
+
+def _word(token: Token) -> Token:
+    terminal = WORDS.get(token)
+    return token if terminal is None else token.update(type=terminal)
 
 
 def _tree(text: str) -> Tree[Token]:
@@ -128,171 +205,417 @@ def _tree(text: str) -> Tree[Token]:
         raise _syntax_error(text, error) from None
 
 
+# what may follow an operand besides an operator
+_CLOSING = {"RPAR": ")", "RSQB": "]", "COMMA": ",", "COLON": ":", "$END": "the end"}
+_OPENING = {"REFERENCE": "a name or a number", "LPAR": "(", "ASSIGN": "=", "TYPE": "float or int"}
+
+
 def _syntax_error(text: str, error: UnexpectedInput) -> FormulaError:
     if isinstance(error, UnexpectedCharacters):
-        at, found = error.pos_in_stream or 0, text[error.pos_in_stream or 0]
-        if found == "=":
-            return FormulaError("there is no equality: write abs(a - b) < tolerance", text, at, at + 1)
-        return FormulaError(f"unexpected character {found!r}", text, at, at + 1)
-    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        token = error.token
-        at = token.start_pos or 0
-        if str(token) in WORDS and "REFERENCE" in error.accepts:
-            rule = f"{str(token)!r} is a word of the language, no name"
-        else:
-            rule = f"unexpected {str(token)!r}; expected {_expected(error.accepts)}"
-        return FormulaError(rule, text, at, at + len(token))
-    accepts = error.accepts if isinstance(error, UnexpectedToken) else set(getattr(error, "expected", ()))
-    end = len(text.rstrip())
-    assert isinstance(error, (UnexpectedToken, UnexpectedEOF))
-    return FormulaError(f"the formula ends too early; expected {_expected(accepts)}", text, end, end)
+        at = error.pos_in_stream or 0
+        return FormulaError(f"unexpected character {text[at]!r}", text, at, at + 1)
+    assert isinstance(error, UnexpectedToken)
+    token, accepts = error.token, error.accepts
+    early = token.type == "$END"
+    at = len(text.rstrip()) if early else token.start_pos or 0
+    before = re.search(r"(?<![\w.])(\w+)\s*$", text[:at])
+    if before and before[1] in WORDS and "REFERENCE" in accepts and token.type in ("$END", "RPAR", *INFIX):
+        rule = f"{before[1]!r} is a word of the language, no name, and needs a formula behind it"
+        return FormulaError(rule, text, before.start(1), before.end(1))
+    if early:
+        return FormulaError(f"the formula ends too early; expected {_expected(accepts)}", text, at, at)
+    rule = f"unexpected {str(token)!r}; expected {_expected(accepts)}"
+    if str(token) in WORDS and "REFERENCE" in accepts:
+        rule = f"{str(token)!r} is a word of the language, no name"
+    elif token.type == "ASSIGN":
+        rule = "= gives a name to a formula; write == to compare"
+    return FormulaError(rule, text, at, at + len(token))
 
 
 def _expected(accepts: Any) -> str:
-    return " or ".join(_EXPECTED[name] for name in _EXPECTED if name in accepts) or "something else"
+    closing = [text for name, text in _CLOSING.items() if name in accepts]
+    if "COLON" in accepts:  # the middle of a window
+        closing = [",", ":"]
+    if closing:
+        return " or ".join(["an operator", *closing])
+    return " or ".join(text for name, text in _OPENING.items() if name in accepts) or "something else"
+
+
+# ---------------------------------------------------------------- from the tree to a formula
 
 
 class _Builder:
     """Walks the syntax tree of one text."""
 
-    def __init__(self, text: str, schema: Mapping[str, SignalSpec], constants: Mapping[str, Constant]) -> None:
-        self.text, self.schema, self.constants = text, schema, constants
+    def __init__(
+        self, text: str, schema: Mapping[str, SignalSpec] | None, constants: Mapping[str, Constant]
+    ) -> None:
+        self.text, self.constants = text, constants
+        self.strict = schema is not None
+        self.schema = dict(schema or {})
+        self.named: dict[str, tuple[_Part, int]] = {}
+        self.nodes = 0
 
     def error(self, rule: str, start: int, end: int, legal: str = "") -> FormulaError:
         return FormulaError(rule, self.text, start, end, legal)
 
-    # -------------------------------------------------------- formulas
+    def part(
+        self, value: Formula | Expr, unit: Unit, start: int, end: int, of: Sequence[_Part] = (), levels: int = 1
+    ) -> _Part:
+        """``value``, ``levels`` nodes high above the parts ``of``."""
+        depth = levels
+        for below in of:
+            depth = max(depth, below.depth + levels)
+        self.count(levels, start, end)
+        if depth > MAX_DEPTH:
+            raise self.error(f"the formula is nested too deeply: more than {MAX_DEPTH} levels", start, end)
+        return _Part(value, unit, start, end, depth)
 
-    def formula(self, tree: Any) -> Formula:
-        match tree.data, tree.children:
-            case "iff", [left, right]:
-                return Iff(self.formula(left), self.formula(right))
-            case "implies", [left, right]:
-                return Implies(self.formula(left), self.formula(right))
-            case "disjunction", parts:
-                return Or(tuple(self.formula(p) for p in parts))
-            case "conjunction", parts:
-                return And(tuple(self.formula(p) for p in parts))
-            case "until", [left, window, right]:
-                return Until(self.formula(left), self.formula(right), self.window(window))
-            case "negation", [arg]:
-                return Not(self.formula(arg))
-            case "always", [window, arg]:
-                return Always(self.formula(arg), self.window(window))
-            case "eventually", [window, arg]:
-                return Eventually(self.formula(arg), self.window(window))
-            case "comparison", parts:
-                return self.comparison(parts)
-        return Truth(tree.data == "true")
+    def count(self, nodes: int, start: int, end: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise self.error(f"the formula is too large: more than {MAX_NODES} nodes", start, end)
 
-    def comparison(self, parts: list[Any]) -> Formula:
+    # -------------------------------------------------------- statements
+
+    def specification(self, tree: Tree[Token]) -> dict[str, Formula]:
+        children: list[Any] = tree.children
+        statements = [c.children for c in children if isinstance(c, Tree) and c.data == "statement"]
+        assigned = {str(s[0].children[0]) for s in statements if len(s) > 1}
+        formulas: dict[str, Formula] = {}
+        for child, after in zip(children, [*children[1:], None]):
+            if isinstance(child, Token):
+                self.annotation(child)
+            elif child.data == "constant":
+                self.declare_constant(child.children)
+            elif child.data == "declaration":
+                self.declare_signal(child.children, assigned)
+            elif child.children is statements[-1]:
+                formulas.update(self.statement(child.children, True))
+            else:
+                self.check_unnamed(child, after)
+                formulas.update(self.statement(child.children, False))
+        return formulas
+
+    def annotation(self, token: Token) -> None:
+        """Titles and topics name what a formula does not need."""
+        if token.type == "IMPORT":
+            rule = "a specification imports no Python: name the fields of an object as signals of their own"
+            raise self.error(rule, token.start_pos or 0, token.end_pos or 0)
+
+    def check_unnamed(self, statement: Tree[Token], after: Any) -> None:
+        """Refuses a formula without a name before the last one."""
+        if len(statement.children) > 1:
+            return
+        if isinstance(after, Tree):
+            token = next(_tokens(after))
+            rule = f"unexpected {str(token)!r}; expected an operator or the end"
+            raise self.error(rule, token.start_pos or 0, token.end_pos or 0)
+        first, *_, last = 2 * list(_tokens(statement))
+        rule = "only the last formula may be without a name: join two with & or |, or name this one: p = ...;"
+        raise self.error(rule, first.start_pos or 0, last.end_pos or 0)
+
+    def declare_constant(self, children: list[Any]) -> None:
+        type_, name, number = children[1], children[2], children[-1]
+        self.check_type(type_)
+        self.new_name(name)
+        sign = -1.0 if any(isinstance(c, Token) and c.type == "MINUS" for c in children) else 1.0
+        self.named[str(name)] = (self.number_token(number, sign), 1)
+
+    def declare_signal(self, children: list[Any], assigned: set[str]) -> None:
+        at = next(i for i, c in enumerate(children) if c.type == "TYPE")
+        type_, name = children[at], children[at + 1]
+        self.check_type(type_)
+        if len(children) > at + 2:
+            end = name.end_pos or 0
+            rule = f"a signal has its values from the trace: write const {type_} {name} = ..., or {name} = ...; later"
+            raise self.error(rule, type_.start_pos or 0, end)
+        if str(name) in assigned:
+            return
+        if not self.strict:
+            self.new_name(name)
+            self.schema[str(name)] = SignalSpec(str(name), (), "")
+        elif str(name) not in self.schema:
+            raise self.unknown("signal", str(name), name.start_pos or 0, list(self.schema), self.legal())
+        elif self.schema[str(name)].shape:
+            found = shape_text(tuple(self.schema[str(name)].shape))
+            raise self.error(f"{name!s} is declared as a scalar and is {found}", name.start_pos or 0, name.end_pos or 0)
+
+    def check_type(self, type_: Token) -> None:
+        if type_ == "complex":
+            rule = "a signal or constant of a formula is a real number: float or int"
+            raise self.error(rule, type_.start_pos or 0, type_.end_pos or 0)
+
+    def new_name(self, token: Token) -> None:
+        name, start, end = str(token), token.start_pos or 0, token.end_pos or 0
+        if "." in name:
+            raise self.error(f"{name!r} is no name: letters, digits and underscores", start, end)
+        for kind, known in (("a signal", self.schema), ("a constant", self.constants), ("given above", self.named)):
+            if name in known:
+                raise self.error(f"{name!r} is {kind} already; write == to compare", start, end)
+
+    def statement(self, children: list[Any], last: bool) -> dict[str, Formula]:
+        """The formula of a statement by its name; nothing where it names a vector."""
+        if len(children) == 1:
+            part = self.expression(children[0])
+            if UNNAMED in self.named:
+                raise self.error(f"{UNNAMED!r} is given above: this formula needs a name", part.start, part.end)
+            return {UNNAMED: self.formula(part).value}
+        target, assign, body = children
+        token = target.children[0]
+        if len(target.children) > 1 or not isinstance(token, Token) or token.type != "REFERENCE":
+            raise self.error("= gives a name to a formula; write == to compare", assign.start_pos, assign.end_pos)
+        self.new_name(token)
+        before = self.nodes
+        part = self.expression(body)
+        self.named[str(token)] = (part, self.nodes - before)
+        vector = isinstance(part.value, Expr) and part.value.shape
+        return {} if vector and not last else {str(token): self.formula(part).value}
+
+    # -------------------------------------------------------- chains of operators
+
+    def expression(self, tree: Tree[Token]) -> _Part:
+        items = tree.children
+        return self.climb(items[::-1], 0) if len(items) > 1 else self.operand(items[0])
+
+    def climb(self, rest: list[Any], least: int) -> _Part:
+        """The longest part at the end of ``rest`` (a chain, reversed) whose operators bind at least so tightly."""
+        item = rest.pop()
+        left = self.prefixed(item, rest) if isinstance(item, Token) and item.type in PREFIX else self.operand(item)
+        while rest and INFIX[rest[-1].type] >= least:
+            left = self.joined(left, rest)
+        return left
+
+    def operand(self, item: Any) -> _Part:
+        if isinstance(item, Token):
+            if item.type == "REFERENCE":
+                return self.reference(item)
+            if item.type == "NUMBER":
+                return self.number_token(item)
+            return self.part(Truth(item.type == "TRUE"), None, item.start_pos or 0, item.end_pos or 0)
+        children = item.children
+        if item.data == "group":
+            return self.expression(children[1])._replace(start=children[0].start_pos, end=children[-1].end_pos)
+        if item.data == "call":
+            return self.call(children)
+        if item.data == "component":
+            return self.component(self.operand(children[0]), str(children[2]), children[3].end_pos)
+        rule = "the entries of a vector are numbers and scalar constants"
+        entries = tuple(self.number(c, rule) for c in children[1:-1:2])
+        return self.part(Constant(entries), None, children[0].start_pos, children[-1].end_pos)
+
+    def prefixed(self, operator: Token, rest: list[Any]) -> _Part:
+        start, kind = operator.start_pos or 0, operator.type
+        if kind == "MINUS":
+            return self.minus(start, rest)
+        window = self.window(rest)
+        arg = self.formula(self.climb(rest, PREFIX[kind]))
+        if kind in _WINDOWED:
+            made: Formula = _WINDOWED[kind](arg.value, window)
+        elif kind == "NOT":
+            made = Not(arg.value)
+        else:
+            made = (Next if kind == "NEXT" else Previous)(arg.value, operator[0] == "s")
+        return self.part(made, None, start, arg.end, (arg,))
+
+    def minus(self, start: int, rest: list[Any]) -> _Part:
+        """The negation of the next operand; before a number it belongs to the number."""
+        if isinstance(rest[-1], Token) and rest[-1].type == "NUMBER":
+            return self.number_token(rest.pop(), -1.0)._replace(start=start)
+        arg = self.climb(rest, PREFIX["MINUS"])
+        return self.part(Apply("neg", (self.expr(arg, "-"),)), arg.unit, start, arg.end, (arg,))
+
+    def joined(self, left: _Part, rest: list[Any]) -> _Part:
+        """``left``, the operator at the end of ``rest`` and what stands to the right of it."""
+        operator = rest.pop()
+        kind = operator.type
+        window = self.window(rest)
+        right = self.climb(rest, INFIX[kind] + 1)
+        if kind in _ARITHMETIC:
+            return self.apply(_ARITHMETIC[kind], [left, right], left.start, right.end)
+        if kind == "COMPARE":
+            return self.comparison(left, operator, right, rest)
+        a, b = parts = [self.formula(left), self.formula(right)]
+        if kind in ("AND", "OR"):
+            while rest and rest[-1].type == kind:
+                rest.pop()
+                parts.append(self.formula(self.climb(rest, INFIX[kind] + 1)))
+            made: Formula = (And if kind == "AND" else Or)(tuple(p.value for p in parts))
+        elif kind in _BINARY:
+            made = _BINARY[kind](a.value, b.value, window)
+        elif kind == "XOR":
+            return self.part(Not(Iff(a.value, b.value)), None, a.start, b.end, parts, levels=2)
+        else:
+            made = (Implies if kind == "IMPLIES" else Iff)(a.value, b.value)
+        return self.part(made, None, left.start, parts[-1].end, parts)
+
+    def formula(self, part: _Part) -> _Part:
+        """``part`` as a formula: arithmetic ``x`` by itself says ``x > 0``, its robustness is its value."""
+        if isinstance(part.value, Formula):
+            return part
+        if part.value.shape:
+            rule = f"a formula is a comparison of scalars; this is {shape_text(part.value.shape)}: {COMPARE_HINT}"
+            raise self.error(rule, part.start, part.end)
+        return self.part(Predicate(">", part.value, Constant(0.0)), None, part.start, part.end, (part,))
+
+    def expr(self, part: _Part, op: str) -> Expr:
+        """``part`` as an argument of the arithmetic ``op``."""
+        if isinstance(part.value, Expr):
+            return part.value
+        rule = f"{op} takes numbers; this is a formula, and its robustness is no number to go on with"
+        raise self.error(rule, part.start, part.end)
+
+    # -------------------------------------------------------- comparisons and windows
+
+    def comparison(self, left: _Part, operator: Token, right: _Part, rest: list[Any]) -> _Part:
         """``a < b``, or a chain ``a < b < c``: the conjunction of its pairs."""
-        terms = [self.expr(p) for p in parts[::2]]
-        pairs = [self.predicate(str(op), a, b) for a, op, b in zip(terms, parts[1::2], terms[1:])]
-        return pairs[0] if len(pairs) == 1 else And(tuple(pairs))
+        pairs, parts = [self.predicate(operator, left, right)], [left, right]
+        while rest and rest[-1].type == "COMPARE":
+            operator = rest.pop()
+            parts.append(self.climb(rest, INFIX["COMPARE"] + 1))
+            pairs.append(self.predicate(operator, *parts[-2:]))
+        if len(pairs) == 1:
+            return self.part(pairs[0], None, left.start, right.end, parts)
+        return self.part(And(tuple(pairs)), None, left.start, parts[-1].end, parts, levels=2)
 
-    def predicate(self, op: str, left: _Typed, right: _Typed) -> Formula:
-        for side in (left, right):
-            if side.expr.shape:
-                rule = f"{op} compares scalars; this is {shape_text(side.expr.shape)}: {COMPARE_HINT}"
+    def predicate(self, operator: str, left: _Part, right: _Part) -> Formula:
+        op = "!=" if operator == "!==" else str(operator)
+        a, b = self.expr(left, op), self.expr(right, op)
+        for side, shape in ((left, a.shape), (right, b.shape)):
+            if shape:
+                rule = f"{op} compares scalars; this is {shape_text(shape)}: {COMPARE_HINT}"
                 raise self.error(rule, side.start, side.end)
         try:
-            common([left.unit, right.unit])
+            common((left.unit, right.unit))
         except ValueError as error:
             raise self.error(f"{op} compares different units: {error}", left.start, right.end) from None
-        return Predicate(op, left.expr, right.expr)
+        return Predicate(op, a, b)
 
-    def window(self, tree: Any) -> Window:
-        if tree is None:
+    def window(self, rest: list[Any]) -> Window:
+        """The window at the end of ``rest``, where one is."""
+        if not (isinstance(rest[-1], Tree) and rest[-1].data == "window"):
             return ALL_TIME
-        bounds = [self.bound(child) for child in tree.children]
+        children = rest.pop().children
+        bounds: list[float] = []
+        units: list[float | None] = []
+        for child in children[1:-1]:
+            if isinstance(child, Tree):
+                bounds.append(self.bound(child))
+                units.append(None)
+            elif child.type == "REFERENCE":
+                units[-1] = self.time_unit(child)
+        if units[0] and not units[1]:
+            rule = "give the end of the window a unit too; one unit behind the end is that of both bounds"
+            raise self.error(rule, children[0].start_pos, children[-1].end_pos)
+        low, high = units[0] or units[1] or 1.0, units[1] or 1.0
         try:
-            return Window(*bounds)
+            return Window(bounds[0] / low, bounds[1] / high)
         except FormulaError as error:
-            raise self.error(error.rule, tree.meta.start_pos, tree.meta.end_pos) from None
+            raise self.error(error.rule, children[0].start_pos, children[-1].end_pos) from None
 
-    def bound(self, tree: Any) -> float:
-        """A time in seconds: arithmetic over numbers and constants, or ``inf``."""
-        if tree.data == "reference" and str(tree.children[0]) == "inf" and "inf" not in self.constants:
+    def time_unit(self, token: Token) -> float:
+        if str(token) not in _TIME_UNITS:
+            raise self.unknown("unit of time", str(token), token.start_pos or 0, (), f"units: {', '.join(_TIME_UNITS)}")
+        return _TIME_UNITS[str(token)]
+
+    def bound(self, tree: Tree[Token]) -> float:
+        """A time: arithmetic over numbers and constants, or ``inf``."""
+        if tree.children == ["inf"] and not {"inf"} & {*self.constants, *self.named}:
             return inf
         return self.number(tree, "a window bound is a time in seconds: numbers and scalar constants only")
 
     # -------------------------------------------------------- expressions
 
-    def expr(self, tree: Any) -> _Typed:
-        start, end = tree.meta.start_pos, tree.meta.end_pos
-        match tree.data, tree.children:
-            case "number", [token]:
-                return _Typed(Constant(float(token)), NUMBER, start, end)
-            case "vector", parts:
-                rule = "the entries of a vector are numbers and scalar constants"
-                return _Typed(Constant(tuple(self.number(p, rule) for p in parts)), None, start, end)
-            case "reference", [token]:
-                return self.reference(token)
-            case "minus", [_, arg]:
-                inner = self.expr(arg)
-                return _Typed(-inner.expr, inner.unit, start, end)
-            case "component", [of, token]:
-                return self.component(self.expr(of), str(token), start, end)
-            case "binary", [left, token, right]:
-                return self.apply(_OPERATOR[token.type], [self.expr(left), self.expr(right)], start, end)
-            case "call", [token, *args]:
-                if str(token) not in FUNCTIONS:
-                    legal = f"functions: {', '.join(FUNCTIONS)}"
-                    raise self.unknown("function", str(token), token.start_pos or 0, FUNCTIONS, legal)
-                return self.apply(str(token), [self.expr(a) for a in args], start, end)
-        raise TypeError(f"unknown syntax node {tree.data}")
-
-    def apply(self, op: str, args: list[_Typed], start: int, end: int) -> _Typed:
+    def number_token(self, token: Token, sign: float = 1.0) -> _Part:
+        start, end = token.start_pos or 0, token.end_pos or 0
         try:
-            expression = Apply(op, tuple(a.expr for a in args))
-            return _Typed(expression, operation_unit(op, [a.unit for a in args]), start, end)
+            return self.part(Constant(sign * float(token)), NUMBER, start, end)
+        except FormulaError as error:
+            raise self.error(f"{token!s} is no finite number", start, end) from error
+
+    def call(self, children: list[Any]) -> _Part:
+        name, start, end = str(children[0]), children[0].start_pos, children[-1].end_pos
+        if name not in _CALLABLE:
+            raise self.unknown("function", name, start, _CALLABLE, f"functions: {', '.join(_CALLABLE)}")
+        before = self.nodes
+        args = [self.expression(c) for c in children[2:-1:2]]
+        if name not in _EDGES:
+            return self.apply(name, args, start, end)
+        if len(args) != 1:
+            raise self.error(f"{name} takes 1 argument, got {len(args)}", start, end)
+        arg = self.formula(args[0])
+        self.count(self.nodes - before, start, end)  # its argument stands there twice
+        return self.part(_EDGES[name](arg.value), None, start, end, (arg,), levels=3)
+
+    def apply(self, op: str, args: list[_Part], start: int, end: int) -> _Part:
+        values = tuple([self.expr(a, op) for a in args])
+        exponent = self.exponent(args[1]) if op == "pow" and len(args) == 2 else None
+        try:
+            expression = Apply(op, values)
+            unit = operation_unit(op, [a.unit for a in args], exponent)
         except FormulaError as error:
             raise self.error(error.rule, start, end) from None
         except ValueError as error:
             raise self.error(str(error), start, end) from None
+        return self.part(expression, unit, start, end, args)
 
-    def number(self, tree: Any, rule: str) -> float:
+    def exponent(self, part: _Part) -> float | None:
+        """The value of a constant exponent."""
+        return self.constant_value(part) if _is_constant(part) else None
+
+    def number(self, tree: Tree[Token], rule: str) -> float:
         """The value of arithmetic over numbers and scalar constants."""
-        typed = self.expr(tree)
-        if typed.expr.shape or any(isinstance(leaf, Signal) for leaf in leaves(typed.expr)):
-            raise self.error(rule, typed.start, typed.end)
-        return float(value(typed.expr, {}, numpy_arrays()))
+        part = self.expression(tree)
+        if not _is_constant(part):
+            raise self.error(rule, part.start, part.end)
+        return self.constant_value(part)
 
-    def reference(self, token: Token) -> _Typed:
+    def constant_value(self, part: _Part) -> float:
+        with np.errstate(all="ignore"):
+            number = float(value(part.value, {}, numpy_arrays()))
+        if not isfinite(number):
+            raise self.error(f"this is no finite number: {number}", part.start, part.end)
+        return number
+
+    # -------------------------------------------------------- names
+
+    def reference(self, token: Token) -> _Part:
         start = token.start_pos or 0
         name, *components = str(token).split(".")
-        typed = self.name(name, start)
+        part = self.name(name, start)
         end = start + len(name)
         for component in components:
             end += 1 + len(component)
-            typed = self.component(typed, component, start, end)
-        return typed
+            part = self.component(part, component, end)
+        return part
 
-    def name(self, name: str, start: int) -> _Typed:
+    def name(self, name: str, start: int) -> _Part:
         end = start + len(name)
         if name in self.schema:
             spec = self.schema[name]
-            return _Typed(Signal(name, tuple(spec.shape), spec.unit), parse_unit(spec.unit), start, end)
+            return self.part(Signal(name, tuple(spec.shape), spec.unit), parse_unit(spec.unit), start, end)
         if name in self.constants:
-            return _Typed(self.constants[name], None, start, end)
-        if name in RESERVED:
-            raise self.error(f"{name!r} is reserved for an operator that is not there yet", start, end)
-        raise self.unknown("signal", name, start, [*self.schema, *self.constants], self.legal())
+            return self.part(self.constants[name], None, start, end)
+        if name in self.named:
+            part, nodes = self.named[name]
+            self.count(nodes, start, end)
+            return part._replace(start=start, end=end)
+        raise self.unknown("signal", name, start, [*self.schema, *self.constants, *self.named], self.legal())
 
-    def component(self, of: _Typed, name: str, start: int, end: int) -> _Typed:
-        letters = component_names(of.expr)
+    def component(self, of: _Part, name: str, end: int) -> _Part:
+        expression = self.expr(of, "a component")
+        letters = component_names(expression)
         if name in letters:
             index = letters.index(name)
-        elif name.isdigit():
+        elif name.isdecimal():
             index = int(name)
         else:
-            numbers = map(str, range(of.expr.shape[0] if of.expr.shape else 0))
+            numbers = map(str, range(expression.shape[0] if expression.shape else 0))
             has = ", ".join(letters or numbers) or "none: it is a scalar"
             raise self.error(f"no component {name!r}; components of {self.text[of.start:of.end]}: {has}", of.end, end)
+        unit = None if of.unit == NUMBER else of.unit
         try:
-            unit = None if of.unit == NUMBER else of.unit
-            return _Typed(Component(of.expr, index), unit, start, end)
+            return self.part(Component(expression, index), unit, of.start, end, (of,))
         except FormulaError as error:
             raise self.error(error.rule, of.end, end) from None
 
@@ -302,6 +625,18 @@ class _Builder:
         return self.error(f"unknown {kind} {name!r}{hint}", start, start + len(name), legal)
 
     def legal(self) -> str:
-        signals = [f"{n}{list(s.shape) if s.shape else ''} {s.unit}" for n, s in self.schema.items()]
+        signals = [f"{n}{list(s.shape) if s.shape else ''} {s.unit}".rstrip() for n, s in self.schema.items()]
         constants = [f"{n}{list(c.shape) if c.shape else ''}" for n, c in self.constants.items()]
-        return f"signals: {', '.join(signals) or 'none'}; constants: {', '.join(constants) or 'none'}"
+        named = f"; named above: {', '.join(self.named)}" if self.named else ""
+        return f"signals: {', '.join(signals) or 'none'}; constants: {', '.join(constants) or 'none'}{named}"
+
+
+def _tokens(tree: Tree[Token]) -> Iterator[Token]:
+    """The tokens of a tree from left to right."""
+    return tree.scan_values(lambda _: True)
+
+
+def _is_constant(part: _Part) -> bool:
+    """Whether ``part`` is arithmetic over numbers and scalar constants."""
+    node = part.value
+    return isinstance(node, Expr) and not node.shape and not any(isinstance(leaf, Signal) for leaf in leaves(node))

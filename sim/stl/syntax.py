@@ -7,9 +7,11 @@ A :class:`Formula` is true or false at a sample of a trace. Both are built with 
     pos = Signal("base_pos_w", (3,), "m")
     mission = always(0, 10, height > 0.3) & eventually(0, 4, norm(pos - (1, 0, 1)) < 0.1)
 
-``&``, ``|``, ``~`` and ``>>`` (implies) combine formulas; ``==`` compares nodes, it builds none: :func:`equal` and
-:func:`unequal` build those predicates. Operators of time are functions: ``always``, ``eventually``, ``until``,
-``release``, ``weak_until``, ``next_sample``; of the past ``historically``, ``once``, ``since``, ``previous_sample``.
+``+ - * / **``, ``abs(x)``, ``v[0]`` and ``< <= > >=`` work on expressions, ``&``, ``|``, ``~`` and ``>>`` (implies) on
+formulas; :func:`iff`, :func:`xor`, :func:`rise` and :func:`fall` are functions. ``==`` compares nodes, it builds none:
+:func:`equal` and :func:`unequal` build those predicates. Operators of time are functions: ``always``, ``eventually``,
+``until``, ``release``, ``weak_until``, ``next_sample``; of the past ``historically``, ``once``, ``since``,
+``previous_sample``. Where a formula is asked for, a scalar expression ``x`` says ``x > 0``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf, isfinite, isinf, isnan
+from reprlib import repr as short
 from typing import Any, Union
 
 
@@ -84,6 +87,12 @@ class Expr:
     def __rtruediv__(self, other: ExprLike) -> Expr:
         return Apply("/", (expr(other), self))
 
+    def __pow__(self, other: ExprLike) -> Expr:
+        return Apply("pow", (self, expr(other)))
+
+    def __rpow__(self, other: ExprLike) -> Expr:
+        return Apply("pow", (expr(other), self))
+
     def __neg__(self) -> Expr:
         return Apply("neg", (self,))
 
@@ -117,6 +126,10 @@ class Signal(Expr):
     dims: Shape = ()
     unit: str = ""
 
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise FormulaError(f"signal {self.name!r}: a name is letters, digits and underscores")
+
     @property
     def shape(self) -> Shape:
         return self.dims
@@ -132,6 +145,8 @@ class Constant(Expr):
     def __post_init__(self) -> None:
         exact = tuple(float(x) for x in self.value) if isinstance(self.value, tuple) else float(self.value)
         object.__setattr__(self, "value", exact)
+        if self.name and not self.name.isidentifier():
+            raise FormulaError(f"constant {self.name!r}: a name is letters, digits and underscores")
         if exact == ():
             raise FormulaError(f"constant {self.name or '[]'} is an empty vector")
         if not all(isfinite(x) for x in constant_tuple(self)):
@@ -248,23 +263,87 @@ def dist(a: ExprLike, b: ExprLike) -> Expr:
     return Apply("dist", (expr(a), expr(b)))
 
 
+def angle(v: ExprLike, w: ExprLike) -> Expr:
+    """Angle between two vectors, rad, in [0, pi]."""
+    return Apply("angle", (expr(v), expr(w)))
+
+
+def rotation_angle(q: ExprLike, p: ExprLike) -> Expr:
+    """Angle of the rotation between two unit quaternions, rad, in [0, pi]."""
+    return Apply("rotation_angle", (expr(q), expr(p)))
+
+
+def wrap(a: ExprLike) -> Expr:
+    """The angle ``a``, rad, in [-pi, pi]."""
+    return Apply("wrap", (expr(a),))
+
+
+def sqrt(x: ExprLike) -> Expr:
+    """Square root."""
+    return Apply("sqrt", (expr(x),))
+
+
+def exp(x: ExprLike) -> Expr:
+    """e to the power ``x``."""
+    return Apply("exp", (expr(x),))
+
+
+def sin(x: ExprLike) -> Expr:
+    """Sine of an angle in rad."""
+    return Apply("sin", (expr(x),))
+
+
+def cos(x: ExprLike) -> Expr:
+    """Cosine of an angle in rad."""
+    return Apply("cos", (expr(x),))
+
+
+def atan2(y: ExprLike, x: ExprLike) -> Expr:
+    """Angle of the point (x, y), rad."""
+    return Apply("atan2", (expr(y), expr(x)))
+
+
+def hypot(x: ExprLike, y: ExprLike) -> Expr:
+    """Length of the vector (x, y)."""
+    return Apply("hypot", (expr(x), expr(y)))
+
+
+def minimum(*args: ExprLike) -> Expr:
+    """The smallest of 2 to 16 values."""
+    return Apply("min", tuple(expr(a) for a in args))
+
+
+def maximum(*args: ExprLike) -> Expr:
+    """The largest of 2 to 16 values."""
+    return Apply("max", tuple(expr(a) for a in args))
+
+
 # ---------------------------------------------------------------- formulas
 
 
 class Formula:
     """True or false at each sample of a trace."""
 
-    def __and__(self, other: Formula) -> Formula:
-        return And((*_parts(And, self), *_parts(And, other)))
+    def __and__(self, other: FormulaLike) -> Formula:
+        return And((*_parts(And, self), *_parts(And, as_formula(other))))
 
-    def __or__(self, other: Formula) -> Formula:
-        return Or((*_parts(Or, self), *_parts(Or, other)))
+    def __rand__(self, other: FormulaLike) -> Formula:
+        return as_formula(other) & self
+
+    def __or__(self, other: FormulaLike) -> Formula:
+        return Or((*_parts(Or, self), *_parts(Or, as_formula(other))))
+
+    def __ror__(self, other: FormulaLike) -> Formula:
+        return as_formula(other) | self
 
     def __invert__(self) -> Formula:
         return Not(self)
 
-    def __rshift__(self, other: Formula) -> Formula:
-        return Implies(self, other)
+    def __rshift__(self, other: FormulaLike) -> Formula:
+        return Implies(self, as_formula(other))
+
+    def __rrshift__(self, other: FormulaLike) -> Formula:
+        return Implies(as_formula(other), self)
 
     def __bool__(self) -> bool:
         raise TypeError("a formula has no truth value: combine formulas with & | ~ >>, and write 0 < x < 1 as two")
@@ -273,10 +352,24 @@ class Formula:
         return to_text(self)
 
 
+FormulaLike = Formula | Expr
+
+
+def as_formula(value: FormulaLike) -> Formula:
+    """``value`` as a formula: a scalar expression ``x`` says ``x > 0``, so that its robustness is its value."""
+    if isinstance(value, Formula):
+        return value
+    if isinstance(value, Expr):
+        return Predicate(">", value, Constant(0.0))
+    raise FormulaError(f"{short(value)} is no formula: use a comparison, or Truth(True)")
+
+
 def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
     return formula.args if isinstance(formula, kind) else (formula,)
 
 
+MAX_DEPTH = 100
+"""Nodes of a formula below each other that the parser and :func:`from_json` accept."""
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 COMPARE_HINT = "compare a component as in v.x, or a length as in norm(v)"
 
@@ -469,54 +562,76 @@ def _window(lo: float, hi: float) -> Window:
     return Window(float(lo), float(hi))
 
 
-def always(lo: float, hi: float, formula: Formula) -> Formula:
+def always(lo: float, hi: float, formula: FormulaLike) -> Formula:
     """``G[lo,hi] formula``."""
-    return Always(formula, _window(lo, hi))
+    return Always(as_formula(formula), _window(lo, hi))
 
 
-def eventually(lo: float, hi: float, formula: Formula) -> Formula:
+def eventually(lo: float, hi: float, formula: FormulaLike) -> Formula:
     """``F[lo,hi] formula``."""
-    return Eventually(formula, _window(lo, hi))
+    return Eventually(as_formula(formula), _window(lo, hi))
 
 
-def until(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+def until(left: FormulaLike, lo: float, hi: float, right: FormulaLike) -> Formula:
     """``left U[lo,hi] right``."""
-    return Until(left, right, _window(lo, hi))
+    return Until(as_formula(left), as_formula(right), _window(lo, hi))
 
 
-def release(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+def release(left: FormulaLike, lo: float, hi: float, right: FormulaLike) -> Formula:
     """``left R[lo,hi] right``."""
-    return Release(left, right, _window(lo, hi))
+    return Release(as_formula(left), as_formula(right), _window(lo, hi))
 
 
-def weak_until(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+def weak_until(left: FormulaLike, lo: float, hi: float, right: FormulaLike) -> Formula:
     """``left W[lo,hi] right``."""
-    return WeakUntil(left, right, _window(lo, hi))
+    return WeakUntil(as_formula(left), as_formula(right), _window(lo, hi))
 
 
-def next_sample(formula: Formula, strong: bool = False) -> Formula:
-    """``X formula``."""
-    return Next(formula, strong)
+def next_sample(formula: FormulaLike, strong: bool = False) -> Formula:
+    """``X formula``, with ``strong`` ``s_next formula``."""
+    return Next(as_formula(formula), strong)
 
 
-def historically(lo: float, hi: float, formula: Formula) -> Formula:
+def historically(lo: float, hi: float, formula: FormulaLike) -> Formula:
     """``H[lo,hi] formula``."""
-    return Historically(formula, _window(lo, hi))
+    return Historically(as_formula(formula), _window(lo, hi))
 
 
-def once(lo: float, hi: float, formula: Formula) -> Formula:
+def once(lo: float, hi: float, formula: FormulaLike) -> Formula:
     """``O[lo,hi] formula``."""
-    return Once(formula, _window(lo, hi))
+    return Once(as_formula(formula), _window(lo, hi))
 
 
-def since(left: Formula, lo: float, hi: float, right: Formula) -> Formula:
+def since(left: FormulaLike, lo: float, hi: float, right: FormulaLike) -> Formula:
     """``left S[lo,hi] right``."""
-    return Since(left, right, _window(lo, hi))
+    return Since(as_formula(left), as_formula(right), _window(lo, hi))
 
 
-def previous_sample(formula: Formula, strong: bool = False) -> Formula:
-    """``Y formula``."""
-    return Previous(formula, strong)
+def previous_sample(formula: FormulaLike, strong: bool = False) -> Formula:
+    """``Y formula``, with ``strong`` ``s_prev formula``."""
+    return Previous(as_formula(formula), strong)
+
+
+def iff(left: FormulaLike, right: FormulaLike) -> Formula:
+    """``left <-> right``."""
+    return Iff(as_formula(left), as_formula(right))
+
+
+def xor(left: FormulaLike, right: FormulaLike) -> Formula:
+    """``left xor right``: ``!(left <-> right)``."""
+    return Not(iff(left, right))
+
+
+def rise(formula: FormulaLike) -> Formula:
+    """``rise(p)``: p, and not at the sample before; at the first sample p (as rtamt has it)."""
+    arg = as_formula(formula)
+    return And((arg, Not(Previous(arg, strong=True))))
+
+
+def fall(formula: FormulaLike) -> Formula:
+    """``fall(p)``: not p, but at the sample before; at the first sample not p (as rtamt has it)."""
+    arg = as_formula(formula)
+    return And((Previous(arg), Not(arg)))
 
 
 def equal(left: ExprLike, right: ExprLike) -> Formula:
@@ -689,7 +804,8 @@ def expr_text(expression: Expr, level: int = 0) -> str:
         case Apply(op, args):
             own = _EXPR_LEVEL.get(op, _ATOM)
             if op == "neg":
-                out = f"-{expr_text(args[0], own)}"
+                inner = expr_text(args[0], own)
+                out = f"-({inner})" if inner[0].isdigit() else f"-{inner}"  # -2 is a number, -(2) an operation
             elif own < _ATOM:
                 out = f"{expr_text(args[0], own)} {op} {expr_text(args[1], own + 1)}"
             else:
@@ -767,23 +883,93 @@ def _to_json(value: Any) -> Any:
     return [_to_json(v) for v in value] if isinstance(value, tuple) else value
 
 
-def from_json(data: Mapping[str, Any]) -> Any:
-    """The formula or expression that :func:`to_json` wrote. It carries its constants, shapes and units."""
-    if not isinstance(data, Mapping) or data.get("node") not in _NODES:
-        found = data.get("node") if isinstance(data, Mapping) else data
-        raise FormulaError(f"unknown node {found!r}; known: {', '.join(_NODES)}")
-    cls = _NODES[data["node"]]
-    names = {f.name for f in fields(cls)}
-    if set(data) - {"node"} != names:
-        raise FormulaError(f"node {data['node']!r} has the fields {sorted(names)}, got {sorted(set(data) - {'node'})}")
-    return cls(**{name: _from_json(name, data[name]) for name in names})
+def from_json(data: Any) -> Any:
+    """The formula or expression that :func:`to_json` wrote. It carries its constants, shapes and units.
+
+    Anything else is a :class:`FormulaError` that names the place, as in ``.args[1].window``.
+    """
+    return _node(data, "", 1, (Formula, Expr))
 
 
-def _from_json(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return from_json(value)
+def _json_error(place: str, rule: str) -> FormulaError:
+    return FormulaError(f"formula JSON, {place or 'top level'}: {rule}")
+
+
+def _node(data: Any, place: str, depth: int, kinds: tuple[type[Any], ...]) -> Any:
+    """The node ``data``, an instance of one of ``kinds``, and what is below it."""
+    if depth > MAX_DEPTH:
+        raise _json_error(f"...{place[-40:]}", f"nested too deeply: more than {MAX_DEPTH} levels")
+    known = ", ".join(name for name, cls in _NODES.items() if issubclass(cls, kinds))
+    if not isinstance(data, Mapping):
+        raise _json_error(place, f"a node is an object with the field 'node', got {short(data)}; known: {known}")
+    name = data.get("node")
+    if not isinstance(name, str) or name not in _NODES or not issubclass(_NODES[name], kinds):
+        raise _json_error(place, f"unknown node {short(name)}; known: {known}")
+    cls = _NODES[name]
+    names, found = [f.name for f in fields(cls)], sorted(short(key) for key in data if key != "node")
+    if found != sorted(map(repr, names)):
+        raise _json_error(place, f"node {name!r} has the fields {', '.join(names)}; got {', '.join(found)}")
+    values = {key: _field(cls, key, data[key], f"{place}.{key}", depth) for key in names}
+    try:
+        return cls(**values)
+    except FormulaError as error:
+        raise _json_error(place, error.rule) from None
+
+
+def _field(cls: type[Any], name: str, data: Any, place: str, depth: int) -> Any:
+    """The field ``name`` of a node of class ``cls``."""
+    if name in ("left", "right", "arg", "of"):
+        return _node(data, place, depth + 1, (Expr,) if cls in (Predicate, Component) else (Formula,))
+    if name == "args":
+        kinds = (Expr,) if cls is Apply else (Formula,)
+        return tuple(_node(d, f"{place}[{i}]", depth + 1, kinds) for i, d in enumerate(_list(data, place)))
     if name == "window":
-        if not isinstance(value, list) or len(value) != 2:
-            raise FormulaError(f"a window is [lo, hi], got {value!r}")
-        return Window(float(value[0]), inf if value[1] is None else float(value[1]))
-    return tuple(_from_json("", v) for v in value) if isinstance(value, list) else value
+        return _json_window(data, place)
+    if name == "dims":
+        return tuple(_whole(d, f"{place}[{i}]", 1) for i, d in enumerate(_list(data, place)))
+    if name == "index":
+        return _whole(data, place, 0)
+    if cls is Constant and name == "value":
+        if isinstance(data, list):
+            return tuple(_number(d, f"{place}[{i}]") for i, d in enumerate(data))
+        return _number(data, place)
+    kind = bool if name in ("strong", "value") else str
+    if not isinstance(data, kind):
+        raise _json_error(place, f"{'true or false' if kind is bool else 'a text'} expected, got {short(data)}")
+    return data
+
+
+def _json_window(data: Any, place: str) -> Window:
+    bounds = _list(data, place)
+    if len(bounds) != 2:
+        raise _json_error(place, f"a window is [lo, hi] in seconds, hi null for no end, got {short(data)}")
+    low = _number(bounds[0], f"{place}[0]")
+    high = inf if bounds[1] is None else _number(bounds[1], f"{place}[1]")
+    try:
+        return Window(low, high)
+    except FormulaError as error:
+        raise _json_error(place, error.rule) from None
+
+
+def _list(data: Any, place: str) -> Sequence[Any]:
+    if not isinstance(data, (list, tuple)):
+        raise _json_error(place, f"a list expected, got {short(data)}")
+    return data
+
+
+def _whole(data: Any, place: str, least: int) -> int:
+    if isinstance(data, bool) or not isinstance(data, int) or data < least:
+        raise _json_error(place, f"a whole number, {least} or more, expected, got {short(data)}")
+    return data
+
+
+def _number(data: Any, place: str) -> float:
+    if isinstance(data, bool) or not isinstance(data, (int, float)):
+        raise _json_error(place, f"a number expected, got {short(data)}")
+    try:
+        number = float(data)
+    except OverflowError:
+        number = inf
+    if not isfinite(number):
+        raise _json_error(place, f"a finite number expected, got {short(data)}")
+    return number

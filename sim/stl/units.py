@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 Powers = tuple[tuple[str, Fraction], ...]
 Unit = Powers | str | None
@@ -12,9 +13,11 @@ Unit = Powers | str | None
 
 NUMBER = "number"
 ONE: Powers = ()
+RADIAN: Powers = (("rad", Fraction(1)),)
 _FACTOR = re.compile(r"([A-Za-z]+)(?:\^(-?\d+))?$")
 
 
+@lru_cache(maxsize=256)
 def parse_unit(text: str) -> Unit:
     """The unit that ``text`` names. ``"1"`` and ``"wxyz"`` are dimensionless, ``""`` and mixed units unknown."""
     if text in ("", "?") or "," in text:
@@ -81,18 +84,45 @@ def root(unit: Unit) -> Unit:
     return tuple((name, power / 2) for name, power in unit) if isinstance(unit, tuple) else unit
 
 
-def operation_unit(op: str, units: Sequence[Unit]) -> Unit:
-    """The unit of ``op`` over arguments with ``units``; a ``ValueError`` with the rule where they do not fit."""
+def power(unit: Unit, exponent: float | None) -> Unit:
+    """The unit of a power; ``exponent`` is None where it is no constant. A ``ValueError`` where the power has no unit.
+
+    Exponents are fractions with a denominator up to 100: the power 1/3 of ``m^3`` is ``m``.
+    """
+    if not isinstance(unit, tuple) or unit == ONE:
+        return unit
+    if exponent is None:
+        raise ValueError(f"pow of {unit_text(unit)} takes a constant exponent")
+    fraction = Fraction(exponent).limit_denominator(100)
+    if abs(float(fraction) - exponent) > 1e-12:
+        return None
+    return _sorted({name: below * fraction for name, below in unit})
+
+
+def operation_unit(op: str, units: Sequence[Unit], exponent: float | None = None) -> Unit:
+    """The unit of ``op`` over arguments with ``units``; a ``ValueError`` with the rule where they do not fit.
+
+    ``exponent`` is the value of the second argument of ``pow`` where that is a constant.
+    """
     if op in ("*", "/"):
         return product(units[0], units[1], 1 if op == "*" else -1)
     if op == "sqrt":
         return root(units[0])
-    if op in ("sin", "cos"):
-        if units[0] not in (None, NUMBER, ONE, parse_unit("rad")):
+    if op in ("exp", "pow"):
+        if units[-1] not in (None, NUMBER, ONE):
+            raise ValueError(f"{op} takes an exponent without unit, got {unit_text(units[-1])}")
+        return power(units[0], exponent) if op == "pow" else NUMBER if units[0] == NUMBER else ONE
+    if op in ("sin", "cos", "wrap"):
+        if units[0] not in (None, NUMBER, ONE, RADIAN):
             raise ValueError(f"{op} takes an angle in rad, got {unit_text(units[0])}")
-        return ONE
+        return RADIAN if op == "wrap" else ONE
+    if op == "angle":
+        return RADIAN  # whatever the lengths of the two are measured in
+    if op == "rotation_angle" and not set(units) <= {None, NUMBER, ONE}:
+        found = " and ".join(map(unit_text, units))
+        raise ValueError(f"rotation_angle takes quaternions, which have no unit, got {found}")
     try:
         unit = common(units)
     except ValueError as error:
         raise ValueError(f"{op} of different units: {error}") from None
-    return parse_unit("rad") if op == "atan2" else unit
+    return RADIAN if op in ("atan2", "rotation_angle") else unit

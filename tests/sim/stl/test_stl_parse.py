@@ -7,7 +7,7 @@ import pytest
 
 from robots.crazyflie.spec import SPEC
 from robots.signals import SignalSpec
-from sim.stl.parse import check, parse
+from sim.stl.parse import check, parse, parse_specification
 from sim.stl.syntax import (
     Always,
     And,
@@ -16,35 +16,67 @@ from sim.stl.syntax import (
     Constant,
     Eventually,
     FormulaError,
+    Historically,
     Iff,
     Implies,
+    Next,
     Not,
+    Once,
     Or,
     Predicate,
+    Previous,
+    Release,
     Signal,
+    Since,
     Truth,
     Until,
+    WeakUntil,
     Window,
     always,
+    angle,
+    atan2,
     clauses,
     constants_in,
+    cos,
     dist,
+    equal,
     eventually,
+    exp,
+    fall,
     from_json,
+    historically,
     horizon,
+    hypot,
+    iff,
+    maximum,
+    minimum,
+    next_sample,
     norm,
+    once,
+    previous_sample,
+    release,
+    rise,
+    rotation_angle,
+    sin,
+    since,
+    sqrt,
     to_json,
     to_text,
+    unequal,
     until,
+    weak_until,
+    wrap,
+    xor,
 )
 
 SCHEMA = {**SPEC.signals, "x": SignalSpec("x"), "y": SignalSpec("y"), "grid": SignalSpec("grid", (2, 3), "m"),
           "mission_time": SignalSpec("mission_time", (), "s")}
-CONSTANTS = {"a": (1.2, 0.8, 1.3), "reach": 0.2, "pace": 1.5, "goal_quat": (1, 0, 0, 0)}
+CONSTANTS = {"a": (1.2, 0.8, 1.3), "reach": 0.2, "pace": 1.5, "x_of": 0.5, "goal_quat": (1, 0, 0, 0)}
 X, Y = Signal("x", (), "1"), Signal("y", (), "1")
 P, Q = X > 0, Y > 0
 POS = Signal("base_pos_w", (3,), "m")
 HEIGHT = Signal("height", (), "m")
+QUAT = Signal("base_quat_w", (4,), "wxyz")
 
 
 def read(text):
@@ -74,13 +106,38 @@ def test_the_formula_of_the_front_page():
     ("not x > 0 and y > 0", And((Not(P), Q))),
     ("!x > 0 && y > 0", And((Not(P), Q))),
     ("~(x > 0 & y > 0)", Not(And((P, Q)))),
-    # loosest to tightest: <->, ->, |, &, U, prefix
+    # loosest to tightest: xor, <->, ->, |, &, S, W, U and R, prefix; all to the left
     ("x > 0 | y > 0 & x > 0", Or((P, And((Q, P))))),
     ("x > 0 & y > 0 U x > 0", And((P, Until(Q, P)))),
     ("x > 0 or y > 0 -> x > 0", Implies(Or((P, Q)), P)),
-    ("x > 0 -> y > 0 -> x > 0", Implies(P, Implies(Q, P))),
+    ("x > 0 -> y > 0 -> x > 0", Implies(Implies(P, Q), P)),
     ("x > 0 implies y > 0 iff x > 0", Iff(Implies(P, Q), P)),
-    ("x > 0 U y > 0 U x > 0", Until(P, Until(Q, P))),
+    ("x > 0 U y > 0 U x > 0", Until(Until(P, Q), P)),
+    ("x > 0 S y > 0 W x > 0 U y > 0", Since(P, WeakUntil(Q, Until(P, Q)))),
+    ("x > 0 U y > 0 R x > 0", Release(Until(P, Q), P)),
+    ("x > 0 & y > 0 S x > 0", And((P, Since(Q, P)))),
+    ("x > 0 xor y > 0 <-> x > 0", Not(Iff(P, Iff(Q, P)))),
+    ("x > 0 release[0,1] y > 0", Release(P, Q, Window(0, 1))),
+    ("x > 0 weak_until y > 0", WeakUntil(P, Q)),
+    ("x > 0 unless[1,2] y > 0", WeakUntil(P, Q, Window(1, 2))),
+    ("x > 0 since[0:1] y > 0", Since(P, Q, Window(0, 1))),
+    ("H[0,1] x > 0 & O y > 0", And((Historically(P, Window(0, 1)), Once(Q)))),
+    ("historically once[1,2] x > 0", Historically(Once(P, Window(1, 2)))),
+    ("next x > 0 & X X x > 0", And((Next(P), Next(Next(P))))),
+    ("prev x > 0 & previous x > 0 & Y x > 0", And((Previous(P),) * 3)),
+    ("s_next x > 0 | s_prev x > 0", Or((Next(P, True), Previous(P, True)))),
+    ("sX x > 0 | sY x > 0", Or((Next(P, True), Previous(P, True)))),
+    ("rise(x)", And((P, Not(Previous(P, True))))),
+    ("fall(x > 0)", And((Previous(P), Not(P)))),
+    ("G x & !y", And((Always(P), Not(Q)))),  # arithmetic by itself: > 0
+    ("x - 1", X - 1 > 0),
+    ("((x))", P),
+    ("x == y & x != 1 & x !== 1", And((equal(X, Y), unequal(X, 1), unequal(X, 1)))),
+    ("F[500ms, 2 s] x > 0", Eventually(P, Window(0.5, 2))),
+    ("F[500:2000 ms] x > 0", Eventually(P, Window(0.5, 2))),
+    ("F[1us:3000ns] x > 0", Eventually(P, Window(1e-6, 3e-6))),
+    ("F[5100 ms, inf s] x > 0", Eventually(P, Window(5.1))),
+    ("F[0, pace ms] x > 0", Eventually(P, Window(0, 0.0015))),
     ("G[0,1] x > 0 & y > 0", And((Always(P, Window(0, 1)), Q))),
     ("G[0,1] x > 0 U y > 0", Until(Always(P, Window(0, 1)), Q)),
     ("(x > 0) & ((y)) > 0", And((P, Q))),
@@ -90,6 +147,11 @@ def test_the_formula_of_the_front_page():
     # arithmetic
     ("x - y - 1 > 2 * x / y", Predicate(">", X - Y - 1, 2 * X / Y)),
     ("-x * y > 0", (-X) * Y > 0),
+    ("-2 * -x > -(2)", -2 * -X > Apply("neg", (Constant(2),))),
+    ("pow(x, 2) + exp(-y) < 1", X**2 + exp(-Y) < 1),
+    ("wrap(atan2(x, y)) < angle([1, 0], [x_of, 1])", wrap(atan2(X, Y)) < angle((1, 0), (0.5, 1))),
+    ("rotation_angle(base_quat_w, goal_quat) < 0.1",
+     rotation_angle(QUAT, Constant((1, 0, 0, 0), "goal_quat")) < 0.1),
     ("x - (y - 1) >= -1.5e-3", X - (Y - 1) >= -0.0015),
     ("abs(x) + min(x, y, 1) <= max(x, y)", abs(X) + Apply("min", (X, Y, Constant(1))) <= Apply("max", (X, Y))),
     ("base_pos_w.z > 1", POS[2] > 1),
@@ -98,9 +160,14 @@ def test_the_formula_of_the_front_page():
     ("(base_pos_w - a)[2] > 1", (POS - Constant((1.2, 0.8, 1.3), "a"))[2] > 1),
     ("grid.1.x > 1", Component(Component(Signal("grid", (2, 3), "m"), 1), 0) > 1),
     ("dist(base_pos_w, [0, -1, 2]) < reach", dist(POS, (0, -1, 2)) < Constant(0.2, "reach")),
+    # names for parts of the formula, which is the last one
+    ("near = x < 1; G[0,1] near", Always(X < 1, Window(0, 1))),
+    ("error = x - y  bound = 2 * error; abs(error) < bound", abs(X - Y) < 2 * (X - Y)),
+    ("offset = base_pos_w - a; offset.z > 0", (POS - Constant((1.2, 0.8, 1.3), "a"))[2] > 0),
+    ("const float k = -3 float x F[0, 1] x > k;", Eventually(X > -3, Window(0, 1))),
     # a quaternion is stored scalar first
-    ("base_quat_w.w > 0.9", Signal("base_quat_w", (4,), "wxyz")[0] > 0.9),
-    ("base_quat_w.x > 0.9", Signal("base_quat_w", (4,), "wxyz")[1] > 0.9),
+    ("base_quat_w.w > 0.9", QUAT[0] > 0.9),
+    ("base_quat_w.x > 0.9", QUAT[1] > 0.9),
 ])
 def test_meaning_and_round_trip(text, formula):
     assert read(text) == formula
@@ -109,9 +176,10 @@ def test_meaning_and_round_trip(text, formula):
 
 
 def test_names_may_begin_like_words():
-    schema = {n: SignalSpec(n) for n in ("Goal", "Until_x", "notx", "trueish", "F1")}
-    f = parse("G[0,1] (Goal > 0) & notx > 0 & trueish > 0 U Until_x > 0 & F1 > 0", schema)
-    assert to_text(f) == "G[0,1] (Goal > 0) & notx > 0 & (trueish > 0) U (Until_x > 0) & F1 > 0"
+    schema = {n: SignalSpec(n) for n in ("Goal", "Until_x", "notx", "trueish", "F1", "input", "const", "überall")}
+    f = parse("G[0,1] (Goal > 0) & notx > 0 & trueish > 0 U Until_x > 0 & F1 > 0 & input > const & überall > 0", schema)
+    assert to_text(f) == (
+        "G[0,1] (Goal > 0) & notx > 0 & (trueish > 0) U (Until_x > 0) & F1 > 0 & input > const & überall > 0")
 
 
 @pytest.mark.parametrize("text, marked, rule", [
@@ -132,10 +200,54 @@ def test_names_may_begin_like_words():
     ("height.x > 1", ".x", "no component 'x'; components of height: none: it is a scalar"),
     ("goal_quat.w > 1", ".w", "no component 'w'; components of goal_quat: 0, 1, 2, 3"),
     ("base_pos_w[5] > 1", "[5]", "base_pos_w has components 0 to 2, not 5"),
-    ("height = 3", "=", "there is no equality"),
-    ("(x > 0) (y > 0)", "(", "unexpected '('; expected & or | or -> or <-> or U or the end"),
+    ("height = 3", "height", "'height' is a signal already; write == to compare"),
+    ("reach = 3", "reach", "'reach' is a constant already"),
+    ("p = x; p = y; p", "p", "'p' is given above already"),
+    ("norm(base_pos_w) = 3", "=", "= gives a name to a formula; write == to compare"),
+    ("x > 0 & (y = 3)", "=", "= gives a name to a formula; write == to compare"),
+    ("x.y = 3", "x.y", "'x.y' is no name"),
+    ("(x > 0) (y > 0)", "(", "unexpected '('; expected an operator or the end"),
+    ("x > 0.3 m", "m", "unexpected 'm'; expected an operator or the end"),
+    ("x > 0; y > 0", "x > 0", "only the last formula may be without a name"),
+    ("x > 0)", ")", "unexpected ')'; expected an operator or the end"),
+    ("(x > 0 ]", "]", "unexpected ']'; expected an operator or )"),
+    ("G[0 1] x", "1", "unexpected '1'; expected an operator or , or :"),
     ("x > G", "G", "'G' is a word of the language, no name"),
-    ("x > S", "S", "'S' is reserved"),
+    ("G > 0", "G", "'G' is a word of the language, no name"),
+    ("x > S", "S", "'S' is a word of the language, no name"),
+    ("float > 0", "float", "'float' is a word of the language, no name"),
+    ("x > 0 and", "and", "'and' is a word of the language, no name, and needs a formula behind it"),
+    ("float z z > 0", "z", "unknown signal 'z'"),
+    ("float base_pos_w x", "base_pos_w", "base_pos_w is declared as a scalar and is a vector [3]"),
+    ("float x = 3 x > 0", "float x", "a signal has its values from the trace"),
+    ("complex x x > 0", "complex", "a signal or constant of a formula is a real number"),
+    ("from a.b import C x > 0", "from a.b import C", "a specification imports no Python"),
+    ("base_pos_w", "base_pos_w", "a formula is a comparison of scalars; this is a vector [3]"),
+    ("G base_pos_w & x", "base_pos_w", "a formula is a comparison of scalars; this is a vector [3]"),
+    ("x > F y", "F y", "> takes numbers; this is a formula"),
+    ("(x > 0) + 1 > 0", "(x > 0)", "+ takes numbers; this is a formula"),
+    ("abs(x > 0)", "x > 0", "abs takes numbers; this is a formula"),
+    ("(x > 0)[0] > 0", "(x > 0)", "a component takes numbers; this is a formula"),
+    ("[1, x > 0][0] > 0", "x > 0", "the entries of a vector are numbers"),
+    ("x > 1e999", "1e999", "1e999 is no finite number"),
+    ("F[0, 1/0] x", "1/0", "this is no finite number: inf"),
+    ("F[0, pow(-1, 0.5)] x", "pow(-1, 0.5)", "this is no finite number: nan"),
+    ("F[1, 2 h] x", "h", "unknown unit of time 'h'"),
+    ("F[1 s, 2] x", "[1 s, 2]", "give the end of the window a unit too"),
+    ("F[x > 0, 2] x", "x > 0", "a window bound is a time in seconds"),
+    ("O[2,1] x", "[2,1]", "window [2,1] is reversed"),
+    ("x S[-1,1] y", "[-1,1]", "window [-1,1] starts before now"),
+    ("F[inf,inf] x", "[inf,inf]", "window [inf,inf]: the bounds must be numbers, the lower one finite"),
+    ("rise(x, y)", "rise(x, y)", "rise takes 1 argument, got 2"),
+    ("exp(height) > 1", "exp(height)", "exp takes an exponent without unit, got m"),
+    ("pow(height, 2) > height", "pow(height, 2) > height", "> compares different units: m^2 and m"),
+    ("pow(height, x) > 1", "pow(height, x)", "pow of m takes a constant exponent"),
+    ("pow(2, height) > 1", "pow(2, height)", "pow takes an exponent without unit, got m"),
+    ("wrap(height) > 1", "wrap(height)", "wrap takes an angle in rad, got m"),
+    ("angle(base_pos_w, base_vel_w) > height", "angle(base_pos_w, base_vel_w) > height",
+     "> compares different units: rad and m"),
+    ("angle(base_pos_w, [1, 2]) > 1", "angle(base_pos_w, [1, 2])", "angle takes two vectors of one length"),
+    ("rotation_angle(base_pos_w, a) > 1", "rotation_angle(base_pos_w, a)", "rotation_angle takes two quaternions"),
     ("x > $", "$", "unexpected character '$'"),
     ("min(x) > 0", "min(x)", "min takes 2 to 16 arguments, got 1"),
 ])
@@ -158,16 +270,59 @@ def test_errors_list_the_legal_names_and_count_lines():
     assert "base_pos_w[3] m" in str(caught.value) and "constants: a[3], reach" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "   \n", "G[0,1] (x > 0", "x >", "x", "!" * 5000 + "x > 0"])
-def test_what_is_no_formula(text):
-    with pytest.raises(FormulaError):
+@pytest.mark.parametrize("text, rule", [
+    ("", "the formula is empty"), ("   \n", "the formula is empty"), ("# nothing", "the formula ends too early"),
+    ("G[0,1] (x > 0", "the formula ends too early; expected an operator or \\)"),
+    ("x >", "the formula ends too early; expected a name or a number or \\("),
+    ("p = x", None), ("p =", "the formula ends too early"), ("float x", "the formula ends too early"),
+    ("!" * 101 + "x", "nested too deeply"), ("!" * 50_000 + "x", "nested too deeply"),
+    ("(" * 50_000 + "x" + ")" * 50_000, "nested too deeply"), ("x" + " + x" * 5_000, "nested too deeply"),
+    ("x > 0" + " -> x > 0" * 5_000, "nested too deeply"), ("abs(" * 5_000 + "x" + ")" * 5_000, "nested too deeply"),
+    ("".join(f"p{i + 1} = p{i} & p{i};" for i in range(40)).replace("p0", "x") + "p40", "too large"),
+    ("rise(" * 30 + "x" + ")" * 30, "too large"),
+])
+def test_what_is_no_formula(text, rule):
+    if rule is None:
+        assert read(text) == P
+        return
+    with pytest.raises(FormulaError, match=rule):
         read(text)
+
+
+def test_long_is_not_deep():
+    assert len(read(" & ".join(["x > 0"] * 1000)).args) == 1000
+    assert read("!" * 98 + "x") is not None  # with the comparison and x itself 100 levels
+
+
+def test_a_text_declares_its_signals_where_no_schema_is_given():
+    f = parse("input float a output float q const int T = 3 q = eventually[0, T s](a > T)")
+    assert f == Eventually(Signal("a") > 3, Window(0, 3))
+    with pytest.raises(FormulaError, match="unknown signal 'b'") as caught:
+        parse("float a a > b")
+    assert caught.value.legal == "signals: a; constants: none"
+    with pytest.raises(FormulaError, match="'a' is a signal already"):
+        parse("float a float a a > 0")
+    with pytest.raises(FormulaError, match="'out' is given above"):
+        parse("out = x > 0; y > 0", SCHEMA)
+
+
+def test_every_formula_of_a_specification_by_its_name():
+    text = "near = x < 1; error = base_pos_w - a; safe = G (x > 0); F[0,1] near"
+    found = parse_specification(text, SCHEMA, CONSTANTS)
+    assert found == {"near": X < 1, "safe": Always(P), "out": Eventually(X < 1, Window(0, 1))}
+    assert list(found) == ["near", "safe", "out"]
 
 
 def test_units_of_literals_constants_and_products():
     for text in ("height > 3", "height > reach", "sin(pace * mission_time) > 0", "2 * height > base_pos_w.x",
                  "base_vel_w.x * mission_time < height", "height / mission_time < norm(base_vel_w)",
-                 "sqrt(height * height) < height", "atan2(base_pos_w.x, height) < 1"):
+                 "sqrt(height * height) < height", "atan2(base_pos_w.x, height) < 1",
+                 "pow(height, 2) < height * height",
+                 "pow(height, 1/2) < sqrt(height)", "pow(pow(height, 3), 1/3) < height", "pow(x, y) < x",
+                 "exp(x) < exp(height / base_pos_w.x)", "pow(height, pace) < reach", "pow(2, x) < 3",
+                 "angle(base_pos_w, base_vel_w) < wrap(atan2(height, height))",
+                 "rotation_angle(base_quat_w, goal_quat) < angle(base_pos_w, a)", "height < pow(2, 0.5) * height",
+                 "cos(wrap(mission_time * base_ang_vel_b.x)) > x"):
         read(text)
     with pytest.raises(FormulaError, match=r"m\^2 and m"):
         read("height * height < height")
@@ -188,11 +343,43 @@ def test_bad_constants(constants, rule):
         parse("height > 0", SCHEMA, constants)
 
 
+def test_python_construction():
+    assert P & Q == And((P, Q)) and P & Q & X == And((P, Q, P)) and X & P == And((P, P))
+    assert P | Y == Or((P, Q)) and X | Q == Or((P, Q)) and P >> Y == Implies(P, Q) and X >> Q == Implies(P, Q)
+    assert read("x xor y") == xor(X, Y) and read("x <-> y") == iff(X, Q)
+    assert read("rise(x) & fall(y)") == And((rise(P), fall(Y)))
+    assert read("x S[0,1] y") == since(X, 0, 1, Y) and read("x R[0,1] y") == release(P, 0, 1, Y)
+    assert read("x W[0,1] y") == weak_until(X, 0, 1, Q) and read("H[0,1] O[0,1] x") == historically(0, 1, once(0, 1, X))
+    assert read("X s_prev x") == next_sample(previous_sample(X, strong=True))
+    assert read("hypot(sin(x), cos(y)) > sqrt(x)") == (hypot(sin(X), cos(Y)) > sqrt(X))
+    assert read("min(x, y, 1) > max(2, x)") == (minimum(X, Y, 1) > maximum(2, X))
+    assert read("pow(x, 2) > pow(2, x)") == (X**2 > 2**X)
+    for wrong in (lambda: P & True, lambda: always(0, 1, "x > 0"), lambda: until(P, 0, 1, None)):
+        with pytest.raises(FormulaError, match="is no formula"):
+            wrong()
+    with pytest.raises(FormulaError, match="> compares scalars"):
+        always(0, 1, POS)
+    for wrong in (lambda: Signal("x > 0 | y"), lambda: Constant(1.0, "a b"), lambda: Signal("")):
+        with pytest.raises(FormulaError, match="a name is letters"):
+            wrong()
+
+
 def test_python_construction_is_checked_against_the_schema():
     built = always(0, 1, Signal("height") > 0.3)
     assert check(built, SCHEMA) == always(0, 1, HEIGHT > 0.3)  # the schema's unit
     with pytest.raises(FormulaError, match="did you mean 'height'"):
         check(always(0, 1, Signal("heght") > 0.3), SCHEMA)
+    with pytest.raises(FormulaError, match=r"signal 'base_pos_w' is a vector \[2\] in the formula and a vector \[3\]"):
+        check(Signal("base_pos_w", (2,))[0] > 1, SCHEMA)
+    with pytest.raises(FormulaError, match="signal 'height' is in 's' in the formula and in 'm' in the schema"):
+        check(Signal("height", (), "s") > 1, SCHEMA)
+    with pytest.raises(FormulaError, match="signal 'base_quat_w' is in '1' in the formula and in 'wxyz'"):
+        check(Signal("base_quat_w", (4,), "1")[0] > 1, SCHEMA)
+    deep = P
+    for _ in range(3000):
+        deep = Not(deep)
+    with pytest.raises(FormulaError, match="nested too deeply"):
+        check(deep, SCHEMA)
     with pytest.raises(FormulaError, match="constant 'c' has two values: 1.0 and 2.0"):
         check((X > Constant(1, "c")) & (X < Constant(2, "c")), SCHEMA)
     with pytest.raises(FormulaError, match="> compares scalars"):
@@ -200,13 +387,6 @@ def test_python_construction_is_checked_against_the_schema():
     with pytest.raises(TypeError, match="no truth value"):
         _ = 0 < X < 1
     assert until(P, 0, 1, Q) & P & Q == And((until(P, 0, 1, Q), P, Q))
-
-
-def test_json_names_what_is_wrong():
-    with pytest.raises(FormulaError, match="unknown node 'globally'; known: .*always"):
-        from_json({"node": "globally"})
-    with pytest.raises(FormulaError, match="has the fields"):
-        from_json({"node": "not", "args": []})
 
 
 def test_the_robot_side_imports_without_torch_and_numba():
