@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from stlcgpp import formula as stlcg  # type: ignore[import-not-found]
 
-from policies.cli.peers import peak_beyond, serve
+from policies.cli.peers import peak_beyond, seconds_of, serve
 
 Tree = list[Any]
 
@@ -77,12 +77,16 @@ def prepare(key: str, tree: Tree, signals: dict[str, Any], backward: bool) -> No
 def run(key: str) -> float:
     """Processor time [s] of the forward pass; with ``backward`` also of the gradient at the first sample."""
     function, data = kept[key]
-    data.grad = None
-    begin = time.process_time()
-    values = function(data)
-    if data.requires_grad:
-        torch.autograd.backward(values[:, 0].sum())
-    return time.process_time() - begin
+
+    def once() -> float:
+        data.grad = None
+        begin = time.process_time()
+        values = function(data)
+        if data.requires_grad:
+            torch.autograd.backward(values[:, 0].sum())
+        return time.process_time() - begin
+
+    return seconds_of(once)
 
 
 def memory(tree: Tree, signals: dict[str, Any]) -> int:
