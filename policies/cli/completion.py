@@ -99,6 +99,10 @@ def own_words(verb: str) -> list[str]:
         from policies.cli.bench import bench_names
 
         return bench_names()
+    if verb == "spec":
+        from policies.cli.spec import ACTIONS
+
+        return list(ACTIONS)
     return list(SCRIPTS) if verb == "completion" else []
 
 

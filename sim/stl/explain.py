@@ -299,6 +299,11 @@ def _verdict(low: float, high: float) -> str:
     return SATISFIED if low > 0 else VIOLATED if high < 0 else UNDECIDED
 
 
+def _time(samples: int, dt: float) -> float:
+    """Seconds: 0.3, not the 0.30000000000000004 of 3 times 0.1."""
+    return round(samples * dt, 12)
+
+
 def _shown(x: float) -> float:
     return 0.0 if abs(x) == _TINY else float(x)
 
@@ -671,7 +676,7 @@ def _chain(
         # of a verdict that is certain the bound that proves it
         signed = {SATISFIED: bounds.low, VIOLATED: bounds.high}.get(verdict)
         own = nan if signed is None else float(signed.of(path, f, negated)[at]) * (-1 if negated else 1)
-        step = Step(path, to_text(f), listed[path][1], negated, at, at * bounds.low.dt, _shown(own), _verdict(own, own),
+        step = Step(path, to_text(f), listed[path][1], negated, at, _time(at, bounds.low.dt), _shown(own), _verdict(own, own),
                     _how(bounds.low, f, at, own))
         steps.append(step)
         if choice.deciding is None:
@@ -826,13 +831,14 @@ def _obligation(values: _Values, asked: Mapping[Path, _Ask], path: Path, f: Form
         # the last sample at which the goal counts is the one where keep is lost, in the closed semantics the one before
         until = ask.sample + int(lost[0]) + (not values.closed) if len(lost) else values.count
     met = np.flatnonzero(goal[first:until])
-    due = inf if hi is None else (ask.sample + hi) * values.dt
-    met_s = (first + int(met[0])) * values.dt if len(met) else nan
+    due = inf if hi is None else _time(ask.sample + hi, values.dt)
+    met_s = _time(first + int(met[0]), values.dt) if len(met) else nan
     # in samples first, so that a slack of no samples is exactly zero
-    slack = nan if not len(met) else inf if hi is None else (hi - lo - int(met[0])) * values.dt
+    slack = nan if not len(met) else inf if hi is None else _time(hi - lo - int(met[0]), values.dt)
     state = "never" if not len(met) else "met" if slack >= 0 else "late"
     covered = hi is None or ask.sample + hi < values.count
-    return Obligation(path, to_text(f), ask.sample * values.dt, first * values.dt, due, met_s, slack, state, covered)
+    asked_s, opens_s = _time(ask.sample, values.dt), _time(first, values.dt)
+    return Obligation(path, to_text(f), asked_s, opens_s, due, met_s, slack, state, covered)
 
 
 # ---------------------------------------------------------------- units

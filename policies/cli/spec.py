@@ -1,0 +1,547 @@
+"""``temporeal spec``: check, explain, plot and monitor a formula on a trace from a file."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import BAD_INPUT, FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+
+if TYPE_CHECKING:
+    from policies.cli.traces import Options, Table, Trace
+    from robots.signals import SignalSpec
+    from sim.stl.explain import Explanation
+    from sim.stl.lower import Semantics
+    from sim.stl.monitor import Monitor, Reading
+    from sim.stl.syntax import Formula
+
+SUMMARY = "check, explain, plot or monitor a formula on a trace from a file"
+HELP = """\
+What a formula of Signal Temporal Logic says of a recorded trace. Needs no robot, no simulator and no training.
+
+  check    parse the formula; with a trace: robustness at the first sample, and verdict
+  explain  which predicate decided it, when, by how much; each clause; slack to each deadline
+  plot     the same as a picture (-o out.svg, .png or .pdf)
+  monitor  feed the trace sample by sample: bounds on the robustness, verdict as soon as it is certain; - reads stdin
+
+FILE is a formula as text, or YAML (.yaml) or JSON (.json) with formula, and optionally constants, signals, dt,
+semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0, p.1), NPZ, Parquet, or a ROS 2 bag
+(.mcap or its folder; --map or --robot says what its topics are). Signals that FILE does not declare are the trace's.
+
+A trace that ends before the formula's horizon still gets a verdict: windows are cut to it, as rtamt does (--end says
+otherwise). With --partial, and in monitor, the verdict is undecided unless every continuation agrees. With --json
+robustness is a number, "inf" or "-inf", or null where it is not known.
+
+Exit status: 0 satisfied (or, without a trace, well-formed), 1 violated, 2 undecided or bad input.
+
+Example:
+  temporeal spec check mission.stl flight.csv --json
+  temporeal spec explain mission.yaml flight.npz
+  temporeal spec plot mission.stl flight.mcap --map height=/odom:pose.pose.position.z --dt 0.02 --resample hold -o f.svg
+  tail -f live.csv | temporeal spec monitor mission.stl - --until-decided
+"""
+ACTIONS = ("check", "explain", "plot", "monitor")
+STATUS = {"satisfied": OK, "violated": FAILED, "undecided": BAD_INPUT}
+KEYS = ("formula", "constants", "signals", "dt", "semantics")
+FILE_KINDS = "text (.stl, .txt), .yaml or .json"
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("spec", HELP)
+    p.add_argument("words", nargs="*", metavar="check|explain|plot|monitor FILE [TRACE]",
+                   help="what to do, the file of the formula, and that of the trace (- is stdin, for monitor)")
+    p.add_argument("-o", "--out", type=Path, metavar="PICTURE", help="plot: the file to write (.svg, .png, .pdf)")
+    p.add_argument("--constants", metavar="JSON", default="{}", help="""constants of the formula: '{"a": [1, 0, 1]}'""")
+    p.add_argument("--dt", type=float, metavar="S", help="period of the samples (default: that of the time column)")
+    p.add_argument("--resample", choices=("hold", "linear"),
+                   help="put the samples on the grid of --dt: the newest one not later, or a line between two")
+    p.add_argument("--time", default="t", metavar="NAME", help="the time column, in seconds (%(default)s)")
+    p.add_argument("--from", type=float, dest="begin", metavar="S", help="leave out what is earlier in the trace")
+    p.add_argument("--to", type=float, dest="end_s", metavar="S", help="leave out what is later in the trace")
+    p.add_argument("--missing", choices=("error", "unknown"), default="error",
+                   help="an empty or NaN value: refuse it, or take it as unknown (%(default)s)")
+    p.add_argument("--end", choices=("clip", "strong", "weak"),
+                   help="what lies past the end of the trace: nothing, only false, only true (clip)")
+    p.add_argument("--until", choices=("half-open", "closed"),
+                   help="whether p in `p U q` must hold up to the sample before q, or at that of q too (half-open)")
+    p.add_argument("--partial", action="store_true", help="the trace may go on: undecided unless all futures agree")
+    p.add_argument("--until-decided", action="store_true", help="monitor: end as soon as the verdict is certain")
+    p.add_argument("--series", action="store_true", help="with --json: every part's robustness at every sample")
+    p.add_argument("--map", action="append", default=[], metavar="SIGNAL=/TOPIC:FIELD", dest="maps",
+                   help="bag: the field of a topic that is a signal (repeatable)")
+    p.add_argument("--robot", default="", help="bag: the robot whose topics to decode, such as crazyflie")
+    p.add_argument("--interface", help="with --robot: which of its interfaces (its default)")
+    p.add_argument("--namespace", help="with --robot: whose topics, such as /cf1 (that of the only robot)")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """One action on one formula."""
+    options = parser().parse_intermixed_args(argv)
+    action, *files = options.words or [""]
+    if action not in ACTIONS:
+        raise BadInput(f"spec {action}: what to do is one of {', '.join(ACTIONS)}; see temporeal spec --help")
+    if not 1 <= len(files) <= 2 or (len(files) == 1 and action != "check"):
+        wanted = "FILE [TRACE]" if action == "check" else "FILE TRACE"
+        raise BadInput(f"temporeal spec {action} takes {wanted}, got {' '.join(files) or 'nothing'}")
+    check_options(action, options)
+    from policies.cli import runs
+
+    with runs.bad_input():
+        spec = with_options(load(Path(files[0])), options)
+        if len(files) == 1:
+            return outline(spec, options)
+        if action == "monitor":
+            return monitor(spec, files[1], options)
+        return judge(action, spec, Path(files[1]), options)
+
+
+def check_options(action: str, options: Namespace) -> None:
+    """Options that would be ignored are refused."""
+    if (options.out is not None) != (action == "plot"):
+        raise BadInput(f"-o is the picture of plot{'' if options.out is None else f', spec {action} writes none'}"
+                       f"{': say where it goes, such as -o out.svg' if action == 'plot' else ''}")
+    if options.until_decided and action != "monitor":
+        raise BadInput(f"--until-decided is for monitor, not for {action}")
+    if options.partial and (action == "monitor" or options.end):
+        raise BadInput("--partial: monitor always takes the trace so" if action == "monitor" else
+                       "--partial and --end are two answers to one question: give one")
+    if action == "monitor" and options.end:
+        raise BadInput("--end: while a trace goes on, what lies past its end is unknown; check and explain take --end")
+    if options.dt is not None and not (options.dt > 0 and math.isfinite(options.dt)):
+        raise BadInput(f"--dt is a number of seconds above 0, got {options.dt}")
+    if action == "plot" and options.out.suffix.lower() not in (".svg", ".png", ".pdf"):
+        raise BadInput(f"-o {options.out}: a picture is .svg, .png or .pdf")
+
+
+# ---------------------------------------------------------------- the formula's file
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a formula's file says.
+
+    Args:
+        source: the file, for messages.
+        formula: its text, or its JSON form.
+        constants: by name.
+        signals: those that it declares.
+        dt: the period that it declares, s.
+        semantics: of ``end`` and ``until``, as far as it says.
+    """
+
+    source: str
+    formula: str | Mapping[str, Any]
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    signals: Mapping[str, SignalSpec] = field(default_factory=dict)
+    dt: float | None = None
+    semantics: Mapping[str, str] = field(default_factory=dict)
+
+
+def load(path: Path) -> Spec:
+    """The formula's file: plain text unless its suffix says YAML or JSON."""
+    from policies.cli.traces import text_of
+
+    if not path.is_file():
+        raise BadInput(f"{path} is {'a folder' if path.is_dir() else 'not there'}; FILE is a formula: {FILE_KINDS}")
+    text = text_of(path.read_bytes(), str(path))
+    kind = path.suffix.lower()
+    if kind == ".json":
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise BadInput(f"{path} is no JSON: {error}") from error
+        if isinstance(data, dict) and "node" in data:
+            return Spec(str(path), data)
+        return from_mapping(data, str(path))
+    if kind in (".yaml", ".yml"):
+        import yaml
+
+        try:
+            return from_mapping(yaml.safe_load(text), str(path))
+        except yaml.YAMLError as error:
+            raise BadInput(f"{path} is no YAML: {error}") from error
+    return Spec(str(path), text)
+
+
+def from_mapping(data: Any, source: str) -> Spec:
+    """A specification from the content of a YAML or JSON file."""
+    if not isinstance(data, dict) or "formula" not in data:
+        raise BadInput(f"{source}: a mapping with {', '.join(KEYS)} is needed; formula must be there")
+    unknown = [str(key) for key in data if key not in KEYS]
+    if unknown:
+        raise BadInput(f"{source}: unknown key {', '.join(unknown)}; known: {', '.join(KEYS)}")
+    for key, kind in (("constants", dict), ("signals", dict), ("semantics", dict), ("formula", (str, dict))):
+        if data.get(key) is not None and not isinstance(data[key], kind):
+            wanted = "a text" if key == "formula" else "a mapping"
+            raise BadInput(f"{source}: {key} must be {wanted}, got {data[key]!r:.60}")
+    dt = data.get("dt")
+    if dt is not None and (isinstance(dt, bool) or not isinstance(dt, (int, float)) or not 0 < dt < math.inf):
+        raise BadInput(f"{source}: dt is a number of seconds above 0, got {dt!r}")
+    semantics = {str(key): str(value) for key, value in (data.get("semantics") or {}).items()}
+    if set(semantics) - {"end", "until"}:
+        raise BadInput(f"{source}: semantics has end and until, got {', '.join(semantics)}")
+    signals = {str(n): declared(str(n), value, source) for n, value in (data.get("signals") or {}).items()}
+    return Spec(source, data["formula"], data.get("constants") or {}, signals, None if dt is None else float(dt),
+                semantics)
+
+
+def declared(name: str, value: Any, source: str) -> SignalSpec:
+    """A signal's declaration: a unit (``m``), a shape (``[3]``), both (``"[3] m"``), or a mapping of shape and unit."""
+    from robots.signals import SignalSpec
+
+    shape: Any = ()
+    unit: Any = ""
+    if isinstance(value, dict):
+        if set(value) - {"shape", "unit"}:
+            raise BadInput(f"{source}: signals.{name} has shape and unit, got {', '.join(map(str, value))}")
+        shape, unit = value.get("shape", ()), value.get("unit", "")
+    elif isinstance(value, list):
+        shape = value
+    elif value is not None:
+        found = re.fullmatch(r"\s*(?:\[([\d,\s]*)\])?\s*(.*?)\s*", str(value))
+        shape = [int(n) for n in (found[1] or "").split(",") if n.strip()] if found else ()
+        unit = found[2] if found else ""
+    if isinstance(shape, int):
+        shape = [shape]
+    if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n > 0 for n in shape):
+        raise BadInput(f"{source}: signals.{name}: a shape is a list of whole numbers such as [3], got {shape!r}")
+    return SignalSpec(name, tuple(shape), str(unit), dtype="float64")
+
+
+def with_options(spec: Spec, options: Namespace) -> Spec:
+    """What the command line says goes before what the file says."""
+    try:
+        constants = json.loads(options.constants)
+    except ValueError as error:
+        raise BadInput(f"--constants is no JSON: {error}") from error
+    if not isinstance(constants, dict):
+        raise BadInput("""--constants is one JSON object, such as '{"a": [1, 0, 1]}'; got """ + options.constants)
+    given = {key: value for key, value in (("end", options.end), ("until", options.until)) if value is not None}
+    return replace(spec, constants={**spec.constants, **constants}, semantics={**spec.semantics, **given},
+                   dt=spec.dt if options.dt is None else options.dt)
+
+
+def semantics_of(spec: Spec) -> Semantics:
+    """The semantics, rtamt's where nothing is said."""
+    from sim.stl.lower import Semantics
+
+    return Semantics(**spec.semantics)  # type: ignore[arg-type]
+
+
+def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
+    """The formula, checked against ``schema`` and what the file declares; the latter goes first."""
+    from sim.stl.parse import check, parse
+    from sim.stl.syntax import from_json
+
+    known = {n: s for n, s in {**schema, **spec.signals}.items() if n not in spec.constants}
+    if not isinstance(spec.formula, str):
+        return check(from_json(spec.formula), known)
+    assigned = {name for name in assigned_names(spec.formula) if name not in spec.signals}
+    return parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+
+
+def without_comments(text: str) -> str:
+    """The text with blanks for its comments."""
+    return re.sub(r"#[^\n]*|//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+def assigned_names(text: str) -> set[str]:
+    """Names that a specification gives to its own formulas: ``out = ...``. A column called so is not meant."""
+    return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)\s*=(?!=)", without_comments(text)))
+
+
+def assumed(spec: Spec) -> dict[str, SignalSpec]:
+    """Signals guessed from the formula alone: scalars, and vectors where a component or a length is taken of them."""
+    from robots.signals import SignalSpec
+    from sim.stl.parse import WORDS
+    from sim.stl.syntax import FUNCTIONS, Signal, from_json, leaves_in
+
+    if not isinstance(spec.formula, str):
+        read = [leaf for leaf in leaves_in(from_json(spec.formula)) if isinstance(leaf, Signal)]
+        return {s.name: SignalSpec(s.name, s.shape, s.unit, dtype="float64") for s in read}
+    text = without_comments(spec.formula)
+    reserved = {*WORDS, *FUNCTIONS, *spec.constants, *spec.signals, *assigned_names(text), "inf", "rise", "fall"}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for found in re.finditer(r"(?<![\w.])([A-Za-z_]\w*)(?:\.(\w+)|\[(\d+)\])?", text):
+        name, entry = found[1], found[2] or found[3] or ""
+        if name in reserved:
+            continue
+        least = int(entry) + 1 if entry.isdigit() else {"x": 3, "y": 3, "z": 3, "w": 4}.get(entry, 0)
+        size = max(least, *shapes.get(name, ()), 0)
+        shapes[name] = (size,) if size else ()
+    for call in re.finditer(r"\b(?:norm|dist|angle|rotation_angle)\s*\(([^()]*)\)", text):
+        of = 4 if call[0].startswith("rotation") else 3
+        for name in re.findall(r"(?<![\w.\[])([A-Za-z_]\w*)(?![\w.\[(])", call[1]):
+            if shapes.get(name) == ():
+                shapes[name] = (of,)
+    return {n: SignalSpec(n, s, "wxyz" if s == (4,) else "", dtype="float64") for n, s in shapes.items()}
+
+
+# ---------------------------------------------------------------- check without a trace
+
+
+def outline(spec: Spec, options: Namespace) -> int:
+    """The formula as it was understood: text, horizon, history, signals."""
+    from sim.stl.syntax import FormulaError, history, horizon, signals_in, to_text
+
+    semantics_of(spec)
+    formula = formula_of(spec, assumed(spec))
+    try:
+        ahead, back = horizon(formula, spec.dt), history(formula, spec.dt)
+    except FormulaError as error:
+        raise BadInput(f"{error}: --dt S says it") from error
+    signals = signals_in(formula)
+    guessed = [name for name in signals if name not in spec.signals and isinstance(spec.formula, str)]
+    if options.json:
+        rows = {n: {"shape": list(s.shape), "unit": s.unit, "assumed": n in guessed} for n, s in signals.items()}
+        print_json({"formula": to_text(formula), "horizon_s": finite(ahead), "history_s": finite(back), "dt": spec.dt,
+                    "signals": rows, "robustness": None, "verdict": None, "decided_by": None, "at_s": None})
+        return OK
+    say(to_text(formula))
+    say(f"  looks ahead  {span(ahead)}\n  looks back   {span(back)}")
+    for name, signal in signals.items():
+        shape = f"[{', '.join(map(str, signal.shape))}]" if signal.shape else ""
+        told = " (shape assumed: no trace, not declared)" if name in guessed else ""
+        say(f"  signal       {name}{shape} {signal.unit}{told}")
+    return OK
+
+
+def finite(x: float) -> float | str | None:
+    """A number as JSON can hold it."""
+    return x if math.isfinite(x) else None if x != x else "inf" if x > 0 else "-inf"
+
+
+def span(x: float) -> str:
+    """A length of time in words."""
+    return f"{x:g} s" if math.isfinite(x) else "to the end of the trace"
+
+
+# ---------------------------------------------------------------- a whole trace
+
+
+def trace_options(options: Namespace, dt: float | None) -> Options:
+    """How the trace's file is to be read."""
+    from policies.cli.traces import Options
+
+    return Options(options.time, dt, options.resample or "", options.missing, options.begin, options.end_s,
+                   tuple(options.maps), options.robot, options.interface, options.namespace)
+
+
+def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
+    """Check, explain or plot: the verdict at the first sample of the trace."""
+    formula, trace = both(spec, path, options)
+    explanation = explained(formula, trace, spec, options.partial)
+    if action == "plot":
+        from policies.cli import runs
+        from sim.stl.picture import draw
+
+        runs.check_writable(options.out.parent, "-o")
+        try:
+            draw(explanation, options.out)
+        except OSError as error:
+            raise BadInput(f"cannot write {options.out}: {error.strerror}") from error
+    if options.json:
+        found = explanation.to_json(options.series)
+        at = explanation.at_s
+        found["at_t"] = None if at is None else trace.start_s + at
+        print_json(found if action != "check" or options.series else short(found))
+    elif action == "explain":
+        say(explanation.text())
+    else:
+        say("\n".join(in_short(explanation)))
+        if action == "plot":
+            say(str(options.out))
+    return STATUS[explanation.verdict]
+
+
+def both(spec: Spec, path: Path, options: Namespace) -> tuple[Formula, Trace]:
+    """The formula over the signals of the trace, and the trace."""
+    from policies.cli.traces import open_tables, read_trace, schema_of
+    from sim.stl.syntax import signals_in
+
+    if str(path) == "-":
+        raise BadInput("- (stdin) is for monitor; check, explain and plot read a file")
+    how = trace_options(options, spec.dt)
+    tables: Sequence[Table] = open_tables(path, how)
+    formula = formula_of(spec, schema_of(tables))
+    trace = read_trace(tables, {name: signal.shape for name, signal in signals_in(formula).items()}, how)
+    return formula, trace
+
+
+def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Explanation:
+    """The explanation; a window that is no whole number of samples is bad input that says what to do."""
+    import numpy as np
+
+    from sim.stl.explain import explain
+    from sim.stl.syntax import FormulaError
+
+    # a formula without signals is as long as its trace
+    signals = trace.signals or {"": np.zeros(trace.count)}
+    try:
+        return explain(formula, signals, trace.dt, semantics_of(spec), partial)
+    except FormulaError as error:
+        hint = "; --dt S --resample hold puts the trace on a grid that fits" if "multiple" in str(error) else ""
+        raise BadInput(f"{error}{hint}") from error
+
+
+def short(found: dict[str, Any]) -> dict[str, Any]:
+    """What `check` tells of an explanation."""
+    kept = ("formula", "robustness", "lower", "upper", "verdict", "decided_by", "at_s", "at_t", "dt", "samples",
+            "horizon_s", "semantics", "note")
+    return {key: found[key] for key in kept}
+
+
+def in_short(e: Explanation) -> list[str]:
+    """The verdict in a line or two."""
+    from sim.stl.explain import describe, note, number
+
+    unit = e.decider.unit
+    known = e.robustness == e.robustness
+    size = number(e.robustness, unit) if known else f"between {number(e.lower, unit)} and {number(e.upper, unit)}"
+    verb = "waits for" if e.verdict == "undecided" else "decided by"
+    told = note(e)
+    return [f"{e.verdict}: robustness {size}, {verb} {describe(e.decider)[0]}", *([f"note: {told}"] if told else [])]
+
+
+# ---------------------------------------------------------------- sample by sample
+
+
+def monitor(spec: Spec, source: str, options: Namespace) -> int:
+    """Feed the samples one by one and tell what is known after each."""
+    if semantics_of(spec).end != "clip":
+        raise BadInput(f"{spec.source}: semantics end={spec.semantics['end']}: while a trace goes on, what lies past "
+                       "its end is unknown; check and explain take it")
+    watch = Watch(spec, options)
+    if source == "-":
+        samples = from_stdin(watch, spec, options)
+    else:
+        formula, trace = both(spec, Path(source), options)
+        watch.begin(formula, trace.dt, trace.start_s)
+        samples = ({name: values[k] for name, values in trace.signals.items()} for k in range(trace.count))
+    for sample in samples:
+        if watch.feed(sample) and options.until_decided:
+            break
+    return watch.end()
+
+
+class Watch:
+    """A monitor and what it has told."""
+
+    def __init__(self, spec: Spec, options: Namespace) -> None:
+        self.spec, self.options = spec, options
+        self.samples: list[Mapping[str, Any]] = []
+        self.formula: Formula | None = None
+        self.decided_at_s: float | None = None
+
+    def begin(self, formula: Formula, dt: float, start_s: float) -> None:
+        """The formula and the period are known."""
+        from sim.stl.monitor import Monitor
+        from sim.stl.syntax import FormulaError, horizon
+
+        self.formula, self.dt, self.start_s = formula, dt, start_s
+        self.bounded = math.isfinite(horizon(formula, dt))
+        self.monitor: Monitor | None = None
+        try:
+            self.monitor = Monitor(formula, dt)
+        except FormulaError:
+            if self.bounded:
+                raise
+            complain("temporeal: a window of the formula has no end: it is judged when the trace ends")
+        if not self.options.json:
+            say(f"{'t [s]':>10} {'lower':>12} {'upper':>12}  verdict")
+
+    def feed(self, sample: Mapping[str, Any]) -> bool:
+        """Take one more sample; whether the verdict is certain."""
+        self.samples.append(sample)
+        if self.monitor is None:
+            return False
+        reading: Reading = self.monitor.update(sample)
+        if not self.options.json:
+            time_s = self.start_s + (len(self.samples) - 1) * self.dt
+            say(f"{time_s:10.6g} {shown(reading.lower):>12} {shown(reading.upper):>12}  {reading.verdict}")
+        if reading.verdict != "undecided" and self.decided_at_s is None:
+            self.decided_at_s = (len(self.samples) - 1) * self.dt
+        return reading.verdict != "undecided"
+
+    def end(self) -> int:
+        """The trace has ended, or is decided: what is known, and what decided it."""
+        from policies.cli.traces import Trace
+
+        if self.formula is None or not self.samples:
+            raise BadInput("the trace is empty: no sample came")
+        import numpy as np
+
+        signals = {name: np.stack([s[name] for s in self.samples]) for name in self.samples[0]}
+        trace = Trace(signals, self.dt, self.start_s, len(self.samples))
+        # a formula without an end is judged by the whole trace, any other by what every continuation agrees on
+        found = explained(self.formula, trace, self.spec, partial=self.bounded)
+        if self.options.json:
+            at = found.at_s
+            print_json({**short({**found.to_json(), "at_t": None if at is None else self.start_s + at}),
+                        "decided_at_s": self.decided_at_s})
+        else:
+            say("\n".join(in_short(found)))
+        return STATUS[found.verdict]
+
+
+def shown(x: float) -> str:
+    """A bound in a table."""
+    return f"{x:.6g}"
+
+
+def from_stdin(watch: Watch, spec: Spec, options: Namespace) -> Iterator[Mapping[str, Any]]:
+    """Samples of a CSV on stdin as they come; the first two rows tell the period unless it is given."""
+    from policies.cli.traces import TOLERANCE, live, simplest_period
+    from sim.stl.syntax import signals_in
+
+    if options.resample or options.begin is not None or options.end_s is not None or options.maps or options.robot:
+        raise BadInput("stdin is read as it comes: --resample, --from, --to, --map and --robot are for files")
+    how = trace_options(options, spec.dt)
+    stream = live(sys.stdin, how)
+    formula = formula_of(spec, stream.schema)
+    names = signals_in(formula)
+    for name, signal in names.items():
+        if name not in stream.schema or stream.schema[name].shape != signal.shape:
+            raise BadInput(f"stdin: no column for signal {name!r} of shape {list(signal.shape)}; "
+                           f"columns: {', '.join(stream.columns)}")
+    held: list[tuple[int, float | None, Mapping[str, Any]]] = []
+    count, dt, first = 0, spec.dt, 0.0
+    for row in stream.rows(list(names)):
+        number, time, _ = row
+        held.append(row)
+        if dt is None:  # then there is a time column, or live() had refused
+            if len(held) < 2:
+                continue
+            dt = period_of(held, simplest_period)
+        if watch.formula is None:
+            first = held[0][1] or 0.0
+            watch.begin(formula, dt, first)
+        for number, time, sample in held:
+            if time is not None and not abs(time - first - count * dt) <= TOLERANCE * dt:
+                raise BadInput(f"stdin: row {number}: t = {time:.9g}; {first + count * dt:.9g} is expected (the period "
+                               f"is {dt:.6g} s, tolerance {TOLERANCE:.0%} of it); time must increase uniformly")
+            count += 1
+            yield sample
+        held.clear()
+    if held:
+        raise BadInput("stdin: one sample has no period; --dt S says it")
+
+
+def period_of(held: Sequence[tuple[int, float | None, Any]], simplest: Any) -> float:
+    """The period of the first two rows."""
+    import numpy as np
+
+    (_, a, _), (number, b, _) = held[:2]
+    if a is None or b is None or not b > a:
+        raise BadInput(f"stdin: row {number}: t = {b} after {a}; time must increase")
+    return float(simplest(np.array([a, b])))
