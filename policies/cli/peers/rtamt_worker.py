@@ -38,9 +38,9 @@ def robustness(spec: Any, signals: Signals) -> list[float]:
     return [float(value) for _, value in spec.evaluate(data)]
 
 
-def evaluate(text: str, worlds: list[Signals], period_ms: int) -> list[list[float]]:
-    """Robustness of each world at each sample."""
-    spec = specification(text, list(worlds[0]), period_ms)
+def evaluate(text: str, worlds: list[Signals], period_ms: int, declare: bool = True) -> list[list[float]]:
+    """Robustness of each world at each sample; without ``declare`` the text declares its signals itself."""
+    spec = specification(text, list(worlds[0]) if declare else [], period_ms)
     return [robustness(spec, signals) for signals in worlds]
 
 

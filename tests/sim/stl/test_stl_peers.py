@@ -3,6 +3,9 @@
 The peers run in processes of their own (``policies/cli/peers``); without them these tests fail: ``make peers``.
 """
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,6 +48,7 @@ from sim.stl.syntax import (
 from tests.sim.stl.definition import DT, traces, values, windows
 
 PERIOD_MS = round(1000 * DT)
+TEXTS = json.loads(Path(__file__).with_name("rtamt_texts.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +63,11 @@ def stlcgpp():
         yield peer
 
 
-def theirs(rtamt, text, signals):
+def theirs(rtamt, text, signals, period_ms=PERIOD_MS, declare=True):
     """rtamt's robustness [T, N] of ``text`` on the scalar signals."""
-    worlds = [{k: signals[k][:, n].tolist() for k in ("x", "y")} for n in range(signals["x"].shape[1])]
-    return np.array(rtamt.ask("evaluate", text=text, worlds=worlds, period_ms=PERIOD_MS)).T
+    scalar = {name: values.T.tolist() for name, values in signals.items() if values.ndim == 2}
+    worlds = [dict(zip(scalar, values)) for values in zip(*scalar.values())]
+    return np.array(rtamt.ask("evaluate", text=text, worlds=worlds, period_ms=period_ms, declare=declare)).T
 
 
 # ---------------------------------------------------------------- what rtamt has too
@@ -158,18 +163,40 @@ def test_one_text_means_the_same_in_rtamt_and_here(rtamt, f, random, signals):
     np.testing.assert_allclose(ours, robustness(f, signals, DT), rtol=0, atol=1e-9, err_msg=text)
 
 
-# what the random texts above do not have
-@pytest.mark.parametrize("text", [
-    "rise(x > 0)", "fall(always[0,0.1] (x > y))", "x > 0 -> y > 0 -> x > 1", "x > 0 U y > 0 U[0,0.2] x > 1",
-    "x > 0 S y > 0 W[0,0.2] x > 1 U[0.1,0.3] y < 0", "not x > 0 and y > 0 or x < 1", "G F G[0,0.1] x > 0.5",
-    "x + 1 >= 2 * y - (0.5)", "x > -1", "x > 1e-1", "pow(x, 2) + exp(y) > sqrt(4)", "always[0, 200ms] (x > 0)",
-    "always[100ms:0.2s] (x > 0)", "eventually [0:0.5] once[0:0.5] x >= 0", "Y X x > 0", "sY sX x > 0",
-])  # fmt: skip
-def test_one_text_of_the_rest_of_the_language_means_the_same(rtamt, text):
-    generator = np.random.default_rng(0)
-    signals = {name: np.round(4 * generator.standard_normal((40, 4))) / 2 for name in ("x", "y")}
-    ours = robustness(parse(text, SCHEMA), signals, DT)
-    np.testing.assert_allclose(ours, theirs(rtamt, text, signals), rtol=0, atol=1e-9)
+NAMED = {name: SignalSpec(name) for name in TEXTS["signals"]}
+GIVEN = dict(zip(NAMED, 3 * np.random.default_rng(0).standard_normal((4, 40, 4))))
+
+
+def ids(entry):
+    return entry["text"]
+
+
+@pytest.mark.parametrize("entry", TEXTS["agree"], ids=ids)
+def test_a_text_of_rtamt_has_its_robustness(rtamt, entry):
+    ours = robustness(parse(entry["text"], NAMED), GIVEN, 1.0)
+    np.testing.assert_allclose(ours, theirs(rtamt, entry["text"], GIVEN, 1000), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("entry", TEXTS["declaring"], ids=ids)
+def test_a_text_that_declares_its_signals_has_its_robustness(rtamt, entry):
+    ours = robustness(parse(entry["text"]), GIVEN, 1.0)
+    np.testing.assert_allclose(ours, theirs(rtamt, entry["text"], GIVEN, 1000, declare=False), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("entry", TEXTS["semicolons"], ids=ids)
+def test_the_released_rtamt_refuses_semicolons(rtamt, entry):
+    with pytest.raises(PeerError, match="Syntax ERROR"):
+        theirs(rtamt, entry["text"], GIVEN, 1000, declare="float " not in entry["text"])
+
+
+@pytest.mark.parametrize("entry", TEXTS["differ"], ids=ids)
+def test_what_is_said_to_differ_differs(rtamt, entry):
+    ours = robustness(parse(entry["text"], NAMED), GIVEN, 1.0)
+    if "refuses" in entry["why"] or "fails" in entry["why"]:
+        with pytest.raises(PeerError):
+            theirs(rtamt, entry["text"], GIVEN, 1000)
+    else:
+        assert not np.allclose(ours, theirs(rtamt, entry["text"], GIVEN, 1000))
 
 
 # ---------------------------------------------------------------- where rtamt differs, on purpose or by a defect
@@ -187,13 +214,12 @@ def test_rtamt_calls_an_iff_violated_by_the_distance_of_the_two_margins(rtamt, l
     np.testing.assert_array_equal(robustness(Iff(left, right), signals, DT), both)
 
 
-def test_rtamt_lengthens_the_lists_of_its_caller():
-    """A window that is longer than the trace, straight over a signal; here a signal is no formula."""
-    with Peer("rtamt") as peer:
-        answer = peer.ask("raw", text="always[0,0.5] x", signals={"x": [1.0, 2.0, 3.0]}, period_ms=PERIOD_MS)
+def test_rtamt_lengthens_the_lists_of_its_caller(rtamt):
+    """Where a window that is longer than the trace stands straight over a signal."""
+    answer = rtamt.ask("raw", text="always[0,0.5] x", signals={"x": [1.0, 2.0, 3.0]}, period_ms=PERIOD_MS)
     assert answer == {"values": [1.0, 2.0, 3.0], "signals": {"x": [1.0, 2.0, 3.0, np.inf, np.inf, np.inf]}}
     signals = {"x": np.array([1.0, 2.0, 3.0])}
-    np.testing.assert_array_equal(robustness(Always(X > 0, Window(0, 0.5)), signals, DT), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(robustness(parse("always[0,0.5] x", SCHEMA), signals, DT), [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(signals["x"], [1.0, 2.0, 3.0])
 
 
@@ -208,15 +234,6 @@ def test_rtamt_reads_over_a_character_that_it_does_not_know(rtamt):
     signals = {"x": np.array([[1.0], [2.0]]), "y": np.zeros((2, 1))}
     np.testing.assert_array_equal(theirs(rtamt, "~(x > 0)", signals), [[1.0], [2.0]])
     np.testing.assert_array_equal(robustness(parse("~(x > 0)", SCHEMA), signals, DT), [[-1.0], [-2.0]])
-
-
-def test_rtamt_refuses_to_subtract_a_number(rtamt):
-    """Its grammar has two readings of ``- 1`` and says so; in parentheses, ``x - (1)``, it is accepted."""
-    signals = {"x": np.array([[1.0], [2.0]]), "y": np.zeros((2, 1))}
-    with pytest.raises(PeerError, match="conflictingAlts"):
-        theirs(rtamt, "x - 1 > 0", signals)
-    np.testing.assert_array_equal(theirs(rtamt, "x - (1) > 0", signals), [[0.0], [1.0]])
-    np.testing.assert_array_equal(robustness(parse("x - 1 > 0", SCHEMA), signals, DT), [[0.0], [1.0]])
 
 
 def test_rtamt_breaks_off_at_a_reversed_window(rtamt):
