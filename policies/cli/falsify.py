@@ -1,0 +1,305 @@
+"""``temporeal falsify``: search for a flight that violates the formula, and replay it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, counter, plain, print_json, say
+
+if TYPE_CHECKING:
+    from policies.evaluate.falsification import PolicyRollout
+    from sim.env import Env
+    from sim.stl.falsify import Counterexample, Falsification, Replay, Space
+
+SUMMARY = "search for a flight that violates the formula; save and replay it"
+HELP = """\
+Looks for a start, physics, sensor errors and pushes with which the policy violates the task's formula, by CMA-ES or by
+sampling. Searches what the task's reset and randomize draw from (--print-space writes it, --space FILE replaces it).
+Writes falsification-<backend>.json and, where something was found, counterexample-<backend>.npz into RUN/falsify or
+--out. Finding nothing proves nothing.
+
+--replay FILE flies a counterexample again and says whether every bit of the trace is the same; another RUN_OR_ARTIFACT
+with it asks whether that policy still violates.
+
+Exit status: 0 no violation found (replayed: it is satisfied), 1 a violation, or rollouts that failed, 2 bad input.
+
+Example:
+  temporeal falsify outputs/train/waypoints-ppo-1 --budget 4000
+  temporeal falsify outputs/train/waypoints-ppo-1 --backend mujoco --attack clauses --whole-budget
+  temporeal falsify outputs/train/waypoints-ppo-1 --print-space > space.yaml
+  temporeal falsify outputs/artifact --space space.yaml --method random
+  temporeal falsify --replay outputs/train/waypoints-ppo-1/falsify/counterexample-quadrotor.npz
+"""
+METHODS, ATTACKS = ("cma", "random", "sobol", "lhs"), ("formula", "scaled", "clauses")
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("falsify", HELP)
+    p.add_argument("policy", type=Path, nargs="?", metavar="RUN_OR_ARTIFACT", help="folder of a run or of an artifact")
+    add_overrides(p)
+    p.add_argument("--budget", type=int, default=2000, help="flights at most (%(default)s)")
+    p.add_argument("--worlds", type=int, default=64, help="flights at once (%(default)s)")
+    p.add_argument("--method", choices=METHODS, default="cma", help="%(choices)s (%(default)s)")
+    p.add_argument("--attack", choices=ATTACKS, default="formula",
+                   help="what is minimised: the formula's robustness, each clause in its own scale, or each clause by "
+                        "a search of its own (%(default)s)")
+    p.add_argument("--whole-budget", action="store_true", help="go on after the first violation: look for the worst")
+    p.add_argument("--patience", type=int, metavar="N", help="end after N flights without a smaller robustness")
+    p.add_argument("--fresh-noise", action="store_true", help="search over the sensors' noise too: each flight its own")
+    p.add_argument("--space", type=Path, metavar="FILE", help="what to search, YAML (default: what eval draws from)")
+    p.add_argument("--print-space", action="store_true", help="print the space as YAML and end")
+    p.add_argument("--backend", help="simulator (default: the run's)")
+    p.add_argument("--seed", type=int, help="of search and noise (default: one that training never uses)")
+    p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the results")
+    p.add_argument("--replay", type=Path, metavar="FILE", help="fly this counterexample again")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Search, or replay."""
+    options = parser().parse_intermixed_args(argv)
+    if options.policy is not None and "=" in options.policy.name and not options.policy.exists():
+        options.overrides, options.policy = [str(options.policy), *options.overrides], None
+    for name in ("budget", "worlds", "patience"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise BadInput(f"--{name} is at least 1, got {value}")
+    if options.replay is not None:
+        return run_replay(options)
+    if options.policy is None:
+        raise BadInput("which policy? temporeal falsify RUN_OR_ARTIFACT, or --replay FILE; see its --help")
+    return run_search(options)
+
+
+# ---------------------------------------------------------------- search
+
+
+def run_search(options: Any) -> int:
+    """Search the space, write what was found."""
+    from policies.cli import runs
+    from policies.cli.settings import override
+    from policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
+    from policies.evaluate.handover import EVALUATION_SEED
+
+    settings = override(read_settings(options.policy), options.overrides)
+    backend = options.backend or settings["backend"]["name"]
+    seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
+    folder = result_folder(options)
+    env = make_env(settings, options.policy, backend, 1 if options.print_space else options.worlds, seed)
+    with runs.bad_input():
+        space = default_space(env) if options.space is None else read_space(options.space)
+    if options.print_space:
+        say(space_text(space))
+        return OK
+    runs.check_writable(folder)
+    make_policy, digest = policy_of(settings, options.policy, env)
+    with runs.bad_input():
+        rollout = PolicyRollout(env, make_policy, space)
+        found = falsify_policy(
+            rollout, budget=options.budget, seed=seed, method=options.method, attack=options.attack,
+            stop_at_violation=not options.whole_budget, patience=options.patience,
+            noise="fresh" if options.fresh_noise else "fixed",
+            progress=lambda done, of, least: counter(f"{backend}, least robustness {least:.4g}, flight")(done, of))
+    about = {"policy": os.path.relpath(options.policy, folder), "digest": digest, "backend": backend,
+             "worlds": options.worlds, "env_seed": seed, "settings": plain(settings)}
+    result = {"passed": found.verdict == "none found", "backend": backend, **figures(found),
+              "counterexample": save(found, folder / f"counterexample-{backend}.npz", about)}
+    write_result(folder / f"falsification-{backend}.json", result)
+    if options.json:
+        print_json(result)
+    else:
+        say(describe(found, result["counterexample"]))
+    return OK if result["passed"] else FAILED
+
+
+def is_artifact(folder: Path) -> bool:
+    """Whether ``folder`` holds an artifact rather than a run."""
+    from policies.export.manifest import MANIFEST, POLICY
+
+    return any((folder / name).is_file() for name in (MANIFEST, POLICY))
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Settings of the run or the artifact."""
+    from policies.cli import runs
+
+    return runs.artifact_settings(folder) if is_artifact(folder) else runs.load_run(folder)
+
+
+def make_env(settings: dict[str, Any], folder: Path, backend: str, worlds: int, seed: int) -> Env:
+    """The environment of an evaluation; the artifact's policy looks at what its observation map is given."""
+    from policies.cli import runs
+
+    return runs.make_env(settings, num_worlds=worlds, backend=backend, seed=seed, compiled=not is_artifact(folder))
+
+
+def policy_of(settings: dict[str, Any], folder: Path, env: Env) -> tuple[Any, str]:
+    """What makes the policy of a batch from an environment, and the SHA-256 of its weights."""
+    import hashlib
+
+    from policies.cli import runs
+    from policies.evaluate.falsification import weights_digest
+    from policies.evaluate.rollout import graph_policy
+    from policies.export.manifest import POLICY
+
+    if is_artifact(folder):
+        artifact = runs.load_artifact(folder)
+        digest = hashlib.sha256((folder / POLICY).read_bytes()).hexdigest()
+        return (lambda env: runs.artifact_policy(artifact, env)), digest
+    graph = runs.load_graph(settings, folder, runs.make_task(settings))
+    return (lambda env: graph_policy(graph)), weights_digest(graph)
+
+
+def read_space(path: Path) -> Space:
+    """The space that a YAML file describes."""
+    import yaml
+
+    from sim.stl.falsify import space_from_json
+
+    try:
+        data = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInput(f"cannot read the space in {path}: {error}") from error
+    try:
+        return space_from_json(data)
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from error
+
+
+def space_text(space: Space) -> str:
+    """The space as YAML that :func:`read_space` reads."""
+    import yaml
+
+    text: str = yaml.safe_dump(space.to_json(), sort_keys=False, default_flow_style=None, width=110)
+    return text.rstrip()
+
+
+def result_folder(options: Any) -> Path:
+    """Where results go: an artifact is sealed, so its lie beside it."""
+    if options.out:
+        return Path(options.out)
+    folder: Path = options.policy
+    return folder.with_name(f"{folder.name}-falsify") if is_artifact(folder) else folder / "falsify"
+
+
+def save(found: Falsification, path: Path, about: Mapping[str, Any]) -> Path | None:
+    """Write the counterexample, if there is one; one of an earlier search is removed, for it is not this one's."""
+    from policies.export.artifact import revision
+    from sim.stl.falsify import save_counterexample
+
+    if found.verdict == "none found":
+        path.unlink(missing_ok=True)
+        return None
+    return save_counterexample(path, found.counterexample(about, revision()))
+
+
+def figures(found: Falsification) -> dict[str, Any]:
+    """The result as plain JSON values, null for what is not a finite number."""
+    from dataclasses import asdict
+
+    from policies.evaluate.evaluation import clean
+    from sim.stl.syntax import to_text
+
+    values: dict[str, Any] = clean(plain({
+        "verdict": found.verdict, "statement": found.statement(), "formula": to_text(found.formula),
+        "robustness": found.robustness, "searched": found.searched, "clause": found.clause,
+        "parameters": found.parameters, "seed": found.seed, "evaluations": found.evaluations, "budget": found.budget,
+        "method": found.method, "attack": found.attack, "stopped": found.stopped,
+        "clauses": [{"clause": c.text, "robustness": c.robustness, "violated": c.violated, "spread": c.spread,
+                     "parameters": c.parameters, "seed": c.seed} for c in found.clauses],
+        "failures": [{"message": f.message, "parameters": f.parameters, "seed": f.seed} for f in found.failures],
+        "sampled": None if found.sampled is None else asdict(found.sampled),
+        "history": found.history, "space": found.space.to_json()}))
+    return values
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """The figures as a JSON file."""
+    import json
+
+    from policies.files import write_whole
+
+    write_whole(path, json.dumps(plain(result), indent=2).encode())
+
+
+def describe(found: Falsification, path: Path | None) -> str:
+    """A few lines for a person."""
+    lines = [found.statement()]
+    for c in found.clauses:
+        spreads = f"{c.robustness / c.spread:8.3g} spreads" if c.spread > 0 else " " * 16
+        lines.append(f"  {c.robustness:10.4g}  {'VIOLATED' if c.violated else 'held':8}  {spreads}  {c.text}")
+    if path is not None:
+        lines += [f"{path}", f"again: temporeal falsify --replay {path}"]
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- replay
+
+
+def run_replay(options: Any) -> int:
+    """Fly a counterexample again."""
+    from policies.cli import runs
+    from policies.cli.settings import override
+    from policies.evaluate.falsification import policy_judge
+    from sim.stl.counterexample import load_counterexample, replay, versions
+
+    with runs.bad_input():
+        found = load_counterexample(options.replay)
+    lacking = {"policy", "digest", "backend", "worlds", "env_seed", "settings"} - set(found.about)
+    if lacking or found.space is None:
+        raise BadInput(f"{options.replay} was not written by temporeal falsify: it does not say which policy flew")
+    policy = options.policy or options.replay.parent / found.about["policy"]
+    settings = override(found.about["settings"], options.overrides)
+    rollout, digest = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
+    again = replay(found, rollout, policy_judge(found.dt))
+    changed = {k: [v, versions().get(k)] for k, v in found.versions.items() if versions().get(k) != v}
+    result = {
+        "violated": again.violated, "robustness": again.robustness, "saved_robustness": found.robustness,
+        "change": again.change, "identical": again.identical, "tolerance": again.tolerance,
+        "difference": dict(again.difference), "failure": again.failure, "policy": policy,
+        "same_policy": digest == found.about["digest"], "changed_versions": changed}
+    if options.json:
+        from policies.evaluate.evaluation import clean
+
+        print_json(clean(plain(result)))
+    else:
+        say(describe_replay(found, again, result))
+    return FAILED if again.violated or again.failure else OK
+
+
+def replay_rollout(
+    settings: dict[str, Any], policy: Path, backend: str, found: Counterexample
+) -> tuple[PolicyRollout, str]:
+    """The rollout that ``found`` came from, of the policy in the folder ``policy``, and that policy's digest."""
+    from policies.cli import runs
+    from policies.evaluate.falsification import PolicyRollout
+
+    if not is_artifact(policy):
+        runs.load_run(policy)  # a missing one is told so
+    assert found.space is not None
+    env = make_env(settings, policy, backend, found.about["worlds"], found.about["env_seed"])
+    make_policy, digest = policy_of(settings, policy, env)
+    with runs.bad_input():
+        return PolicyRollout(env, make_policy, found.space), digest
+
+
+def describe_replay(found: Counterexample, again: Replay, result: Mapping[str, Any]) -> str:
+    """A few lines for a person."""
+    if again.failure:
+        lines = [f"failed: {again.failure}"]
+    else:
+        word = "violated" if again.violated else "satisfied"
+        lines = [f"{word}: robustness {again.robustness:.6g}, saved {found.robustness:.6g}"]
+    if again.identical:
+        lines.append("the trace is the same, bit for bit")
+    else:
+        lines.append(f"the trace differs, by at most {again.tolerance:.3g}")
+        if not result["same_policy"]:
+            lines.append("  the policy is another one than the one that flew")
+        lines += [f"  {name} was {old}, is {new}" for name, (old, new) in result["changed_versions"].items()]
+    return "\n".join(lines)

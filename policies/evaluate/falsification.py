@@ -1,0 +1,351 @@
+"""Search a policy's starts, physics, sensor errors and pushes for a flight that violates the task's formula.
+
+    rollout = PolicyRollout(env, lambda env: graph_policy(graph), default_space(env))
+    found = falsify_policy(rollout, budget=2000, seed=1)
+
+A parameter's name says what it sets, for one episode:
+
+``start.<stream>``         the draws in [0, 1) that the task's reset makes its starts of (``start.initial`` [12])
+``state.<signal>``         the signal itself at the start (``state.base_vel_w`` [3] m/s), in place of the reset's
+``physics.<parameter>``    a physical parameter or constant disturbance, in its unit; a scalar stands for all components
+``share.<parameter>``      how far a shared parameter lies from the low to the high end of its distribution, in [0, 1]
+``sensor.delay_steps``     age of the measurements, control steps
+``sensor.bias.<signal>``   constant measurement error, in the signal's unit (attitude: a small rotation [3], rad)
+``push.force_w`` [3] N, ``push.torque_b`` [3] N m: added from ``push.at_s`` for ``push.for_s`` seconds
+
+What is not in the space is drawn as in an evaluation, keyed by the seed of the rollout; so is the white noise of the
+sensors. A rollout is then a function of parameters and seed alone, whatever world simulates it beside whatever others.
+
+The judgement is that of an evaluation: an episode that ended early without having decided the formula violates it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from policies.evaluate.evaluation import held_robustness
+from policies.evaluate.partial import verdict
+from policies.evaluate.rollout import Act, Rollout, rollout
+from robots.signals import SignalError
+from sim.env import Env
+from sim.random import stream, uniform
+from sim.randomize import DISTURBANCES, Distribution, draw_parameters
+from sim.stl.falsify import Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
+from sim.stl.syntax import Formula
+from sim.task import Task
+
+ALIVE = "episode_alive"
+"""1 at the samples that the episode has, 0 afterwards: [T, B], beside the task's signals."""
+SIGMAS = 3.0  # of a normal distribution that a default space spans, each component
+LARGEST_DRAW = 1.0 - 2.0**-24  # of the numbers that `sim.random.uniform` gives
+PUSH = {"push.at_s": (), "push.for_s": (), "push.force_w": (3,), "push.torque_b": (3,)}
+
+
+# ---------------------------------------------------------------- the space
+
+
+def default_space(env: Env, sigmas: float = SIGMAS) -> Space:
+    """What an evaluation of ``env`` draws from: every start of the task's reset, every randomized parameter within its
+    bounds, every delay and bias of its sensors.
+
+    A normal distribution has no bounds: the space spans ``sigmas`` standard deviations of each component to both sides
+    (at 3, the box holds 99.2 % of the draws of a vector of three). The space is a box and its corners are in it, which
+    independent draws seldom reach: what is found there is possible, and may be rare.
+    """
+    out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
+                            for name, count in start_draws(env.task).items()]
+    out += [p for name, dist in env.randomization.items() if (p := _randomized(env.task, name, dist, sigmas))]
+    for name, shape in env.sensors.drawn.items():
+        if name == "delay":
+            out.append(Integer("sensor.delay_steps", 0, env.sensors.config.delay_steps))
+        else:
+            reach = sigmas * env.sensors.config.bias[name.removeprefix("bias.")]
+            out.append(Real(f"sensor.{name}", (-reach,) * shape[0], (reach,) * shape[0]))
+    return Space(tuple(out))
+
+
+def start_draws(task: Task) -> dict[str, int]:
+    """Streams that the task's reset draws from, and how many numbers of each."""
+    found: dict[str, int] = {}
+
+    def draw(name: str, count: int) -> Tensor:
+        found[name] = max(count, found.get(name, 0))
+        return torch.full((1, count), 0.5)
+
+    task.initial(draw)
+    return found
+
+
+def _randomized(task: Task, name: str, dist: Distribution, sigmas: float) -> Parameter | None:
+    """The parameter that spans ``dist``; None where it has one value only."""
+    low, high = distribution_bounds(task, name, dist, sigmas)
+    if low == high:
+        return None
+    if dist.shared and len(set(zip(low, high))) > 1:
+        return Real(f"share.{name}", 0.0, 1.0)
+    if dist.shared or len(low) == 1:
+        return Real(f"physics.{name}", low[0], high[0])
+    return Real(f"physics.{name}", low, high)
+
+
+def distribution_bounds(
+    task: Task, name: str, dist: Distribution, sigmas: float = SIGMAS
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Least and greatest value of each component, see `sim.randomize`; of a normal one ``sigmas`` deviations."""
+    count = component_count(task, name)
+    if dist.kind == "normal":
+        return (-sigmas * dist.std,) * count, (sigmas * dist.std,) * count
+    if dist.kind == "uniform":
+        return (float(dist.low),) * count, (float(dist.high),) * count
+    p = task.robot.parameters[name]
+    low, high = (tuple(n + dist.scale * (x - n) for n, x in zip(p.nominal, side)) for side in (p.low, p.high))
+    return low, high
+
+
+def component_count(task: Task, name: str) -> int:
+    """Components of a physical parameter or disturbance."""
+    parameters = task.robot.parameters
+    return len(parameters[name].nominal) if name in parameters else DISTURBANCES[name]
+
+
+def check_space(space: Space, env: Env) -> None:
+    """Every parameter is one that ``env`` has, of its shape; a :class:`SpaceError` lists the legal names."""
+    shapes = legal_parameters(env)
+    for p in space.parameters:
+        if p.name not in shapes:
+            raise SpaceError(f"unknown parameter {p.name!r}; legal: {', '.join(shapes)}")
+        shape = np.shape(getattr(p, "low", ()))
+        if shape not in shapes[p.name]:
+            legal = " or ".join("a scalar" if not s else f"{s[0]} components" for s in shapes[p.name])
+            raise SpaceError(f"parameter {p.name!r} is {legal}, got bounds of shape {shape}")
+    names = set(space.names)
+    if names & {"push.force_w", "push.torque_b"} and not {"push.at_s", "push.for_s"} <= names:
+        raise SpaceError("a push needs push.at_s and push.for_s: when it begins, and how long it lasts")
+    for name in sorted(n.removeprefix("share.") for n in names if n.startswith("share.")):
+        if f"physics.{name}" in names:
+            raise SpaceError(f"physics.{name} and share.{name} set the same parameter: leave one out")
+    if "sensor.delay_steps" in names:
+        values = np.concatenate([space.from_unit(np.full((1, space.dim), u))["sensor.delay_steps"] for u in (0.0, 1.0)])
+        most = env.sensors.config.delay_steps
+        if not np.isin(values, np.arange(most + 1)).all():
+            raise SpaceError(f"sensor.delay_steps is a whole number from 0 to {most} (randomize.sensors.delay_steps)")
+
+
+def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Names that a space for ``env`` may have, with the shapes of each."""
+    def shapes(count: int) -> tuple[tuple[int, ...], ...]:
+        return ((),) if count == 1 else ((count,), ())
+
+    out: dict[str, tuple[tuple[int, ...], ...]] = {
+        f"start.{name}": ((count,),) for name, count in start_draws(env.task).items()}
+    state = env.task.initial(lambda name, count: torch.full((1, count), 0.5))
+    out |= {f"state.{name}": (tuple(value.shape[1:]),) for name, value in state.items()}
+    out |= {f"physics.{name}": shapes(component_count(env.task, name))
+            for name in (*env.task.robot.parameters, *DISTURBANCES)}
+    out |= {f"share.{name}": ((),) for name, dist in env.randomization.items() if dist.kind != "normal"}
+    out |= {"sensor.delay_steps" if name == "delay" else f"sensor.{name}": (tuple(shape),)
+            for name, shape in env.sensors.drawn.items()}
+    return out | {name: (shape,) for name, shape in PUSH.items()}
+
+
+# ---------------------------------------------------------------- what each world is given
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the worlds of one batch are given, [N, ...] each. Push: seconds, N, N m."""
+
+    seeds: Tensor
+    params: dict[str, Tensor] = field(default_factory=dict)
+    state: dict[str, Tensor] = field(default_factory=dict)
+    drawn: dict[str, Tensor] = field(default_factory=dict)  # by the names of `Sensors.drawn`
+    push: dict[str, Tensor] = field(default_factory=dict)
+
+
+def make_plan(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> Plan:
+    """The plan for N candidates: ``parameters`` [N, ...], ``seeds`` [N]."""
+    ids = torch.as_tensor(seeds, dtype=torch.int64, device=env.device)
+    first = torch.zeros_like(ids)
+    given: dict[str, dict[str, Tensor]] = {}
+    for name, value in parameters.items():
+        group, _, rest = name.partition(".")
+        given.setdefault(group, {})[rest] = torch.as_tensor(value, dtype=torch.float32, device=env.device)
+
+    def draw(name: str, count: int) -> Tensor:
+        chosen = given.get("start", {}).get(name)
+        return uniform(env.seed, ids, first, stream(name), count) if chosen is None else chosen[:, :count]
+
+    params = draw_parameters(env.task.robot, env.randomization, env.seed, ids, first)
+    params |= {name: _between(env.task, name, env.randomization[name], u) for name, u in given.get("share", {}).items()}
+    params |= {name: _components(env.task, name, value) for name, value in given.get("physics", {}).items()}
+    push = given.get("push", {})
+    for name in ("force_w", "torque_b"):
+        if name in push and name not in params:
+            params[name] = torch.zeros_like(push[name])
+    drawn = {k.replace("delay_steps", "delay"): v for k, v in given.get("sensor", {}).items()}
+    return Plan(ids, params, {**env.task.initial(draw), **given.get("state", {})}, drawn, push)
+
+
+def _components(task: Task, name: str, value: Tensor) -> Tensor:
+    """A scalar for all components, where the parameter has several: [N, c]."""
+    count = component_count(task, name)
+    return value[:, None].expand(-1, count).contiguous() if value.dim() == 1 and count > 1 else value
+
+
+def _between(task: Task, name: str, dist: Distribution, share: Tensor) -> Tensor:
+    low, high = (torch.tensor(side, device=share.device) for side in distribution_bounds(task, name, dist))
+    value = low + (high - low) * share[:, None]
+    return value[:, 0] if len(low) == 1 else value
+
+
+class PlannedBackend:
+    """A backend whose worlds begin every episode as ``plan`` says, and are pushed when it says."""
+
+    def __init__(self, inner: Any, control_dt: float) -> None:
+        self.inner, self.control_dt = inner, control_dt
+        self.plan = Plan(torch.zeros(inner.num_worlds, dtype=torch.int64))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def begin(self, plan: Plan) -> None:
+        """Take ``plan`` for the episodes that begin from now on."""
+        self.plan = plan
+        self.age = torch.zeros(self.inner.num_worlds, device=self.inner.device)
+        self.pushed = torch.zeros(self.inner.num_worlds, dtype=torch.bool, device=self.inner.device)
+
+    def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
+        """Nothing: parameters are the plan's."""
+
+    def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
+        """The plan's parameters and state for the worlds ``ids``."""
+        if self.plan.params:
+            self.inner.set_params(ids, {k: v[ids] for k, v in self.plan.params.items()})
+        self.inner.reset(ids, {k: v[ids] for k, v in self.plan.state.items()})
+        self.age[ids], self.pushed[ids] = 0.0, False
+
+    def step(self, ctrl: Tensor, substeps: int) -> None:
+        """One control step. A push acts in those that begin within its time."""
+        push = self.plan.push
+        if "at_s" in push:
+            time = self.age * self.control_dt + 1e-6
+            now = (time >= push["at_s"]) & (time < push["at_s"] + push["for_s"])
+            ids = (now != self.pushed).nonzero()[:, 0]
+            if len(ids):
+                forces = {k: self.plan.params[k][ids] + now[ids, None] * push[k][ids]
+                          for k in ("force_w", "torque_b") if k in push}
+                self.inner.set_params(ids, forces)
+                self.pushed = now
+        self.age += 1
+        self.inner.step(ctrl, substeps)
+
+
+class PlannedSensors:
+    """Sensors whose draws are keyed by the seeds of a plan instead of the worlds, some of them replaced."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.plan: Plan | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def draw_episode(self, seed: int, worlds: Tensor, episode: Tensor) -> dict[str, Tensor]:
+        """Bias and delay of the worlds; see `sim.sensors`."""
+        assert self.plan is not None
+        drawn: dict[str, Tensor] = self.inner.draw_episode(seed, self.plan.seeds[worlds], torch.zeros_like(episode))
+        return {**drawn, **{k: v[worlds] for k, v in self.plan.drawn.items()}}
+
+    def draw_noise(
+        self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor, out: Mapping[str, Tensor]
+    ) -> None:
+        """White noise of a sample."""
+        assert self.plan is not None
+        self.inner.draw_noise(seed, self.plan.seeds[worlds], torch.zeros_like(episode), step, out)
+
+
+# ---------------------------------------------------------------- rollouts
+
+
+class PolicyRollout:
+    """A rollout for `sim.stl.falsify`: at most ``env.num_worlds`` candidates at once, each in a world of its own.
+
+    ``policy(env)`` makes the policy of one batch (a recurrent one carries its state). ``env`` is taken over: its
+    episodes are the candidates' from now on. Batches are filled up with copies of their first candidate, so that the
+    networks see the same number of rows each time, and rounding is the same.
+    """
+
+    def __init__(self, env: Env, policy: Callable[[Env], Act], space: Space) -> None:
+        check_space(space, env)
+        self.env, self.policy, self.space = env, policy, space
+        self.names = (*env.task.schema,)
+        self.backend, self.sensors = PlannedBackend(env.backend, env.task.control_dt), PlannedSensors(env.sensors)
+        self.fresh = env.state_dict()
+        env.backend, env.sensors = self.backend, self.sensors  # type: ignore[assignment]
+        for corner in (0.0, 1.0):  # a bound that the simulator refuses is refused now
+            self._begin(space.from_unit(np.full((1, space.dim), corner)), np.zeros(1, np.int64))
+            env.reset()
+
+    def __call__(self, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> dict[str, np.ndarray]:
+        """Signals name -> float32 [T, B, *shape] of B candidates, with :data:`ALIVE`."""
+        count = len(seeds)
+        if count > self.env.num_worlds:
+            raise ValueError(f"{count} candidates at once, the environment has {self.env.num_worlds} worlds")
+        self._begin(parameters, seeds)
+        observe = self.env.observe
+        try:
+            found = rollout(self.env, self.policy(self.env), keep=self.names)
+        finally:
+            self.env.observe = observe  # an artifact's policy looks on through it
+        lengths = np.maximum(found.lengths - ~found.finite, 1)
+        alive = np.arange(len(found.actions) + 1)[:, None] < lengths[None]
+        signals = {**found.signals, ALIVE: alive.astype(np.float32)}
+        return {name: value[:, :count] for name, value in signals.items()}
+
+    def _begin(self, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> None:
+        missing = self.env.num_worlds - len(seeds)
+        full = {k: np.concatenate([v, np.repeat(v[:1], missing, axis=0)]) for k, v in parameters.items()}
+        plan = make_plan(self.env, full, np.concatenate([seeds, np.repeat(seeds[:1], missing)]))
+        self.backend.begin(plan)
+        self.sensors.plan = plan
+        self.env.load_state_dict(self.fresh)
+
+
+def policy_judge(dt: float) -> Judge:
+    """The judge of `policies.evaluate.evaluation`: what was seen must decide the formula, else it is violated."""
+
+    def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judged:
+        if ALIVE not in signals:
+            raise SignalError(f"a policy's rollout has the signal {ALIVE}, this one has: {', '.join(signals)}")
+        traces = {k: v for k, v in signals.items() if k != ALIVE}
+        lengths = signals[ALIVE].sum(0).astype(np.int64)
+        holds = verdict(formula, traces, dt, lengths).satisfied
+        nothing = np.zeros(len(lengths), bool)
+        episodes = Rollout(traces, np.empty((0, len(lengths), 0), np.float32), lengths, nothing, ~nothing, dt)
+        return Judged(held_robustness(formula, episodes, holds), ~holds)
+
+    return judge
+
+
+def falsify_policy(policy: PolicyRollout, *, budget: int, seed: int, **options: Any) -> Falsification:
+    """Search for a violation of the task's formula in batches of the environment's worlds; ``options`` as for
+    `sim.stl.falsify.falsify`."""
+    task = policy.env.task
+    return falsify(policy, task.formula, policy.space, task.control_dt, judge=policy_judge(task.control_dt),
+                   budget=budget, seed=seed, batch=policy.env.num_worlds, **options)
+
+
+def weights_digest(module: torch.nn.Module) -> str:
+    """SHA-256 of the names, shapes and values of what ``module`` holds."""
+    out = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        out.update(f"{name} {tuple(value.shape)} {value.dtype};".encode())
+        out.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return out.hexdigest()

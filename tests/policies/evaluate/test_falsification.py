@@ -1,0 +1,262 @@
+"""Falsifying a policy: each name sets what it says, a flight depends on its parameters and seed alone, and it is judged
+as in an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from policies.evaluate.evaluation import evaluate
+from policies.evaluate.falsification import (
+    ALIVE,
+    PolicyRollout,
+    check_space,
+    default_space,
+    falsify_policy,
+    policy_judge,
+)
+from policies.evaluate.rollout import Rollout, rollout
+from sim.env import Env, make_env
+from sim.randomize import draw_parameters
+from sim.stl.falsify import (
+    Integer,
+    Real,
+    Space,
+    SpaceError,
+    conjuncts,
+    load_counterexample,
+    replay,
+    save_counterexample,
+)
+from sim.task import load_task
+
+WORLDS, SEED = 6, 11
+RANDOM = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "shared": True, "scale": 0.5},
+          "command_delay": {"kind": "uniform", "low": 0.0, "high": 0.02}, "force_w": {"kind": "normal", "std": 0.01},
+          "inertia": {"kind": "sources", "shared": True}}
+SENSORS = {"noise": {"base_pos_w": 0.01}, "bias": {"base_quat_w": 0.02}, "delay_steps": 2}
+# the draw that starts a hover level and at rest, at home
+STILL = Real("start.initial.guided", (0.0,), (0.05,))
+
+
+def world(formula: str = "G[0,0.4] (height > 0.9)", *, worlds: int = WORLDS, backend: str = "quadrotor",
+          seconds: float = 0.4, randomize: Any = None, sensors: Any = None) -> Env:
+    task = replace(load_task("hover", formula=formula), episode_s=seconds)
+    return make_env(task, num_worlds=worlds, seed=SEED, threads=1, randomize=randomize, sensors=sensors,
+                    backend=backend)
+
+
+def still(env: Env) -> Callable[[Tensor], Tensor]:
+    """The command that hovers, whatever happens."""
+    return lambda obs: torch.zeros(len(obs), env.action_dim)
+
+
+def steering(env: Env) -> Callable[[Tensor], Tensor]:
+    """A fixed random network: it sees noise, delay and bias, and tells on them."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(env.obs_dim, 32), torch.nn.Tanh(), torch.nn.Linear(32, env.action_dim))
+    return lambda obs: 0.3 * torch.tanh(net(obs))
+
+
+def seeds(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def test_flights_are_those_of_an_evaluation() -> None:
+    """World w of an evaluation, given its own mass as a parameter and w as its seed: the same, bit for bit."""
+    env = world(randomize=RANDOM, sensors=SENSORS)
+    ids, first = torch.arange(WORLDS), torch.zeros(WORLDS, dtype=torch.int64)
+    mass = draw_parameters(env.task.robot, env.randomization, SEED, ids, first)["mass"].numpy()
+    flown = PolicyRollout(env, steering, Space((Real("physics.mass", 0.02, 0.04),)))
+    mine = flown({"physics.mass": mass}, np.arange(WORLDS))
+    other = world(randomize=RANDOM, sensors=SENSORS)
+    theirs = rollout(other, steering(other))
+    for name, value in theirs.signals.items():
+        assert np.array_equal(mine[name], value), name
+    assert (mine[ALIVE].sum(0) == theirs.lengths).all()
+
+
+def test_a_flight_depends_on_its_parameters_and_seed_alone() -> None:
+    """Not on its world, on the others, on how many there are in the batch, or on what flew before."""
+    env = world(randomize=RANDOM, sensors=SENSORS)
+    space = default_space(env)
+    flown = PolicyRollout(env, steering, space)
+    values = space.sample(np.random.default_rng(0), WORLDS)
+    together = flown(values, seeds(4, 4, 4, 9, 9, 9))
+    order = np.array([5, 3, 1, 0, 2, 4])
+    turned = flown({k: v[order] for k, v in values.items()}, seeds(4, 4, 4, 9, 9, 9)[order])
+    for i in (0, 4):
+        alone = flown({k: v[i : i + 1] for k, v in values.items()}, seeds(4, 4, 4, 9, 9, 9)[i : i + 1])
+        for name in together:
+            length = len(alone[name])  # the others may have flown longer
+            assert np.array_equal(alone[name][:, 0], together[name][:length, i])
+            assert np.array_equal(turned[name][:, int(np.flatnonzero(order == i)[0])], together[name][:, i])
+    other_noise = flown(values, seeds(5, 5, 5, 9, 9, 9))
+    assert not np.array_equal(other_noise["base_pos_w"][:, 0], together["base_pos_w"][:, 0])
+    assert np.array_equal(other_noise["base_pos_w"][:, 3], together["base_pos_w"][:, 3])
+
+
+@pytest.mark.parametrize("backend", ["quadrotor", "mujoco"])
+def test_start_is_what_the_space_says(backend: str) -> None:
+    if backend == "mujoco":
+        pytest.importorskip("mujoco.batch")
+    env = world(backend=backend)
+    space = Space((STILL, Real("state.base_pos_w", (-0.1, -0.1, 0.9), (0.1, 0.1, 1.1)),
+                   Real("state.base_vel_w", (-1.0, -1.0, -1.0), (1.0, 1.0, 1.0))))
+    values = space.sample(np.random.default_rng(1), WORLDS)
+    found = PolicyRollout(env, still, space)(values, np.zeros(WORLDS, np.int64))
+    for name in ("base_pos_w", "base_vel_w"):
+        np.testing.assert_allclose(found[name][0], values[f"state.{name}"], atol=1e-6)
+    np.testing.assert_allclose(found["base_quat_w"][0], np.tile([1.0, 0, 0, 0], (WORLDS, 1)), atol=1e-6)
+
+
+def test_reset_draws_span_the_tasks_own_starts() -> None:
+    """Corners of the default space are extreme starts of the task: 0.2 m from home, tilted by 90 degrees."""
+    env = world()
+    space = default_space(env)
+    assert space.names == ("start.initial", "start.initial.guided")
+    values = space.from_unit(np.ones((1, space.dim)))
+    found = PolicyRollout(env, still, space)(values, seeds(0))
+    np.testing.assert_allclose(found["base_pos_w"][0, 0], [0.2, 0.2, 1.2], atol=1e-5)
+    np.testing.assert_allclose(found["base_vel_w"][0, 0], [1, 1, 1], atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["quadrotor", "mujoco"])
+def test_push_gives_its_impulse_in_its_time(backend: str) -> None:
+    """0.02 N for 0.1 s on 0.0319 kg: 0.063 m/s, from 0.1 s on; and never again in the next batch."""
+    if backend == "mujoco":
+        pytest.importorskip("mujoco.batch")
+    env = world(backend=backend)
+    space = Space((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
+                   Real("push.force_w", (-0.1,) * 3, (0.1,) * 3)))
+    flown = PolicyRollout(env, still, space)
+    values = {"start.initial.guided": np.zeros((2, 1)), "push.at_s": np.array([0.1, 0.1]),
+              "push.for_s": np.array([0.1, 0.1]), "push.force_w": np.array([[0.02, 0, 0], [0, 0, 0]])}
+    speed = flown(values, seeds(0, 0))["base_vel_w"][:, :, 0]
+    mass = env.task.robot.parameters["mass"].nominal[0]
+    np.testing.assert_allclose(speed[:11], 0, atol=1e-5)
+    assert speed[20, 0] == pytest.approx(0.02 * 0.1 / mass, rel=0.05)
+    assert speed[15, 0] == pytest.approx(0.5 * speed[20, 0], rel=0.05)
+    assert abs(speed[40, 0] - speed[20, 0]) < 0.1 * speed[20, 0], "only drag acts afterwards"
+    np.testing.assert_allclose(speed[:, 1], 0, atol=1e-5)
+    values["push.force_w"][:] = 0
+    np.testing.assert_allclose(flown(values, seeds(0, 0))["base_vel_w"][:, :, 0], 0, atol=1e-5)
+
+
+def test_physics_take_effect_and_a_scalar_is_all_components() -> None:
+    env = world()
+    one = Space((STILL, Real("physics.motor_gain", 0.8, 1.2)))
+    four = Space((STILL, Real("physics.motor_gain", (0.8,) * 4, (1.2,) * 4)))
+    start = {"start.initial.guided": np.zeros((3, 1))}
+    gains = np.array([0.9, 1.0, 1.1])
+    a = PolicyRollout(env, still, one)({**start, "physics.motor_gain": gains}, seeds(0, 0, 0))
+    end = a["base_vel_w"][-1, :, 2]
+    assert end[0] < -0.2 < abs(end[1]) < 0.2 < end[2]
+    b = PolicyRollout(world(), still, four)({**start, "physics.motor_gain": np.repeat(gains[:, None], 4, 1)},
+                                            seeds(0, 0, 0))
+    assert np.array_equal(a["base_pos_w"], b["base_pos_w"])
+
+
+def test_default_space_spans_the_randomization() -> None:
+    env = world(randomize=RANDOM, sensors=SENSORS)
+    by_name = {p.name: p for p in default_space(env).parameters}
+    p = env.task.robot.parameters
+    assert by_name["physics.mass"] == Real("physics.mass", p["mass"].low[0], p["mass"].high[0])
+    assert by_name["physics.motor_gain"] == Real("physics.motor_gain", 0.925, 1.075)
+    assert by_name["physics.force_w"] == Real("physics.force_w", (-0.03,) * 3, (0.03,) * 3)
+    assert by_name["sensor.delay_steps"] == Integer("sensor.delay_steps", 0, 2)
+    assert by_name["sensor.bias.base_quat_w"] == Real("sensor.bias.base_quat_w", (-0.06,) * 3, (0.06,) * 3)
+    assert by_name["share.inertia"] == Real("share.inertia", 0.0, 1.0), "its components share a draw, not a value"
+
+
+def test_draws_of_an_evaluation_lie_in_the_default_space() -> None:
+    env = world(randomize=RANDOM, sensors=SENSORS)
+    parameters = {p.name: p for p in default_space(env).parameters}
+    ids = torch.arange(2000)
+    for name, value in draw_parameters(env.task.robot, env.randomization, 5, ids, torch.zeros_like(ids)).items():
+        p = parameters.get(f"physics.{name}")
+        if p is not None and env.randomization[name].kind != "normal":
+            low, high = (np.asarray(getattr(p, side)) for side in ("low", "high"))
+            assert (value.numpy() >= low - 1e-6).all()
+            assert (value.numpy() <= high + 1e-6).all()
+
+
+def test_share_moves_all_components_together() -> None:
+    env = world(randomize=RANDOM)
+    space = Space((STILL, Real("share.inertia", 0.0, 1.0), Real("start.initial", (0.0,) * 12, (0.9,) * 12)))
+    flown = PolicyRollout(env, still, space)
+    flown({"start.initial.guided": np.zeros((3, 1)), "start.initial": np.zeros((3, 12)),
+           "share.inertia": np.array([0.0, 0.5, 1.0])}, seeds(0, 0, 0))
+    p = env.task.robot.parameters["inertia"]
+    found = env.backend.params()["inertia"][:3].numpy()  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found, [p.low, 0.5 * (np.array(p.low) + p.high), p.high], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("parameter", "told"), [
+    (Real("physics.weight", 0.0, 1.0), "unknown parameter 'physics.weight'; legal: start.initial"),
+    (Real("physics.mass", (0.02, 0.02), (0.03, 0.03)), "is a scalar"),
+    (Real("start.initial", 0.0, 1.0), "is 12 components"),
+    (Real("push.force_w", (0.0,) * 3, (0.1,) * 3), "needs push.at_s and push.for_s"),
+    (Integer("sensor.delay_steps", 0, 3), "from 0 to 2"), (Real("sensor.delay_steps", 0.0, 1.5), "whole number"),
+    (Real("sensor.bias.height", 0.0, 1.0), "unknown parameter"),
+])  # fmt: skip
+def test_bad_spaces_name_the_legal(parameter: Any, told: str) -> None:
+    env = world(randomize=RANDOM, sensors=SENSORS)
+    with pytest.raises(SpaceError, match=told):
+        check_space(Space((parameter,)), env)
+
+
+def test_bound_that_the_simulator_refuses_is_refused_before_the_search() -> None:
+    with pytest.raises(ValueError, match="mass must be > 0"):
+        PolicyRollout(world(), still, Space((Real("physics.mass", -0.01, 0.03),)))
+
+
+def test_judgement_is_that_of_an_evaluation() -> None:
+    """Also of flights that leave the fence and end early."""
+    formula = "G[0,0.4] (height > 0.8 & height < 1.5) & F[0,0.4] (base_vel_w.z > 0.5)"
+    env = world(formula, worlds=64)
+    space = Space((Real("state.base_vel_w", (-3.0,) * 3, (3.0,) * 3),))
+    values = space.sample(np.random.default_rng(0), 64)
+    signals = PolicyRollout(env, still, space)(values, np.zeros(64, np.int64))
+    lengths = signals[ALIVE].sum(0).astype(int)
+    assert (lengths < 41).any()
+    traces = {k: v for k, v in signals.items() if k != ALIVE}
+    nothing = np.zeros(64, bool)
+    theirs = evaluate(Rollout(traces, np.zeros((len(traces["height"]) - 1, 64, 4)), lengths, nothing, ~nothing, 0.01),
+                      env.task.formula).episodes
+    judge = policy_judge(0.01)
+    whole = judge(env.task.formula, signals)
+    assert np.array_equal(whole.robustness, theirs.robustness)
+    assert np.array_equal(~whole.violated, theirs.satisfied)
+    assert 0 < whole.violated.sum() < 64
+    parts = [judge(part, signals) for part in conjuncts(env.task.formula)]
+    assert np.array_equal(np.min([p.robustness for p in parts], axis=0), whole.robustness)
+
+
+def test_search_finds_the_force_that_sinks_it_and_replays(tmp_path: Any) -> None:
+    """Hovering blindly under a constant force: after 0.4 s it has fallen by 0.5 F/m t^2, 0.1 m at F = 0.04 N."""
+    env = world(worlds=16)
+    space = Space((STILL, Real("physics.force_w", (-0.05,) * 3, (0.05,) * 3)))
+    flown = PolicyRollout(env, still, space)
+    found = falsify_policy(flown, budget=160, seed=1, stop_at_violation=False)
+    assert found.verdict == "violated"
+    assert found.parameters["physics.force_w"][2] < -0.045
+    mass = env.task.robot.parameters["mass"].nominal[0]
+    assert found.robustness == pytest.approx(0.1 - 0.5 * 0.05 / mass * 0.4**2, abs=0.01)
+    assert found.robustness == found.searched
+    back = load_counterexample(save_counterexample(tmp_path / "found.npz", found.counterexample()))
+    again = replay(back, PolicyRollout(world(worlds=16), still, space), policy_judge(0.01))
+    assert again.identical
+    assert (again.robustness, again.tolerance, again.violated) == (found.robustness, 0.0, True)
+
+
+def test_too_many_candidates_are_refused() -> None:
+    flown = PolicyRollout(world(worlds=2), still, Space((STILL,)))
+    with pytest.raises(ValueError, match="3 candidates at once, the environment has 2"):
+        flown({"start.initial.guided": np.zeros((3, 1))}, seeds(0, 0, 0))
