@@ -1,0 +1,160 @@
+"""Bounds on the robustness at time 0 while missions run, for many worlds at once, each with its own time 0.
+
+After k samples the future is unknown, so the robustness is known up to an interval: its ends are the values if every
+predicate that is not known yet, and its negation, were at its worst (strong view) or best (weak view). The interval
+only ever shrinks, and is a point at the formula's horizon at the latest. The verdict falls as soon as every future
+agrees. The interval is that of the formula's structure: sound, but not always the smallest (``p | !p`` is undecided
+until p is known). A sample that is missing (NaN) stays unknown for ever.
+
+Cost per sample: an operator of time that is asked for at one sample (at the top of the formula, under Boolean
+operators) over a state formula is O(1). One inside another is computed anew over the samples whose value may still
+change, as many as its own reach: O(h) vector operations for a horizon of h samples. A stream (:mod:`sim.stl.stream`)
+has no such term; no general way to bounds in O(1) is known to us. Memory is that of the inner horizons, however long
+the outer windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from robots.signals import SignalError
+from sim.stl.lower import ENDS, RTAMT, End, Semantics
+from sim.stl.stream import Lanes
+from sim.stl.stream_kernels import CLIP, RUNNING, STRONG, WEAK
+from sim.stl.stream_program import bounds_program
+from sim.stl.syntax import Formula, FormulaError, clauses
+
+_END = {"clip": CLIP, "strong": STRONG, "weak": WEAK}
+
+
+@dataclass(frozen=True)
+class MissionBounds:
+    """What is known of each world's mission.
+
+    Attributes:
+        lower, upper: [worlds] bounds on the robustness at time 0.
+        verdict: [worlds] int8: 1 satisfied whatever comes, -1 violated, 0 undecided.
+        clause_lower, clause_upper: [clauses, worlds] the same of each top-level conjunct.
+    """
+
+    lower: NDArray[Any]
+    upper: NDArray[Any]
+    verdict: NDArray[np.int8]
+    clause_lower: NDArray[Any]
+    clause_upper: NDArray[Any]
+
+
+class Missions(Lanes):
+    """Watches ``formula`` at time 0 of each world's mission.
+
+    Args:
+        formula: a window without an end may stand where it is asked for at one sample (``G p`` at the top: undecided or
+            violated until :meth:`finish`); inside another operator of time it is refused.
+        dt: sample period in s.
+        worlds, dtype, compiled: as for :class:`sim.stl.stream.Stream`.
+        semantics: ``until``; ``end`` is the convention of :meth:`finish`.
+
+    Attributes:
+        texts: the top-level conjuncts.
+        horizon_steps: index of the last sample that matters; None: there is none.
+    """
+
+    def __init__(
+        self, formula: Formula, dt: float, worlds: int | None = None, dtype: Any = np.float32,
+        semantics: Semantics = RTAMT, compiled: bool | None = None,
+    ) -> None:
+        self.texts, parts = zip(*clauses(formula))
+        program = bounds_program(parts, dt, semantics, np.dtype(dtype))
+        super().__init__(formula, dt, worlds, dtype, semantics, program.front, compiled)
+        self.horizon_steps = program.last
+        self._program = program
+        self._nodes, self._instructions = self.kernels.table(program.nodes), self.kernels.table(program.table)
+        self._memory = np.zeros((self.tiles, 2, program.rows, self.lanes), dtype=self.dtype)
+        for row, number in program.fills.items():
+            self._memory[:, :, row] = number
+        self._out = np.empty((2, len(parts), self.start.size), dtype=self.dtype)
+        self._out[0], self._out[1] = -inf, inf
+        self._tiny = np.finfo(self.dtype).tiny
+
+    def update(self, signals: Mapping[str, Any] | None) -> MissionBounds:
+        """The bounds after one more sample in every world: values [worlds, *shape] by name; None: all missing."""
+        self.advance(signals)
+        return self.bounds()
+
+    def advance(self, signals: Mapping[str, Any] | None) -> None:
+        """:meth:`update` without an answer."""
+        self._take(signals)
+        self.time += 1
+        self._run(True, RUNNING, self._out)
+
+    def bounds(self) -> MissionBounds:
+        """What is known now."""
+        return self._answer(self._out)
+
+    def finish(self, end: End | None = None) -> MissionBounds:
+        """The bounds if every world's trace ended with its newest sample.
+
+        ``end`` is the convention (:class:`sim.stl.lower.Semantics`), by default that of the semantics. The bounds meet
+        unless samples were missing. Nothing changes: the worlds may go on.
+        """
+        return self._answer(self._ended(end))
+
+    def _ended(self, end: End | None) -> NDArray[Any]:
+        name = end or self.semantics.end
+        if name not in _END:
+            raise FormulaError(f"end of a trace {name!r}; legal: {', '.join(ENDS)}")
+        if self.latest > self.time:
+            young = np.flatnonzero(self.ages < 1)
+            raise SignalError(f"a trace has at least one sample; worlds without: {young[:8].tolist()}")
+        out = np.empty_like(self._out)
+        self._run(False, _END[name], out)
+        return out
+
+    def skip(self, count: int) -> None:
+        """``count`` samples that are missing, in time that does not grow with ``count``."""
+        program = self._program
+        needed = min(count, max(0, program.memory - int(self.ages.min())) + program.memory + 1)
+        for _ in range(needed):
+            self.advance(None)
+        self.start -= count - needed
+        self.earliest, self.latest = self.earliest - (count - needed), self.latest - (count - needed)
+
+    def _run(self, advance: bool, end: int, out: NDArray[Any]) -> None:
+        arguments = (self._table, self._instructions, self._nodes, self.time, advance, end, self._inputs, self.start,
+                     self.earliest, self.latest, self._work, self._memory, out)
+        if self.compiled:
+            self.kernels.run_bounds(*arguments)
+        else:
+            with np.errstate(all="ignore"):
+                self.kernels.run_bounds(*arguments)
+
+    def _answer(self, out: NDArray[Any]) -> MissionBounds:
+        # a margin of 0 is carried as the smallest number of the sign that the comparison gives it
+        low, high = out[:, :, : self.count].min(axis=1)
+        verdict = (low > 0).astype(np.int8) - (high < 0)
+        shown = np.where(np.abs(out[:, :, : self.count]) == self._tiny, 0, out[:, :, : self.count])
+        lower, upper = shown.min(axis=1)
+        return MissionBounds(lower, upper, verdict, shown[0], shown[1])
+
+    def reset(self, mask: ArrayLike | None = None) -> None:
+        """Worlds where ``mask`` [worlds] is true (all, without one) start anew: the next sample is their time 0."""
+        super().reset(mask)
+
+    def _begin(self, lanes: NDArray[np.intp]) -> None:
+        super()._begin(lanes)
+        self._out[0, :, lanes], self._out[1, :, lanes] = -inf, inf
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything needed to go on elsewhere: arrays, as ``np.savez`` takes them."""
+        return {**self._state(self._memory), "bounds": self._out.copy()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` returned, of the same formula, period and options."""
+        self._set_state(state, self._memory)
+        self._out[...] = state["bounds"]

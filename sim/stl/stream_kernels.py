@@ -1,0 +1,642 @@
+"""The streaming evaluators' kernels: two interpreters of instruction tables, compiled by numba or run by numpy.
+
+A *row* is a one-dimensional array with one number per lane (a world). The interpreters, :func:`run_stream` and
+:func:`run_bounds`, are written once, over functions of rows, of which there are two sets: loops that numba turns into
+vector instructions, and numpy calls. Minimum, maximum and the arithmetic of ``ARITHMETIC`` are exact or rounded the
+same way in both, so that :data:`COMPILED` and :data:`NUMPY` give equal numbers, bit for bit. They compile once per
+float type (numba's cache on disk), never per formula. Row functions and interpreters stand in one file because that
+cache notices a change of this file only.
+
+``most`` True is the maximum, False the minimum; NaN wins over every number. A *map* is a pair of rows (p, q) that
+stands for ``u -> max(p, min(q, u))`` (min and max swapped without ``most``); maps compose:
+``(p1, q1) after (p2, q2) = (max(p1, min(q1, p2)), min(q1, q2))``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+njit: Any
+try:
+    from numba import njit
+except ImportError:  # a robot may lack it: the same results from numpy
+    njit = None
+
+Row = NDArray[Any]
+Rows = NDArray[Any]
+Times = NDArray[np.int64]
+Table = Any
+"""int64 [instructions, COLUMNS], or the same as lists for numpy."""
+
+COLUMNS = 10
+COPY, ADD, SUB, MUL, DIV, LEAST, GREATEST, NEG, ABS, SQRT = range(10)
+"""Codes of arithmetic."""
+LOAD, ARITHMETIC, JOIN, INTO, SINCE, DELAY, SLIDE, FOLD, HOLD, SCAN, OUT = range(11)
+"""Codes of a stream's instructions."""
+(R_LEAF, R_FIXED, R_JOIN, R_INTO, R_SLIDE, R_HOLD, R_SCAN, R_BACK,
+ P_WINDOW, P_UNTIL, P_SINCE, P_JOIN, P_INTO, P_SHIFT, P_OUT) = range(15)
+"""Codes of the bounds' instructions: R for sequences (a node at many samples), P for points (a node at one)."""
+BASE, DEPTH, PERIOD, SETTLED, AHEAD = range(5)
+"""Columns of the table of sequences."""
+RUNNING, CLIP, STRONG, WEAK = range(4)
+"""What lies after the newest sample: anything, nothing, or samples at which every literal is false or true."""
+FOREVER = 1 << 60
+
+
+def _compiled(function: Any) -> Any:
+    return function if njit is None else njit(nogil=True, cache=True, error_model="numpy")(function)
+
+
+# ---------------------------------------------------------------- numpy
+
+
+def _np_copy(a: Row, out: Row) -> None:
+    out[:] = a
+
+
+def _np_fill(out: Row, value: float) -> None:
+    out[:] = value
+
+
+def _np_arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
+    _NUMPY_ARITHMETIC[op](a, b, out)
+
+
+_NUMPY_ARITHMETIC: dict[int, Callable[[Row, Row, Row], Any]] = {
+    COPY: lambda a, b, out: np.copyto(out, a), ADD: np.add, SUB: np.subtract, MUL: np.multiply, DIV: np.divide,
+    LEAST: np.minimum, GREATEST: np.maximum, NEG: lambda a, b, out: np.negative(a, out),
+    ABS: lambda a, b, out: np.abs(a, out), SQRT: lambda a, b, out: np.sqrt(a, out)}
+
+
+def _np_join(most: bool, a: Row, b: Row, out: Row) -> None:
+    (np.maximum if most else np.minimum)(a, b, out)
+
+
+def _np_into(most: bool, acc: Row, x: Row) -> None:
+    (np.maximum if most else np.minimum)(acc, x, acc)
+
+
+def _np_since(x: Row, start: Times, time: int, fill: float, out: Row) -> None:
+    out[:] = np.where(start <= time, x, np.asarray(fill, dtype=out.dtype))
+
+
+def _np_last(most: bool, p1: Row, q1: Row, p2: Row, out: Row) -> None:
+    inner, outer = (np.minimum, np.maximum) if most else (np.maximum, np.minimum)
+    outer(p1, inner(q1, p2), out)
+
+
+def _np_append(most: bool, p: Row, q: Row, p2: Row, q2: Row) -> None:
+    inner, outer = (np.minimum, np.maximum) if most else (np.maximum, np.minimum)
+    outer(p, inner(q, p2), p)
+    inner(q, q2, q)
+
+
+def _np_prepend(most: bool, p1: Row, q1: Row, p: Row, q: Row) -> None:
+    inner, outer = (np.minimum, np.maximum) if most else (np.maximum, np.minimum)
+    outer(p1, inner(q1, p), p)
+    inner(q, q1, q)
+
+
+def _np_known(margin: Row, sign: float, tie: float, unknown: float, out: Row) -> None:
+    out[:] = np.where(np.isnan(margin), unknown, np.where(margin == 0, tie, sign * margin))
+
+
+def _np_within(most: bool, acc: Row, x: Row, start: Times, time: int, first: int, last: int) -> None:
+    index = time - start
+    inside = (first <= index) & (index <= last)
+    acc[inside] = (np.maximum if most else np.minimum)(acc, x)[inside]
+
+
+def _np_append_within(
+    most: bool, p: Row, q: Row, p2: Row, q2: Row, start: Times, time: int, first: int, last: int
+) -> None:
+    index = time - start
+    inside = (first <= index) & (index <= last)
+    new_p, new_q = p.copy(), q.copy()
+    _np_append(most, new_p, new_q, p2, q2)
+    p[inside], q[inside] = new_p[inside], new_q[inside]
+
+
+def _np_prepend_within(
+    most: bool, p1: Row, q1: Row, p: Row, start: Times, time: int, first: int, last: int
+) -> None:
+    index = time - start
+    inside = (first <= index) & (index <= last)
+    new = p.copy()
+    _np_last(most, p1, q1, p, new)
+    p[inside] = new[inside]
+
+
+# ---------------------------------------------------------------- loops, which numba makes vector instructions of
+
+
+@_compiled
+def _copy(a: Row, out: Row) -> None:
+    for i in range(out.size):
+        out[i] = a[i]
+
+
+@_compiled
+def _fill(out: Row, value: float) -> None:
+    for i in range(out.size):
+        out[i] = value
+
+
+@_compiled
+def _least(a: Any, b: Any) -> Any:
+    return a if (a < b) | (a != a) else b
+
+
+@_compiled
+def _greatest(a: Any, b: Any) -> Any:
+    return a if (a > b) | (a != a) else b
+
+
+@_compiled
+def _arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
+    n = out.size
+    if op == COPY:
+        for i in range(n):
+            out[i] = a[i]
+    elif op == ADD:
+        for i in range(n):
+            out[i] = a[i] + b[i]
+    elif op == SUB:
+        for i in range(n):
+            out[i] = a[i] - b[i]
+    elif op == MUL:
+        for i in range(n):
+            out[i] = a[i] * b[i]
+    elif op == DIV:
+        for i in range(n):
+            out[i] = a[i] / b[i]
+    elif op == LEAST:
+        for i in range(n):
+            out[i] = _least(a[i], b[i])
+    elif op == GREATEST:
+        for i in range(n):
+            out[i] = _greatest(a[i], b[i])
+    elif op == NEG:
+        for i in range(n):
+            out[i] = -a[i]
+    elif op == ABS:
+        for i in range(n):
+            out[i] = abs(a[i])
+    elif op == SQRT:
+        for i in range(n):
+            out[i] = np.sqrt(a[i])
+
+
+@_compiled
+def _join(most: bool, a: Row, b: Row, out: Row) -> None:
+    if most:
+        for i in range(out.size):
+            out[i] = _greatest(a[i], b[i])
+    else:
+        for i in range(out.size):
+            out[i] = _least(a[i], b[i])
+
+
+@_compiled
+def _into(most: bool, acc: Row, x: Row) -> None:
+    if most:
+        for i in range(acc.size):
+            acc[i] = _greatest(acc[i], x[i])
+    else:
+        for i in range(acc.size):
+            acc[i] = _least(acc[i], x[i])
+
+
+@_compiled
+def _since(x: Row, start: Times, time: int, fill: float, out: Row) -> None:
+    for i in range(out.size):
+        out[i] = x[i] if start[i] <= time else fill
+
+
+@_compiled
+def _last(most: bool, p1: Row, q1: Row, p2: Row, out: Row) -> None:
+    if most:
+        for i in range(out.size):
+            out[i] = _greatest(p1[i], _least(q1[i], p2[i]))
+    else:
+        for i in range(out.size):
+            out[i] = _least(p1[i], _greatest(q1[i], p2[i]))
+
+
+@_compiled
+def _append(most: bool, p: Row, q: Row, p2: Row, q2: Row) -> None:
+    if most:
+        for i in range(p.size):
+            p[i] = _greatest(p[i], _least(q[i], p2[i]))
+            q[i] = _least(q[i], q2[i])
+    else:
+        for i in range(p.size):
+            p[i] = _least(p[i], _greatest(q[i], p2[i]))
+            q[i] = _greatest(q[i], q2[i])
+
+
+@_compiled
+def _prepend(most: bool, p1: Row, q1: Row, p: Row, q: Row) -> None:
+    if most:
+        for i in range(p.size):
+            p[i] = _greatest(p1[i], _least(q1[i], p[i]))
+            q[i] = _least(q[i], q1[i])
+    else:
+        for i in range(p.size):
+            p[i] = _least(p1[i], _greatest(q1[i], p[i]))
+            q[i] = _greatest(q[i], q1[i])
+
+
+@_compiled
+def _known(margin: Row, sign: float, tie: float, unknown: float, out: Row) -> None:
+    for i in range(out.size):
+        m = margin[i]
+        out[i] = unknown if m != m else tie if m == 0 else sign * m
+
+
+@_compiled
+def _within(most: bool, acc: Row, x: Row, start: Times, time: int, first: int, last: int) -> None:
+    for i in range(acc.size):
+        index = time - start[i]
+        value = _greatest(acc[i], x[i]) if most else _least(acc[i], x[i])
+        acc[i] = value if (first <= index) & (index <= last) else acc[i]
+
+
+@_compiled
+def _append_within(
+    most: bool, p: Row, q: Row, p2: Row, q2: Row, start: Times, time: int, first: int, last: int
+) -> None:
+    for i in range(p.size):
+        index = time - start[i]
+        if (first <= index) & (index <= last):
+            if most:
+                p[i], q[i] = _greatest(p[i], _least(q[i], p2[i])), _least(q[i], q2[i])
+            else:
+                p[i], q[i] = _least(p[i], _greatest(q[i], p2[i])), _greatest(q[i], q2[i])
+
+
+@_compiled
+def _prepend_within(most: bool, p1: Row, q1: Row, p: Row, start: Times, time: int, first: int, last: int) -> None:
+    for i in range(p.size):
+        index = time - start[i]
+        if (first <= index) & (index <= last):
+            p[i] = _greatest(p1[i], _least(q1[i], p[i])) if most else _least(p1[i], _greatest(q1[i], p[i]))
+
+
+# ---------------------------------------------------------------- the two sets
+
+_NAMES = ("copy", "fill", "arithmetic", "join", "into", "since", "last", "append", "prepend", "known", "within",
+          "append_within", "prepend_within")
+_ROWS_OF_NUMPY: dict[str, Any] = {name: globals()[f"_np_{name}"] for name in _NAMES}
+_FASTEST: dict[str, Any] = {name: globals()[f"_{name}"] for name in _NAMES} if njit is not None else _ROWS_OF_NUMPY
+copy, fill, arithmetic, join, into, since, last, append, prepend, known, within, append_within, prepend_within = (
+    _FASTEST[name] for name in _NAMES)
+
+
+# ---------------------------------------------------------------- streams: one value per sample, some samples late
+
+
+def calculate(front: Table, inputs: Rows, lo: int, hi: int, work: Rows) -> None:
+    """Arithmetic of the predicates on lanes lo .. hi: ``inputs`` [rows, lanes] into the registers ``work``."""
+    for k in range(len(front)):
+        code, dst, a, b, op = front[k][0], front[k][1], front[k][2], front[k][3], front[k][4]
+        if code == LOAD:
+            copy(inputs[a, lo:hi], work[dst])
+        else:
+            arithmetic(op, work[a], work[b], work[dst])
+
+
+def slide(most: bool, x: Row, rows: Rows, base: int, width: int, t: int, out: Row) -> None:
+    """Maximum or minimum of the last ``width`` values of x, by blocks of ``width`` (van Herk; Gil and Werman).
+
+    Row base+j holds the aggregate of the previous block's values j .. width-1 until the j-th value of this block
+    replaces it; row base+width the aggregate of this block so far.
+    """
+    j = t % width
+    running = rows[base + width]
+    if j == 0:
+        copy(x, running)
+    else:
+        into(most, running, x)
+    copy(x, rows[base + j])
+    if j < width - 1:
+        join(most, rows[base + j + 1], running, out)
+        return
+    copy(running, out)
+    for m in range(width - 2, 0, -1):
+        into(most, rows[base + m], rows[base + m + 1])
+
+
+def fold(
+    most: bool, past: bool, keep: Row, reach: Row, rows: Rows, base: int, width: int, t: int, out: Row
+) -> None:
+    """The composition of the last ``width`` maps (reach, keep) on the neutral element, newest innermost.
+
+    ``past``: newest outermost. Rows as in :func:`slide`: ``width`` of p, ``width`` of q, p and q of this block.
+    """
+    j = t % width
+    q_base = base + width
+    p, q = rows[base + 2 * width], rows[base + 2 * width + 1]
+    if j == 0:
+        copy(reach, p)
+        copy(keep, q)
+    elif past:
+        prepend(most, reach, keep, p, q)
+    else:
+        append(most, p, q, reach, keep)
+    copy(reach, rows[base + j])
+    copy(keep, rows[q_base + j])
+    if j < width - 1:
+        if past:
+            last(most, p, q, rows[base + j + 1], out)
+        else:
+            last(most, rows[base + j + 1], rows[q_base + j + 1], p, out)
+        return
+    copy(p, out)
+    for m in range(width - 2, 0, -1):
+        if past:
+            prepend(most, rows[base + m + 1], rows[q_base + m + 1], rows[base + m], rows[q_base + m])
+        else:
+            append(most, rows[base + m], rows[q_base + m], rows[base + m + 1], rows[q_base + m + 1])
+
+
+def run_stream(
+    front: Table, table: Table, t: int, inputs: Rows, start: Times, work: Rows, ring: Any, out: Rows
+) -> None:
+    """Take the sample of time ``t`` into all lanes.
+
+    Args:
+        front, table: instructions.
+        inputs: [input rows, lanes].
+        start: [lanes] time of each lane's first sample.
+        work: [registers, lanes of a tile], scratch; rows of constants are kept.
+        ring: [tiles, rows, lanes of a tile], what is remembered.
+        out: [outputs, lanes].
+    """
+    lanes = work.shape[1]
+    for tile in range(ring.shape[0]):
+        lo, hi = tile * lanes, (tile + 1) * lanes
+        rows, begin = ring[tile], start[lo:hi]
+        calculate(front, inputs, lo, hi, work)
+        for k in range(len(table)):
+            ins = table[k]
+            code, most, base, width = ins[0], ins[4] > 0, ins[5], ins[6]
+            dst, a, b = work[ins[1]], work[ins[2]], work[ins[3]]
+            if code == JOIN:
+                join(most, a, b, dst)
+            elif code == INTO:
+                into(most, dst, a)
+            elif code == SINCE:
+                since(a, begin, t - width, -np.inf if most else np.inf, dst)
+            elif code == DELAY:
+                kept = rows[base + t % width]
+                copy(kept, dst)
+                copy(a, kept)
+            elif code == SLIDE:
+                slide(most, a, rows, base, width, t, dst)
+            elif code == FOLD:
+                fold(most, ins[7] > 0, a, b, rows, base, width, t, dst)
+            elif code == HOLD:
+                into(most, rows[base], a)
+                copy(rows[base], dst)
+            elif code == SCAN:
+                last(most, b, a, rows[base], dst)
+                copy(dst, rows[base])
+            elif code == OUT:
+                since(a, begin, t - width, np.nan, out[base, lo:hi])
+
+
+# ---------------------------------------------------------------- bounds: what every continuation agrees on
+
+
+def sliding(
+    most: bool, rows: Rows, src: int, count: int, dst: int, wanted: int, width: int, neutral: float, spare: int
+) -> None:
+    """Row dst+q: maximum or minimum of rows src+q .. src+q+width-1, of those that are among the ``count``.
+
+    By blocks of ``width`` that are counted from the end, so that windows that reach the end need one pass.
+    """
+    for q in range(max(count, 0), wanted):
+        fill(rows[dst + q], neutral)
+    tmp = rows[spare]
+    for x in range(count - 1, -1, -1):
+        ends = (count - 1 - x) % width == 0
+        if x >= wanted:
+            if ends:
+                copy(rows[src + x], tmp)
+            else:
+                into(most, tmp, rows[src + x])
+        elif ends:
+            copy(rows[src + x], rows[dst + x])
+        else:
+            join(most, rows[src + x], tmp if x + 1 >= wanted else rows[dst + x + 1], rows[dst + x])
+    before = (count - 1) % width  # the end of the first block
+    for x in range(before + 1, count - 1):
+        place = (x - before - 1) % width
+        if place == 0:
+            copy(rows[src + x], tmp)
+        else:
+            into(most, tmp, rows[src + x])
+        q = x - width + 1
+        if 0 <= q < wanted and place < width - 1:
+            into(most, rows[dst + q], tmp)
+
+
+def row_of(nodes: Any, i: int, t: int) -> int:
+    """The row of sequence ``i`` that stands for time t; time t+k is k rows further."""
+    node = nodes[i]
+    return int(node[BASE] + node[DEPTH] + t % node[PERIOD])
+
+
+def rewind(nodes: Any, t: int, rows: Rows) -> None:
+    """Before time t: sequences that have come to the end of their rows go back to the first ones."""
+    for i in range(len(nodes)):
+        base, depth, period = nodes[i][BASE], nodes[i][DEPTH], nodes[i][PERIOD]
+        if t % period == 0:
+            for r in range(depth):
+                copy(rows[base + period + r], rows[base + r])
+
+
+def sequence(
+    ins: Any, nodes: Any, t: int, advance: bool, end: int, unknown: float, work: Rows, start: Times, latest: int,
+    rows: Rows, tie: float,
+) -> None:
+    """One instruction of a sequence: its values from the last settled one to that of all times further ahead.
+
+    The value at time t+AHEAD+1 stands for all later ones. With ``CLIP`` there is nothing after time t.
+    """
+    code, i, a, b, most, clip = ins[0], ins[1], ins[2], ins[3], ins[4] > 0, end == CLIP
+    here, settled = row_of(nodes, i, t), nodes[i][SETTLED]
+    top = 0 if clip else nodes[i][AHEAD] + 1
+    if code == R_LEAF:
+        if advance:
+            known(work[a], float(ins[5]), ins[6] * tie, unknown, rows[here])
+        fill(rows[here + 1], -np.inf if end == STRONG else np.inf if end == WEAK else unknown)
+        return
+    if code == R_FIXED:
+        fill(rows[here], np.inf if most else -np.inf)
+        fill(rows[here + 1], np.inf if most else -np.inf)
+        return
+    at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD] + 1
+    at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD] + 1
+    neutral = -np.inf if most else np.inf
+    if code == R_JOIN:
+        for k in range(-settled, top + 1):
+            join(most, rows[at_a + min(k, top_a)], rows[at_b + min(k, top_b)], rows[here + k])
+    elif code == R_INTO:
+        for k in range(-settled, top + 1):
+            into(most, rows[here + k], rows[at_a + min(k, top_a)])
+    elif code == R_SLIDE:
+        # ins: 5 and 6 the window's first and last sample from now, 7 sign of an empty one, 8 scratch, 9 looks back
+        first, final, spare = ins[5], ins[6], ins[8]
+        begin = first - settled
+        count, src = top_a - begin + 1, at_a + begin
+        if ins[9] > 0 and latest > t + begin:  # lanes that are younger than the window
+            for x in range(count):
+                since(rows[src + x], start, t + begin + x, ins[7] * np.inf, rows[spare + 1 + x])
+            src = spare + 1
+        sliding(most, rows, src, count, here - settled, settled + top + 1, final - first + 1, ins[7] * np.inf, spare)
+    elif code == R_HOLD or code == R_SCAN:
+        before, now = rows[ins[7]], rows[ins[7] + 1]
+        for k in range(-settled, top + 1):
+            since(rows[here + k - 1], start, t + k - 1, neutral, before)
+            if code == R_SCAN:
+                last(most, rows[at_b + min(k, top_b)], rows[at_a + min(k, top_a)], before, rows[here + k])
+            else:
+                since(rows[at_a + min(k, top_a)], start, t + k, neutral, now)
+                join(most, before, now, rows[here + k])
+    elif code == R_BACK:
+        copy(rows[at_b + min(top, top_b)], rows[here + top])
+        for k in range(top - 1, -settled - 1, -1):
+            last(most, rows[at_b + min(k, top_b)], rows[at_a + min(k, top_a)], rows[here + k + 1], rows[here + k])
+
+
+def point(
+    ins: Any, nodes: Any, t: int, advance: bool, clip: bool, start: Times, earliest: int, latest: int, rows: Rows,
+    out: Any,
+) -> None:
+    """One instruction of a point: the value of a node at one sample of each lane's own count."""
+    code, dst, a, b, most = ins[0], ins[1], ins[2], ins[3], ins[4] > 0
+    neutral, full = (-np.inf, np.inf) if most else (np.inf, -np.inf)
+    if code == P_JOIN:
+        join(most, rows[a], rows[b], rows[dst])
+    elif code == P_INTO:
+        into(most, rows[dst], rows[a])
+    elif code == P_OUT:
+        copy(rows[a], out[dst])
+    elif code == P_SHIFT:
+        if clip:
+            since(rows[a], start, t - ins[5], neutral, rows[dst])
+        else:
+            copy(rows[a], rows[dst])
+    else:
+        # the samples 5 first .. 6 final; rows 7 of what is settled, with that of the maps behind it
+        first, final, state = ins[5], ins[6], ins[7]
+        delay = max(nodes[a][SETTLED], nodes[b][SETTLED])
+        at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD] + 1
+        at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD] + 1
+        top = max(top_a, top_b)
+        p, q = rows[dst], rows[dst + 1]
+        if advance and t - delay - latest <= final:
+            since(rows[state], start, t - delay - first - 1, neutral, p)
+            if code == P_UNTIL:
+                since(rows[state + 1], start, t - delay - first - 1, full, q)
+        else:
+            copy(rows[state], p)
+            if code == P_UNTIL:
+                copy(rows[state + 1], q)
+        if t - delay - latest > final:
+            return
+        for k in range(-delay if advance else 1 - delay, top + 1):
+            # the last row stands for all times after the sequences: for the window if it goes on there
+            low = -FOREVER if k == top and not clip else first
+            youngest, oldest = t + k - latest, t + k - earliest
+            if oldest >= low and youngest <= final:
+                x, y = rows[at_a + min(k, top_a)], rows[at_b + min(k, top_b)]
+                every = youngest >= low and oldest <= final
+                if code == P_WINDOW and every:
+                    into(most, p, x)
+                elif code == P_WINDOW:
+                    within(most, p, x, start, t + k, low, final)
+                elif code == P_UNTIL and every:
+                    append(most, p, q, y, x)
+                elif code == P_UNTIL:
+                    append_within(most, p, q, y, x, start, t + k, low, final)
+                else:
+                    prepend_within(most, y, x, p, start, t + k, low, final)
+            if k == -delay:
+                copy(p, rows[state])
+                if code == P_UNTIL:
+                    copy(q, rows[state + 1])
+
+
+def run_bounds(
+    front: Table, table: Table, nodes: Table, t: int, advance: bool, end: int, inputs: Rows, start: Times,
+    earliest: int, latest: int, work: Rows, memory: Any, out: Any,
+) -> None:
+    """Take the sample of time ``t`` into all lanes, and the bounds at each lane's own time 0 into ``out``.
+
+    Args:
+        nodes: the table of sequences.
+        advance: False: ask again at time t, for another ``end``.
+        end: what lies after time t.
+        inputs, start, work: as in :func:`run_stream`; ``earliest`` and ``latest`` are the extremes of ``start``.
+        memory: [tiles, 2, rows, lanes of a tile]: for lower and upper bounds.
+        out: [2, outputs, lanes].
+    """
+    lanes = work.shape[1]
+    tie = np.finfo(work.dtype).tiny
+    for tile in range(memory.shape[0]):
+        lo, hi = tile * lanes, (tile + 1) * lanes
+        begin = start[lo:hi]
+        if advance:
+            calculate(front, inputs, lo, hi, work)
+        for bound in range(2):
+            rows = memory[tile, bound]
+            if advance:
+                rewind(nodes, t, rows)
+            for k in range(len(table)):
+                ins = table[k]
+                if ins[0] >= P_WINDOW:
+                    point(ins, nodes, t, advance, end == CLIP, begin, earliest, latest, rows, out[bound, :, lo:hi])
+                else:
+                    unknown = -np.inf if bound == 0 else np.inf
+                    sequence(ins, nodes, t, advance, end, unknown, work, begin, latest, rows, tie)
+
+
+# ---------------------------------------------------------------- the two sets of interpreters
+
+
+class Kernels(NamedTuple):
+    """Interpreters; ``compiled``: by numba. ``table`` brings an instruction table into the form they take."""
+
+    run_stream: Callable[..., None]
+    run_bounds: Callable[..., None]
+    compiled: bool
+    table: Callable[[NDArray[np.int64]], Table]
+
+
+def _kernels(names: dict[str, Any], wrap: Callable[[Any], Any], compiled: bool, table: Any) -> Kernels:
+    """The interpreters over the row functions ``names``, each function wrapped, callees first."""
+    space = {**globals(), **names}
+    for function in (calculate, slide, fold, sliding, row_of, rewind, sequence, point, run_stream, run_bounds):
+        copied = FunctionType(function.__code__, space, function.__name__)
+        copied.__module__, copied.__qualname__ = function.__module__, function.__qualname__
+        space[function.__name__] = wrap(copied)
+    return Kernels(space["run_stream"], space["run_bounds"], compiled, table)
+
+
+NUMPY = _kernels(_ROWS_OF_NUMPY, lambda f: f, False, lambda table: table.tolist())
+COMPILED = _kernels(_FASTEST, _compiled, True, np.ascontiguousarray) if njit is not None else None
+
+
+def kernels(compiled: bool | None = None) -> Kernels:
+    """The interpreters: compiled if numba is at hand, or as ``compiled`` says."""
+    if compiled and COMPILED is None:
+        raise ImportError("compiled kernels need numba, which is not installed; compiled=None takes what is at hand")
+    return NUMPY if COMPILED is None or compiled is False else COMPILED
