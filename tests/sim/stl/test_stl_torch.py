@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sim.stl.lower import RTAMT, Semantics, lower
 from sim.stl.scans import recursion
@@ -31,6 +30,7 @@ from sim.stl.syntax import (
 )
 from sim.stl.torch_ops import evaluate, torch_arrays
 from sim.stl.values import predicate_margin, predicate_truth
+from tests.sim.stl.costs import FAMILIES, assert_linear, normal, tensors
 from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
 SETTINGS = settings(max_examples=60, deadline=None)
@@ -49,14 +49,6 @@ def evaluated(formula, signals, lengths=None, semantics=RTAMT, truth=False, dt=D
         return x if not node.negated else ~x if truth else -x
 
     return evaluate(lower(formula, dt, semantics), leaf, like.shape, like, mask)
-
-
-def tensors(signals, dtype=torch.float64, **more):
-    return {k: torch.tensor(v, dtype=dtype, **more) for k, v in signals.items()}
-
-
-def normal(*shape, seed=0):
-    return tensors(split(np.random.default_rng(seed).normal(size=(*shape, 5))))
 
 
 # ---------------------------------------------------------------- values
@@ -189,50 +181,6 @@ def test_functional_transforms():
 
 
 # ---------------------------------------------------------------- work and memory
-
-
-class Work(TorchDispatchMode):
-    """Elements that all operations together have written, views not counted."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for x in out if isinstance(out, (tuple, list)) else (out,):
-            self.count += x.numel() if isinstance(x, torch.Tensor) and not x._is_view() else 0
-        return out
-
-
-def cost(evaluate_, length):
-    """Per sample: elements written forward and backward, bytes kept for the backward pass."""
-    signals = {k: v.requires_grad_() for k, v in normal(length, 1).items()}
-    kept = 0
-
-    def keep(x):
-        nonlocal kept
-        kept += x.numel() * x.element_size()
-        return x
-
-    with Work() as work, torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        evaluate_(signals).sum().backward()
-    return work.count / length, kept / length
-
-
-def assert_linear(evaluate_, formula):
-    """Work and memory per sample of ``formula(window)`` grow neither with the trace nor with the window.
-
-    ``evaluate_(formula, signals)`` has samples each second. A cost of log w per sample would double from 30 to 1000.
-    """
-    def most(length, windows):
-        return np.max([cost(lambda s, w=w: evaluate_(formula(w), s), length) for w in windows], axis=0)
-
-    assert (most(1000, (5, 500, 999)) < 1.2 * most(30, (5, 15, 29))).all()
-
-
-FAMILIES = {
-    "G": lambda w: always(0, w, X > 0), "O": lambda w: once(1, w, X > 0), "F-all": lambda w: eventually(w, inf, X > 0),
-    "FG": lambda w: eventually(0, w, always(0, w // 2, Y > 0)), "U": lambda w: until(X > 0, w // 2, w, Y > 0),
-    "S": lambda w: since(X > 0, 0, w, Y > 0)}
 
 
 @pytest.mark.parametrize("formula", FAMILIES.values(), ids=FAMILIES)
