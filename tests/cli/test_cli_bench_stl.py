@@ -79,11 +79,13 @@ def test_the_slowest_length_counts():
 def test_online_is_judged_by_whole_windows_of_worlds_and_by_the_median_of_one_robot():
     window = [4096 * 8e-9] * (2 * stl.WINDOW - 1) + [4096 * 808e-9]  # one update of 400 makes up for the others
     busy = [4096 * 50e-9] * (2 * stl.WINDOW)
-    seconds = {"many": window * 2 + busy, "one": [11e-6] * 3, "bounds": [1e-5] * 2, "rtamt": [2e-3] * 2}
+    seconds = {"many": window * 2 + busy, "one": [11e-6] * 3, "rtamt": [2e-3] * 2,
+               "bounds of many": [4096e-9, 3 * 4096e-9], "bounds of one": [1e-5] * 2}  # fmt: skip
     rows = {row.name: row for row in stl._online_rows(seconds)}
     assert rows["online.worlds.update"].value == pytest.approx(10.0)
     assert rows["online.worlds.p99"].value == pytest.approx(50.0)
     assert rows["online.one.update"].ok is False
+    assert rows["online.bounds.worlds.update"].value == pytest.approx(2.0)
     assert rows["online.against_rtamt"].value == pytest.approx(2e-3 / 11e-6)
 
 
@@ -109,4 +111,11 @@ def test_without_a_gpu_the_rows_say_so(monkeypatch):
     monkeypatch.setattr(torch, "cuda", SimpleNamespace(is_available=lambda: False))
     rows = stl.gpu()
     assert {(row.value, row.ok, row.peer) for row in rows} == {(None, None, stl.NO_GPU)}
-    assert len(rows) >= 4
+    assert [row.name for row in rows] == [f"gpu.{name}.of_memory_bound" for name in stl.operators(100)]
+
+
+def test_operators_are_measured_against_a_pass_over_the_same_traces():
+    found = stl.shares("cpu", 60, 8)
+    assert set(found) == set(stl.operators(60))
+    assert all(0 < share < 1 for share in found.values())  # an operator does more than a copy
+    assert [row.ok for row in stl._share_rows({"G": 0.5, "U": 0.4})] == [True, False]

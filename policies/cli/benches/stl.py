@@ -310,31 +310,42 @@ def monitored(window: int = WINDOW) -> Formula:
 
 
 def online(rtamt: Peer, rounds: int) -> list[Row]:
-    """Updates of many worlds, of one robot, of the bounds for one robot, and of rtamt's monitor, in the same rounds."""
+    """Updates of many worlds and of one robot, exact values and bounds, and of rtamt's monitor, in the same rounds."""
     from sim.stl.monitor import Monitor
     from sim.stl.stream import Stream
+    from sim.stl.stream_bounds import Missions
 
-    formula = monitored()
-    samples = random_signals(2 * WINDOW)
-    check_stream(formula, samples)
-    many = Stream(formula, DT, worlds=WORLDS, dtype=np.float32)
-    one, bounds = Stream(formula, DT), Monitor(formula, DT)
+    formula, data = monitored(), random_signals(2 * WINDOW)
+    check_stream(formula, data)
+    many, one, missions = Stream(formula, DT, WORLDS), Stream(formula, DT), Missions(formula, DT, WORLDS)
+    of_many = [{name: values[t] for name, values in data.items()} for t in range(2 * WINDOW)]
+    of_one = [{name: float(values[t, 0]) for name, values in data.items()} for t in range(2 * WINDOW)]
     rtamt.ask("monitor", key="online", text=to_rtamt(formula), names=["x", "y"], period_ms=1000)
-    many_samples = [{name: values[t] for name, values in samples.items()} for t in range(2 * WINDOW)]
-    one_samples = [{name: float(values[t, 0]) for name, values in samples.items()} for t in range(2 * WINDOW)]
-    begun = {name: values[:WINDOW, 0].tolist() for name, values in samples.items()}
-    few = {name: values[: WINDOW // 4, 0].tolist() for name, values in samples.items()}
-    _updates(many.update, many_samples)
-    _updates(one.update, one_samples)
-    _updates(bounds.update, one_samples)
-    rtamt.ask("updates", key="online", signals=begun)
-    seconds: dict[str, list[float]] = {name: [] for name in ("many", "one", "bounds", "rtamt")}
+
+    def mission(samples: Sequence[Mapping[str, Any]]) -> list[float]:
+        """Bounds from the first sample to the horizon: they do not change behind it."""
+        missions.reset()
+        return _updates(missions.update, samples[: WINDOW + 1])
+
+    programs = {
+        "many": lambda: _updates(many.update, of_many),
+        "one": lambda: _updates(one.update, of_one),
+        "bounds of many": lambda: mission(of_many),
+        "bounds of one": lambda: _updates(Monitor(formula, DT).update, of_one[: WINDOW + 1]),
+        "rtamt": lambda: rtamt.ask("updates", key="online", signals=_some(data, WINDOW // 4)),
+    }
+    for program in programs.values():
+        program()
+    rtamt.ask("updates", key="online", signals=_some(data, WINDOW))  # its windows are full from here on
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds):
-        seconds["many"] += _updates(many.update, many_samples)
-        seconds["one"] += _updates(one.update, one_samples)
-        seconds["bounds"] += _updates(bounds.update, one_samples)
-        seconds["rtamt"] += rtamt.ask("updates", key="online", signals=few)
+        for name, program in programs.items():
+            seconds[name] += program()
     return _online_rows(seconds)
+
+
+def _some(data: Signals, count: int) -> dict[str, list[float]]:
+    return {name: values[:count, 0].tolist() for name, values in data.items()}
 
 
 def _updates(update: Callable[[Mapping[str, Any]], object], samples: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -351,6 +362,7 @@ def _online_rows(seconds: Mapping[str, Sequence[float]]) -> list[Row]:
     # an update now and then makes up for many cheap ones: what counts is the mean over whole windows
     whole = [seconds["many"][i : i + 2 * WINDOW] for i in range(0, len(seconds["many"]), 2 * WINDOW)]
     each = 1e9 * median(sum(part) / len(part) for part in whole) / WORLDS
+    bounds = sum(seconds["bounds of many"]) / len(seconds["bounds of many"])
     worst = 1e9 * quantiles(seconds["many"], n=100)[-1] / WORLDS
     one, slowest = (1e6 * s for s in (median(seconds["one"]), quantiles(seconds["one"], n=100)[-1]))
     theirs = 1e6 * median(seconds["rtamt"])
@@ -361,7 +373,8 @@ def _online_rows(seconds: Mapping[str, Sequence[float]]) -> list[Row]:
         Row("online.one.update", one, "us", UPDATE_US, f"rtamt {theirs:.4g} us", one <= UPDATE_US),
         Row("online.one.p99", slowest, "us"),
         Row("online.against_rtamt", theirs / one, "1", peer="one robot; rtamt's values are wrong for mixed horizons"),
-        Row("online.bounds.update", 1e6 * median(seconds["bounds"]), "us"),
+        Row("online.bounds.worlds.update", 1e9 * bounds / WORLDS, "ns/world"),
+        Row("online.bounds.one.update", 1e6 * median(seconds["bounds of one"]), "us"),
     ]
 
 
@@ -370,7 +383,7 @@ def check_stream(formula: Formula, samples: Signals) -> None:
     from sim.stl.stream import Stream
 
     few = {name: np.concatenate([values[:, :8]] * 2) for name, values in samples.items()}
-    stream = Stream(formula, DT, worlds=8, dtype=np.float32)
+    stream = Stream(formula, DT, worlds=8)
     length, delay = len(few["x"]), stream.delay_steps
     values = [stream.update({name: column[t] for name, column in few.items()}) for t in range(length)]
     _equal(np.array(values[delay:]), robustness(formula, few, DT)[: length - delay], "stream against whole trace")
@@ -419,32 +432,45 @@ def gpu() -> list[Row]:
     """Each operator on a GPU as a share of a pass that only reads and writes its traces."""
     import torch
 
+    if torch.cuda.is_available():
+        return _share_rows(shares("cuda", 1000, 16 * WORLDS))
+    return [Row(f"gpu.{name}.of_memory_bound", None, "1", GPU_SHARE, NO_GPU) for name in operators(1000)]
+
+
+def operators(length: int) -> dict[str, Formula]:
+    """One formula for each kind of operator, with windows of 50 samples, and the conjunction."""
     x, y = X > 0.0, Y > 0.0
-    operators = {"G": always(0, 50, x), "F": eventually(0, 50, x), "U": until(x, 0, 50, y), "S": since(x, 0, 50, y),
-                 "ALL": formulas(1000)["ALL"]}  # fmt: skip
-    if not torch.cuda.is_available():
-        return [Row(f"gpu.{name}.of_memory_bound", None, "1", GPU_SHARE, NO_GPU) for name in operators]
-    rows = []
-    data = {name: torch.randn(1000, 16 * WORLDS, device="cuda") for name in ("x", "y")}
-    for name, formula in operators.items():
-        unary = name in ("G", "F")
-        bound = data["x"].clone if unary else lambda: torch.minimum(data["x"], data["y"])
-        share = gpu_seconds(bound) / gpu_seconds(_scored(formula, data))
-        told = "a copy of x" if unary else "the minimum of x and y"
-        rows.append(Row(f"gpu.{name}.of_memory_bound", share, "1", GPU_SHARE, told, share >= GPU_SHARE))
-    return rows
+    return {"G": always(0, 50, x), "F": eventually(0, 50, x), "U": until(x, 0, 50, y), "S": since(x, 0, 50, y),
+            "ALL": formulas(length)["ALL"]}  # fmt: skip
 
 
-def gpu_seconds(work: Callable[[], object]) -> float:
-    """Median time of a call, after one that compiles."""
+def shares(device: str, length: int, worlds: int) -> dict[str, float]:
+    """Time of the pass over the same traces divided by that of the operator: a copy of x, the minimum of x and y."""
+    import torch
+
+    data = {name: torch.randn(length, worlds, device=device) for name in ("x", "y")}
+    least = wall_seconds(lambda: torch.minimum(data["x"], data["y"]), device)
+    copied = wall_seconds(lambda: data["x"].clone(), device)
+    return {name: (copied if name in ("G", "F") else least) / wall_seconds(_scored(formula, data), device)
+            for name, formula in operators(length).items()}
+
+
+def _share_rows(found: Mapping[str, float]) -> list[Row]:
+    return [Row(f"gpu.{name}.of_memory_bound", share, "1", GPU_SHARE,
+                "a copy of x" if name in ("G", "F") else "the minimum of x and y", share >= GPU_SHARE)
+            for name, share in found.items()]
+
+
+def wall_seconds(work: Callable[[], object], device: str) -> float:
+    """Median time of a call on ``device``, after two that compile."""
     import torch
 
     times = []
     for _ in range(8):
-        torch.cuda.synchronize()
         begin = time.perf_counter()
         work()
-        torch.cuda.synchronize()
+        if device == "cuda":
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
     return median(times[2:])
 
