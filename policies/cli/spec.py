@@ -170,6 +170,8 @@ def load(path: Path) -> Spec:
             return from_mapping(yaml.safe_load(text), str(path))
         except yaml.YAMLError as error:
             raise BadInput(f"{path} is no YAML: {error}") from error
+    if not without_comments(text).strip():
+        raise BadInput(f"{path}: the formula is empty")
     return Spec(str(path), text)
 
 

@@ -676,8 +676,8 @@ def _chain(
         # of a verdict that is certain the bound that proves it
         signed = {SATISFIED: bounds.low, VIOLATED: bounds.high}.get(verdict)
         own = nan if signed is None else float(signed.of(path, f, negated)[at]) * (-1 if negated else 1)
-        step = Step(path, to_text(f), listed[path][1], negated, at, _time(at, bounds.low.dt), _shown(own), _verdict(own, own),
-                    _how(bounds.low, f, at, own))
+        time_s, how = _time(at, bounds.low.dt), _how(bounds.low, f, at, own)
+        step = Step(path, to_text(f), listed[path][1], negated, at, time_s, _shown(own), _verdict(own, own), how)
         steps.append(step)
         if choice.deciding is None:
             return tuple(steps), _decider(bounds.low, step, f)
