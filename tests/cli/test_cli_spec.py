@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -189,7 +191,7 @@ semantics: {end: strong, until: closed}
 
 def test_a_specification_of_rtamt(flight: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (flight / "low.csv").write_text((flight / "low.csv").read_text().replace("note", "out"))
-    for declared in ("", "float height\n", "input float height = 0\n"):
+    for declared in ("", "float height\n", "input float height\n"):
         (flight / "r.stl").write_text(f"{declared}out = always[0:1](height >= 0.3);\n")
         assert as_json("check", flight / "r.stl", flight / "low.csv", capsys=capsys)[1]["at_s"] == 0.7
         assert as_json("check", flight / "r.stl", capsys=capsys)[0] == 0
@@ -206,7 +208,7 @@ def test_a_specification_of_rtamt(flight: Path, capsys: pytest.CaptureFixture[st
     ("a.yaml", "formula: height > 0\nsignals: {height: '[3] m'}\n", "compares scalars"),
     ("a.json", "{", "no JSON"),
     ("a.json", '{"node": "whenever"}', "unknown node"),
-    ("a.stl", "G[0,1] (hieght > 0)", "did you mean 'height'?"),
+    ("a.stl", "G[0,1] (heigth > 0)", "did you mean 'height'?"),
     ("a.stl", "G[0,0.25] (height > 0)", "no multiple of the sample period"),
     ("a.stl", "G[0,1 (height > 0)", "1:"),
     ("a.stl", "# nothing\n", "empty"),
@@ -584,3 +586,17 @@ def test_text_of_the_json_form_is_the_formula(flight: Path, capsys: pytest.Captu
     (flight / "m.json").write_text(json.dumps({"formula": to_json(formula), "dt": 0.1}))
     assert spec("check", flight / "m.json", capsys=capsys)[1].startswith(to_text(formula))
     assert as_json("check", flight / "m.json", flight / "low.csv", capsys=capsys)[0] == 1
+
+
+def test_the_documentation_shows_what_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "stl-explain.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    for name, content in re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)```$", page, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(content)
+    commands = re.findall(r"^```console\n\$ temporeal (.*?)\n(.*?)```$", page, re.DOTALL | re.MULTILINE)
+    assert len(commands) == 4
+    for command, shown in commands:
+        main(shlex.split(command))
+        assert capsys.readouterr().out == shown, command
