@@ -6,7 +6,7 @@ for every operator whatever its window, memory O(T N).
 
 numpy arrays and torch tensors on the CPU go through compiled kernels (`sim.stl.machine`), also with gradients; other
 devices through torch operations (`sim.stl.torch_ops`). Without numba, numpy arrays go through `sim.stl.windows`: the
-same values, many times slower.
+same values, slower.
 
 Conventions at the end of a trace are those of :class:`sim.stl.lower.Semantics`, by default rtamt's: a window is clipped
 to the samples that exist; a window that lies wholly past the end is empty, so ``G`` is +inf there and ``F`` and ``U``
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import reduce
 from importlib.util import find_spec
 from math import inf, prod
 from typing import Any
@@ -44,7 +43,7 @@ from sim.stl.values import (
     required,
     state_margin,
 )
-from sim.stl.windows import NUMPY_MARGINS, NUMPY_TRUTHS, Lattice, dual, sliding, until
+from sim.stl.windows import merged, recursion, shifted, sliding
 
 __all__ = ["clauses", "evaluate_leaves", "horizon", "margin", "robustness", "satisfied"]
 
@@ -60,7 +59,7 @@ def margin(formula: Formula, signals: Mapping[str, Array]) -> Array:
     """
     used = _inputs(formula, signals)
     like = next(iter(used.values()))
-    out = state_margin(formula, used, _library(like)[0])
+    out = state_margin(formula, used, _arrays(like))
     return out if not isinstance(out, float) else _filled(out, like, _leading(formula, used))
 
 
@@ -115,9 +114,8 @@ def evaluate_leaves(
 
         return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)
     given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
-    mask = None if lengths is None else _exists(lengths, shape, arrays[0])
-    out: np.ndarray = _viewed(lowered, lambda node: given[node], lambda x: x, NUMPY_MARGINS, arrays[0], shape, mask)
-    return out
+    mask = None if lengths is None else _exists(lengths, shape, np.empty(0))
+    return _by_numpy(lowered, lambda node: given[node], shape, mask)
 
 
 # ---------------------------------------------------------------- compiled
@@ -158,11 +156,11 @@ def _machine(
 def _traced(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
 ) -> Array:
-    from sim.stl import torch_ops, torch_traced
+    from sim.stl import torch_traced
 
     like = next(iter(used.values()))
     used = used if counts is None else _padded(used, shape, counts)
-    arrays = torch_ops.torch_arrays(like)
+    arrays = _arrays(like)
     leaves = [node for i in lowered.leaves if isinstance(node := lowered.nodes[i], Leaf)]
     margins = {p: _filled(predicate_margin(p, used, arrays), like, shape) for p in {n.predicate for n in leaves}}
     return torch_traced.robustness(lowered, leaves, margins, shape, counts)
@@ -174,92 +172,97 @@ def _traced(
 def _by_nodes(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
 ) -> Array:
+    """Robustness, or truth as booleans."""
     like = next(iter(used.values()))
-    arrays, margins, truths = _library(like)
-    lattice, mask = (truths if truth else margins), None
+    arrays, mask = _arrays(like), None
     if counts is not None:
         used, mask = _padded(used, shape, counts), _exists(counts, shape, like)
-    blank = like > 0 if truth else like
 
     def leaf(node: Leaf) -> Array:
-        of = predicate_truth if truth else predicate_margin
-        value = _filled(of(node.predicate, used, arrays), blank, shape)
-        return lattice.complement(value) if node.negated else value
+        if not truth:
+            margin = _filled(predicate_margin(node.predicate, used, arrays), like, shape)
+            return -margin if node.negated else margin
+        return _filled(predicate_truth(node.predicate, used, arrays), like > 0, shape) != node.negated
 
-    return _viewed(lowered, leaf, (lambda x: x > 0) if truth else lambda x: x, lattice, blank, shape, mask)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if _is_tensor(like):
+            return _by_torch(lowered, leaf, like > 0 if truth else like, shape, mask)
+        if not truth:
+            return _by_numpy(lowered, leaf, shape, mask).astype(like.dtype, copy=False)
+        return _by_numpy(lowered, lambda node: np.where(leaf(node), 1.0, -1.0), shape, mask) > 0
 
 
-def _viewed(
-    lowered: Lowered, leaf: Callable[[Leaf], Array], constant: Callable[[float], float | bool], lattice: Lattice,
-    like: Array, shape: tuple[int, ...], mask: Array | None,
-) -> Array:
-    """The values [T, ...] under the formula's view of what lies past the end.
-
-    In the strong and weak views the trace goes on with samples at which every leaf is false or true; as many as the
-    formula can reach are enough.
-    """
+def _beyond(lowered: Lowered) -> tuple[int, float]:
+    """How many samples the formula's view of the future appends to a trace, and the value of every leaf there."""
     end = lowered.semantics.end
-    rows = shape[0] + (lowered.ahead() if end != "clip" else 0)
-    beyond = constant(-inf if end == "strong" else inf)
+    return 0 if end == "clip" else lowered.ahead(), -inf if end == "strong" else inf
+
+
+def _by_torch(
+    lowered: Lowered, leaf: Callable[[Leaf], Array], like: Array, shape: tuple[int, ...], mask: Array | None
+) -> Array:
+    from sim.stl import torch_ops
+
+    torch, (more, beyond) = sys.modules["torch"], _beyond(lowered)
+    fill = beyond > 0 if like.dtype == torch.bool else beyond
+    rows = (shape[0] + more, *shape[1:])
 
     def extended(node: Leaf) -> Array:
         x = leaf(node)
-        if end == "clip":
+        if not more:
             return x
         if mask is not None:
-            x = lattice.where(mask, x, beyond)
-        return lattice.concat([x, lattice.rows(x, rows - shape[0], beyond)])
+            x = torch.where(mask, x, torch.full_like(x, fill))
+        return torch.cat([x, x.new_full((more, *shape[1:]), fill)])
 
-    def filled(value: float) -> Array:
-        return _filled(constant(value), like, (rows, *shape[1:]))
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return _evaluate(lowered, extended, filled, lattice, mask if end == "clip" else None)[: shape[0]]
+    return torch_ops.evaluate(lowered, extended, rows, like, None if more else mask)[: shape[0]]
 
 
-def _evaluate(
-    lowered: Lowered, leaf: Callable[[Leaf], Array], constant: Callable[[float], Array], lattice: Lattice,
-    mask: Array | None,
-) -> Array:
-    """The value of a lowered formula at every sample, in the lattice of margins or of truths."""
-    values: list[Array] = []
+def _by_numpy(
+    lowered: Lowered, leaf: Callable[[Leaf], np.ndarray], shape: tuple[int, ...], mask: np.ndarray | None
+) -> np.ndarray:
+    more, beyond = _beyond(lowered)
+    rows = (shape[0] + more, *shape[1:])
+
+    def extended(node: Leaf) -> np.ndarray:
+        x = leaf(node)
+        if mask is not None and more:
+            x = np.where(mask, x, x.dtype.type(beyond))
+        return np.concatenate([x, np.full((more, *shape[1:]), beyond, dtype=x.dtype)])
+
+    values: list[np.ndarray] = []
     for node in lowered.nodes:
-        values.append(_node(node, values, leaf, constant, lattice, mask))
-    return values[-1]
+        values.append(_numpy_node(node, values, extended, rows, None if more else mask))
+    return values[-1][: shape[0]]
 
 
-def _node(
-    node: Node, values: list[Array], leaf: Callable[[Leaf], Array], constant: Callable[[float], Array],
-    lattice: Lattice, mask: Array | None,
-) -> Array:
-    def masked(x: Array, most: bool) -> Array:
-        return x if mask is None else lattice.where(mask, x, lattice.bottom if most else lattice.top)
-
-    def backward(x: Array, past: bool) -> Array:
-        return (x.flip(0) if _is_tensor(x) else x[::-1]) if past else x
+def _numpy_node(
+    node: Node, values: list[np.ndarray], leaf: Callable[[Leaf], np.ndarray], shape: tuple[int, ...],
+    mask: np.ndarray | None,
+) -> np.ndarray:
+    def ahead(index: int, past: bool, fill: float) -> np.ndarray:
+        """The values in the direction in which the node looks; ``fill`` past the end of a trace."""
+        if past:
+            return values[index][::-1]
+        return values[index] if mask is None else np.where(mask, values[index], values[index].dtype.type(fill))
 
     match node:
         case Leaf():
             return leaf(node)
         case Fixed(value):
-            return constant(value)
+            return np.full(shape, value)
         case Merge(most, args):
-            return reduce(lattice.join if most else lattice.meet, [values[i] for i in args])
+            return merged([values[i] for i in args], most)
         case Slide(most, arg, lo, hi, past):
-            combine, neutral = (lattice.join, lattice.bottom) if most else (lattice.meet, lattice.top)
-            x = backward(values[arg] if past else masked(values[arg], most), past)
-            return backward(sliding(x, lo, hi, combine, neutral, lattice), past)
+            out = sliding(ahead(arg, past, -inf if most else inf), lo, hi, most)
         case Scan(most, keep, reach, past):
-            u, v = values[keep], values[reach]
-            if not past:
-                u, v = masked(u, not most), masked(v, most)
-            return backward(until(backward(u, past), backward(v, past), 0, None, lattice if most else dual(lattice)),
-                            past)
+            fill = -inf if most else inf
+            out = recursion(ahead(keep, past, -fill), ahead(reach, past, fill), most)
         case Shift(arg, by, fill, past):
-            x = backward(values[arg] if past else masked(values[arg], fill < 0), past)
-            rows = lattice.rows(x, min(by, len(x)), lattice.bottom if fill < 0 else lattice.top)
-            return backward(lattice.concat([x[by:], rows]), past)
-    raise TypeError(f"not a node: {node!r}")
+            out = shifted(ahead(arg, past, fill), by, fill)
+        case _:
+            raise TypeError(f"not a node: {node!r}")
+    return out[::-1] if node.past else out
 
 
 # ---------------------------------------------------------------- inputs
@@ -276,13 +279,13 @@ def _is_traced(x: Array) -> bool:
     return _is_tensor(x) and bool(sys.modules["torch"].jit.is_tracing())
 
 
-def _library(like: Array) -> tuple[Arrays, Lattice, Lattice]:
-    """Functions and the lattices of margins and of truths of the library that ``like`` belongs to."""
+def _arrays(like: Array) -> Arrays:
+    """The functions of the library that ``like`` belongs to."""
     if _is_tensor(like):
         from sim.stl import torch_ops
 
-        return torch_ops.torch_arrays(like), torch_ops.MARGINS, torch_ops.TRUTHS
-    return numpy_arrays(like.dtype), NUMPY_MARGINS, NUMPY_TRUTHS
+        return torch_ops.torch_arrays(like)
+    return numpy_arrays(like.dtype)
 
 
 def _floating(name: str, array: Any) -> Array:

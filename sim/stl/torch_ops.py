@@ -31,7 +31,6 @@ from sim.stl.syntax import (
     leaves,
 )
 from sim.stl.values import Arrays, _raised, numpy_arrays, signed_margin, value
-from sim.stl.windows import Lattice
 
 
 def _norm(v: Tensor) -> Tensor:
@@ -148,19 +147,6 @@ def _compiled_value(expression: Expr) -> Callable[[Mapping[str, Tensor]], Any]:
 
             return apply
     raise TypeError(f"not an expression: {expression!r}")
-
-
-def _rows(like: Tensor, count: int, fill: float | bool) -> Tensor:
-    return like.new_full((count, *like.shape[1:]), fill)
-
-
-def _where(mask: Tensor, x: Tensor, fill: float | bool) -> Tensor:
-    return torch.where(mask, x, torch.full_like(x, fill))
-
-
-MARGINS = Lattice(torch.minimum, torch.maximum, operator.neg, inf, -inf, torch.cat, _rows, _where)  # type: ignore[arg-type]
-TRUTHS = Lattice(
-    torch.logical_and, torch.logical_or, torch.logical_not, True, False, torch.cat, _rows, _where)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- exact evaluation
