@@ -29,7 +29,8 @@ What a formula of Signal Temporal Logic says of a recorded trace. Needs no robot
   check    parse the formula; with a trace: robustness at the first sample, and verdict
   explain  which predicate decided it, when, by how much; each clause; slack to each deadline
   plot     the same as a picture (-o out.svg, .png or .pdf)
-  monitor  feed the trace sample by sample: bounds on the robustness, verdict as soon as it is certain; - reads stdin
+  monitor  feed the trace sample by sample, to the formula's horizon: bounds on the robustness, verdict as soon as it
+           is certain; - reads stdin
 
 FILE is a formula as text, or YAML (.yaml) or JSON (.json) with formula, and optionally constants, signals, dt,
 semantics. TRACE is CSV (a header of signal names, t in seconds, components as p.0, p.1), NPZ, Parquet, or a ROS 2 bag
@@ -431,7 +432,7 @@ def monitor(spec: Spec, source: str, options: Namespace) -> int:
         watch.begin(formula, trace.dt, trace.start_s)
         samples = ({name: values[k] for name, values in trace.signals.items()} for k in range(trace.count))
     for sample in samples:
-        if watch.feed(sample) and options.until_decided:
+        if watch.feed(sample):
             break
     return watch.end()
 
@@ -454,16 +455,17 @@ class Watch:
         self.bounded = math.isfinite(horizon(formula, dt))
         self.monitor: Monitor | None = None
         try:
-            self.monitor = Monitor(formula, dt)
+            # compiling would take longer than most traces last
+            self.monitor = Monitor(formula, dt, semantics_of(self.spec), compiled=False)
         except FormulaError:
             if self.bounded:
                 raise
-            complain("temporeal: a window of the formula has no end: it is judged when the trace ends")
+            complain("temporeal: a window without an end inside the formula: it is judged when the trace ends")
         if not self.options.json:
             say(f"{'t [s]':>10} {'lower':>12} {'upper':>12}  verdict")
 
     def feed(self, sample: Mapping[str, Any]) -> bool:
-        """Take one more sample; whether the verdict is certain."""
+        """Take one more sample; whether that is enough: nothing can change, or the verdict, all that was asked for."""
         self.samples.append(sample)
         if self.monitor is None:
             return False
@@ -473,7 +475,7 @@ class Watch:
             say(f"{time_s:10.6g} {shown(reading.lower):>12} {shown(reading.upper):>12}  {reading.verdict}")
         if reading.verdict != "undecided" and self.decided_at_s is None:
             self.decided_at_s = (len(self.samples) - 1) * self.dt
-        return reading.verdict != "undecided"
+        return reading.final or (reading.verdict != "undecided" and bool(self.options.until_decided))
 
     def end(self) -> int:
         """The trace has ended, or is decided: what is known, and what decided it."""

@@ -453,7 +453,20 @@ def test_the_monitor_tells_each_sample_and_may_end_early(flight: Path, capsys: p
     assert lines[0].split() == ["t", "[s]", "lower", "upper", "verdict"]
     assert [line.split()[-1] for line in lines[1:9]] == ["undecided"] * 7 + ["violated"]
     assert lines[9].startswith("violated: robustness between -inf and -0.1")
-    assert len(spec("monitor", flight / "mission.stl", flight / "low.csv", capsys=capsys)[1].splitlines()) == 31 + 2
+    whole = spec("monitor", flight / "mission.stl", flight / "low.csv", capsys=capsys)[1]
+    assert len(whole.splitlines()) == 21 + 2, "after the horizon, 2 s, nothing can change"
+
+
+def test_a_window_without_an_end_is_judged_when_the_trace_ends(
+    flight: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, expected in (("G (height > 0.1) & F (p.x > 0.9)", 0), ("G (height > 0.3) | F (p.x > 2)", 1),
+                           ("G (height > 0.1 -> F (p.x > 0.9))", 0)):
+        (flight / "f.stl").write_text(text)
+        status, found = as_json("monitor", flight / "f.stl", flight / "low.csv", capsys=capsys)
+        assert (status, found["samples"]) == (expected, 31)
+        checked = as_json("check", flight / "f.stl", flight / "low.csv", capsys=capsys)[1]
+        assert found["robustness"] == checked["robustness"]
 
 
 def test_the_monitor_reads_stdin_as_it_comes(flight: Path) -> None:

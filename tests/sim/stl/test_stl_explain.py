@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from robots.signals import SignalError
 from sim.stl.explain import describe, explain, note, operator_text
 from sim.stl.lower import Semantics
+from sim.stl.monitor import Monitor
 from sim.stl.syntax import (
     ALL_TIME,
     Always,
@@ -199,6 +200,18 @@ def test_a_partial_trace_is_bounded_by_every_continuation(formula, signals, data
     assert e.verdict in (whole.verdict, "undecided")
     if e.verdict == "undecided":
         assert e.decider.kind == "end"
+
+
+@settings(max_examples=40, deadline=None)
+@given(formulas(), traces(batch=1), st.sampled_from(["half-open", "closed"]), st.data())
+def test_the_monitor_knows_as_much_after_every_sample(formula, signals, left, data):
+    trace, semantics = {name: values.astype(float) for name, values in one(signals).items()}, Semantics("clip", left)
+    trace["x"][data.draw(st.lists(st.integers(0, len(trace["x"]) - 1), max_size=1))] = np.nan
+    monitor = Monitor(formula, DT, semantics, compiled=False)
+    for k in range(len(trace["x"])):
+        reading = monitor.update({name: values[k] for name, values in trace.items()})
+        e = explain(formula, {name: values[: k + 1] for name, values in trace.items()}, DT, semantics, partial=True)
+        assert (e.lower, e.upper, e.verdict) == (reading.lower, reading.upper, reading.verdict)
 
 
 def test_a_partial_trace_waits_for_its_end():
