@@ -60,7 +60,7 @@ from sim.stl.syntax import (
     shape_text,
     to_text,
 )
-from sim.stl.units import NUMBER, Unit, common, operation_unit, parse_unit
+from sim.stl.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit
 from sim.stl.values import numpy_arrays, value
 
 Constants = Mapping[str, float | Sequence[float]]
@@ -549,7 +549,9 @@ class _Builder:
 
     def apply(self, op: str, args: list[_Part], start: int, end: int) -> _Part:
         values = tuple([self.expr(a, op) for a in args])
-        exponent = self.exponent(args[1]) if op == "pow" and len(args) == 2 else None
+        exponent = None
+        if op == "pow" and len(args) == 2 and args[0].unit not in (None, NUMBER, ONE) and _is_constant(args[1]):
+            exponent = self.constant_value(args[1])
         try:
             expression = Apply(op, values)
             unit = operation_unit(op, [a.unit for a in args], exponent)
@@ -558,10 +560,6 @@ class _Builder:
         except ValueError as error:
             raise self.error(str(error), start, end) from None
         return self.part(expression, unit, start, end, args)
-
-    def exponent(self, part: _Part) -> float | None:
-        """The value of a constant exponent."""
-        return self.constant_value(part) if _is_constant(part) else None
 
     def number(self, tree: Tree[Token], rule: str) -> float:
         """The value of arithmetic over numbers and scalar constants."""

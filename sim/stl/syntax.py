@@ -361,7 +361,8 @@ def as_formula(value: FormulaLike) -> Formula:
         return value
     if isinstance(value, Expr):
         return Predicate(">", value, Constant(0.0))
-    raise FormulaError(f"{short(value)} is no formula: use a comparison, or Truth(True)")
+    hint = "for == and != write equal(a, b) and unequal(a, b), for a constant Truth(True)"
+    raise FormulaError(f"{short(value)} is no formula{f': {hint}' if isinstance(value, bool) else ''}")
 
 
 def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:

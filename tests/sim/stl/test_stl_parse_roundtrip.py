@@ -1,0 +1,143 @@
+"""Text, formula and JSON say the same: random formulas of every operator and function, there and back."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robots.signals import SignalSpec
+from sim.stl.parse import check, parse
+from sim.stl.syntax import (
+    MAX_DEPTH,
+    Apply,
+    Constant,
+    Not,
+    Predicate,
+    Signal,
+    Truth,
+    angle,
+    atan2,
+    exp,
+    from_json,
+    hypot,
+    maximum,
+    minimum,
+    norm,
+    rotation_angle,
+    sin,
+    sqrt,
+    to_json,
+    to_text,
+    wrap,
+    xor,
+)
+from tests.sim.stl.definition import SCHEMA, formulas, predicates
+
+SETTINGS = settings(max_examples=100, deadline=None)
+SIGNALS = {**SCHEMA, "q": SignalSpec("q", (4,), "wxyz"), "ratio": SignalSpec("ratio"),
+           "grid": SignalSpec("grid", (2, 3), "m")}
+CONSTANTS = {"far": 2.5, "goal": (1.0, -0.5, 1e-7), "turned": (0.0, 1.0, 0.0, 0.0)}
+
+LENGTHS = [Signal("x", (), "m"), Signal("y", (), "m"), Signal("grid", (2, 3), "m")[1][2], Constant(2.5, "far")]
+VECTORS = [Signal("p", (3,), "m"), Constant((1.0, -0.5, 1e-7), "goal"), Signal("grid", (2, 3), "m")[0]]
+QUATERNIONS = [Signal("q", (4,), "wxyz"), Constant((0.0, 1.0, 0.0, 0.0), "turned")]
+numbers = st.floats(-1e9, 1e9).map(Constant)
+
+
+@st.composite
+def lengths(draw, depth=2):
+    """A scalar in m."""
+    kind = draw(st.integers(0, 9)) if depth else 9
+    if kind == 9:
+        length = draw(st.sampled_from(LENGTHS))
+        return draw(st.one_of(st.just(length), numbers.map(lambda n: length - n)))
+    if kind in (0, 1):
+        return draw(st.sampled_from([norm, lambda v: v[1]]))(draw(vectors(depth - 1)))
+    a, b = draw(lengths(depth - 1)), draw(lengths(depth - 1))
+    ratio = draw(ratios(depth - 1)) if kind == 2 else None
+    return {2: lambda: draw(st.sampled_from([ratio * a, a / ratio])), 3: lambda: -a, 4: lambda: abs(a),
+            5: lambda: draw(st.sampled_from([a + b, a - b])), 6: lambda: hypot(a, b), 7: lambda: minimum(a, b, a),
+            8: lambda: maximum(sqrt(a * b), b)}[kind]()
+
+
+@st.composite
+def vectors(draw, depth=2):
+    """A vector of three in m."""
+    v = draw(st.sampled_from(VECTORS))
+    return draw(st.sampled_from([v, -v, v - draw(vectors(depth - 1)), draw(ratios(depth - 1)) * v])) if depth else v
+
+
+@st.composite
+def ratios(draw, depth=2):
+    """A number without unit."""
+    kind = draw(st.integers(0, 4)) if depth else 4
+    if kind == 0:
+        return draw(lengths(depth - 1)) / draw(lengths(depth - 1))
+    if kind in (1, 2):
+        return draw(st.sampled_from([exp, sin]))(draw(ratios(depth - 1)))
+    if kind == 3:
+        return draw(ratios(depth - 1)) ** draw(ratios(depth - 1))
+    return draw(st.one_of(st.just(Signal("ratio", (), "1")), numbers))
+
+
+@st.composite
+def angles(draw):
+    """An angle in rad."""
+    kind = draw(st.integers(0, 2))
+    if kind == 0:
+        return angle(draw(vectors()), draw(vectors()))
+    if kind == 1:
+        return rotation_angle(draw(st.sampled_from(QUATERNIONS)), draw(st.sampled_from(QUATERNIONS)))
+    return wrap(atan2(draw(lengths()), draw(lengths())))
+
+
+comparisons = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+leaf_formulas = st.one_of(
+    *(st.builds(Predicate, comparisons, side, side) for side in (lengths(), ratios(), angles())),
+    predicates, st.booleans().map(Truth))
+
+
+@SETTINGS
+@given(formulas(unbounded=True, leaf=leaf_formulas))
+def test_text_and_json_come_back_equal(f):
+    assert parse(to_text(f), SIGNALS, CONSTANTS) == f
+    assert check(f, SIGNALS) == f
+    assert from_json(json.loads(json.dumps(to_json(f)))) == f
+
+
+WORDS = {"G": "always", "F": "eventually", "U": "until", "R": "release", "W": "unless", "X": "next", "Y": "prev",
+         "H": "historically", "O": "once", "S": "since", "&": "and", "|": "or", "->": "implies", "<->": "iff",
+         "!": "not"}
+
+
+@SETTINGS
+@given(formulas(unbounded=True, leaf=st.just(Predicate(">", LENGTHS[0], Constant(1)))))
+def test_letters_and_words_say_the_same(f):
+    text = to_text(f).replace("(", " ( ").replace("[", " [ ").replace("!", "! ").split()
+    assert parse(" ".join(WORDS.get(token, token) for token in text), SIGNALS) == f
+
+
+@SETTINGS
+@given(formulas(unbounded=True), formulas(unbounded=True))
+def test_names_for_parts_say_the_same_as_the_parts(f, g):
+    text = f"first = {to_text(f)}; second = {to_text(g)}; G (first -> second xor first)"
+    assert parse(text, SIGNALS) == parse(f"G (({to_text(f)}) -> ({to_text(g)}) xor ({to_text(f)}))", SIGNALS)
+
+
+def test_operations_that_look_like_literals():
+    two = Constant(2.0)
+    vector = Constant((1.0, -2.0))
+    for e in (Apply("neg", (two,)), Apply("neg", (Apply("neg", (two,)),)), -two, Apply("neg", (-two,)),
+              Apply("neg", (vector,))[1], vector[0], Apply("neg", (Constant(0.5),)) * two):
+        assert parse(to_text(e > LENGTHS[0]), SIGNALS) == (e > LENGTHS[0])
+
+
+def test_the_deepest_formula_comes_back():
+    f = Predicate(">", LENGTHS[0], Constant(0))
+    for _ in range(MAX_DEPTH - 2):
+        f = Not(f)
+    assert parse(to_text(f), SIGNALS) == f and from_json(to_json(f)) == f
+    g = Predicate(">", LENGTHS[0], Constant(0))
+    for _ in range((MAX_DEPTH - 2) // 2):
+        g = xor(g, Truth(True))
+    assert parse(to_text(g), SIGNALS) == g and from_json(to_json(g)) == g
