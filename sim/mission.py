@@ -1,7 +1,7 @@
 """A formula as a small automaton over sampled signals: which subgoal is next, by when, and what must be kept.
 
 One module serves three times: inside the policy (on measured signals, traced into the artifact), in the reward
-(on true signals) and in the training statistics. It follows the formula's decomposition (`sim.stl.decompose`):
+(on true signals) and in the training statistics. It follows the formula's decomposition as a plan (`sim.stl.plan`):
 a timed subgoal is *hit* at the start of the first stretch inside its window over which its predicate held for
 its hold time. Hitting as early as possible is one grounding among many, so "mission done" here implies
 "formula satisfied", never the other way round; verdicts are always computed by `sim.stl.robustness`.
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sim.stl.decompose import Decomposition
+from sim.stl.plan import Plan
 from sim.stl.torch_ops import compiled
 
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
@@ -37,13 +37,13 @@ class Progress(NamedTuple):
 class Mission(nn.Module):
     """The automaton. ``slack`` [unit of the margin] must be exceeded for a hit, to be robust to sensor noise."""
 
-    def __init__(self, decomposition: Decomposition, dt: float, slack: float = 0.0) -> None:
+    def __init__(self, plan: Plan, dt: float, slack: float = 0.0) -> None:
         super().__init__()
         self.dt, self.slack = dt, slack
-        self.subgoals = tuple(decomposition.subgoals)
-        late = [inv for inv in decomposition.invariants if inv.lo > EPS and inv.after is None and inv.until is None]
+        self.subgoals = plan.subgoals
+        late = [inv for inv in plan.invariants if inv.lo > EPS and inv.after is None and inv.until is None]
         self.holds = tuple(sorted(late, key=lambda inv: inv.lo))
-        self.invariants = tuple(decomposition.invariants)
+        self.invariants = plan.invariants
         self.stages = tuple(s.predicate for s in self.subgoals) + tuple(h.predicate for h in self.holds)
         self.memory = {"tick": (), "hit": (len(self.subgoals),), "held": (len(self.subgoals),)}
         # each distinct predicate is evaluated once per sample

@@ -23,8 +23,9 @@ import numpy as np
 from policies.evaluate.partial import Verdict, bounds, verdict
 from policies.evaluate.rollout import Rollout
 from policies.evaluate.statistics import Proportion, Summary, proportion, summarize
-from sim.stl.decompose import Subgoal as TimedSubgoal
 from sim.stl.decompose import decompose
+from sim.stl.plan import Subgoal as TimedSubgoal
+from sim.stl.plan import plan
 from sim.stl.robustness import robustness, satisfied
 from sim.stl.syntax import Formula, FormulaError, clauses, horizon, to_text
 
@@ -173,7 +174,7 @@ def first_failure(
 def subgoal_slack(formula: Formula, rollout: Rollout, lengths: np.ndarray) -> tuple[list[str], np.ndarray]:
     """Label of each timed subgoal and slack [E, S] in s; none for a formula that is no sequence of timed subgoals."""
     try:
-        goals = decompose(formula, rollout.dt).subgoals
+        goals = plan(decompose(formula, rollout.dt)).subgoals
     except FormulaError:
         goals = ()
     hits: list[np.ndarray] = []

@@ -21,6 +21,7 @@ from sim.maps import AffineAction, Disturbance, rotation
 from sim.mission import NEVER, Mission, Progress
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
+from sim.stl.plan import plan
 from sim.stl.syntax import constants_in, signals_in
 from sim.task import MISSION_TIME, Draw, Task, task_schema
 
@@ -258,7 +259,7 @@ def make(
         raise ValueError(f"reward: unknown weights {sorted(unknown_weights)}; legal: {weights}")
     robot = load_robot("crazyflie")
     parsed = parse(formula, task_schema(robot), constants)
-    parts = decompose(parsed, control_dt)
+    parts = plan(decompose(parsed, control_dt))
     mission = Mission(parts, control_dt, 2 * slack)
     points = stage_points(mission, constants, formula)
     mass = robot.parameters["mass"].nominal[0]

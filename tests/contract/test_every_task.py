@@ -41,7 +41,7 @@ def test_sizes_and_finiteness(task):
 def test_horizon_fits_the_episode_and_decomposes_on_the_control_grid(task):
     task = load_task(task)
     assert horizon(task.formula) <= task.episode_s + 1e-9
-    assert decompose(task.formula, task.control_dt).invariants
+    assert decompose(task.formula, task.control_dt).single().keeps
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -7,6 +7,7 @@ from robots.signals import SignalSpec, schema
 from sim.mission import Mission
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
+from sim.stl.plan import plan
 from sim.stl.robustness import satisfied
 
 DT = 0.5
@@ -24,7 +25,7 @@ def trace(seed, steps=13, n=400):
 
 
 def run(formula, signals, slack=0.0):
-    mission = Mission(decompose(formula, DT), DT, slack)
+    mission = Mission(plan(decompose(formula, DT)), DT, slack)
     n = signals["x"].shape[1]
     memory = {k: torch.zeros(n, *s) for k, s in mission.memory.items()}
     kept, out = torch.ones(n, dtype=torch.bool), []

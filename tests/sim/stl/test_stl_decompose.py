@@ -1,16 +1,334 @@
-"""Decomposition: the rows of its table by hand, and what has none."""
+"""Decomposition: worth exactly the robustness, on every formula that has one; what has none; what it looks like."""
 
+from itertools import combinations, pairwise
+from math import inf
+
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from sim.stl.decompose import Invariant, NotDecomposable, Subgoal, decompose
-from sim.stl.syntax import And, FormulaError, Signal, always, eventually, until
+from sim.stl.decompose import Gap, Keep, NotDecomposable, Point, Reach, decompose
+from sim.stl.grounding import groundings, value
+from sim.stl.lower import Semantics
+from sim.stl.normal import positive
+from sim.stl.plan import Invariant, Subgoal, plan
+from sim.stl.rules import links
+from sim.stl.syntax import (
+    Always,
+    And,
+    Eventually,
+    Formula,
+    FormulaError,
+    Historically,
+    Iff,
+    Implies,
+    Next,
+    Not,
+    Once,
+    Or,
+    Previous,
+    Release,
+    Signal,
+    Since,
+    Truth,
+    Until,
+    WeakUntil,
+    Window,
+    always,
+    children,
+    eventually,
+    horizon,
+    release,
+    until,
+)
+from sim.stl.windows import steps
+from tests.sim.stl.definition import DT, Definition, formulas, samples, split, traces
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
 
 
-def parts(formula, dt=0.1):
-    found = decompose(formula, dt)
-    return list(found.subgoals), list(found.invariants)
+# ---------------------------------------------------------------- exactness
+
+
+def brute(decomposition, trace):
+    """The largest value over all alternatives and groundings of the smallest margin, straight from the data."""
+    means = Definition(trace, 0)
+    return max((worth(a, times, means, len(trace)) for a in decomposition.alternatives for times in assignments(a)),
+               default=-inf)
+
+
+def assignments(a, times=(0,)):
+    """Every assignment (tau_0 = 0, tau_1, ...) that satisfies the gaps, variable by variable."""
+    v = len(times)
+    if v > a.variables:
+        yield times
+        return
+    for tau in range(a.samples):
+        new = (*times, tau)
+        gaps = [g for g in a.gaps if max(g.before, g.after) == v]
+        if all(g.lo <= new[g.after] - new[g.before] <= g.hi for g in gaps):
+            yield from assignments(a, new)
+
+
+def worth(a, times, means, length):
+    values = [means.at(r.predicate, times[r.variable]) for r in a.reaches]
+    for k in a.keeps:
+        first, last = (times[p.variable] + p.offset for p in (k.start, k.end))
+        values += [means.at(k.predicate, t) for t in range(max(first, 0), min(last, length - 1) + 1)]
+    return min(values, default=inf)
+
+
+def exact(formula, signals, length=None, semantics=None):
+    """The robustness at time 0 is that of the decomposition; what has none says why."""
+    given = {} if semantics is None else {"semantics": semantics}
+    try:
+        found = decompose(formula, DT, length, **given)
+    except NotDecomposable as error:
+        assert "its own choice between its parts" in error.reason
+        return
+    traces_ = [samples(signals, n) for n in range(signals["x"].shape[1])]
+    expected = [Definition(trace, 0, **given).at(formula, 0) for trace in traces_]
+    if found.count <= 300 and sum(len(groundings(a)) for a in found.alternatives) <= 500:
+        assert [brute(found, trace) for trace in traces_] == expected
+    if found.count <= 300:
+        assert value(found, signals).tolist() == expected
+
+
+def noise(length, seed, batch=2):
+    return split(np.random.default_rng(seed).integers(-4, 5, (length, batch, 5)) / 2)
+
+
+MANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+seeds = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=200, **MANY)
+@given(formulas(max_leaves=5), seeds, st.integers(0, 3))
+def test_exact_on_traces_that_reach_the_horizon(formula, seed, more):
+    exact(formula, noise(steps(horizon(formula, DT), DT) + 1 + more, seed))
+
+
+@settings(max_examples=200, **MANY)
+@given(formulas(max_leaves=5, unbounded=True), traces(most=9))
+def test_exact_on_traces_of_any_length_if_that_is_given(formula, signals):
+    exact(formula, signals, len(signals["x"]))
+
+
+@settings(max_examples=60, **MANY)
+@given(formulas(max_leaves=4), traces(most=8))
+def test_exact_where_until_is_closed_on_the_left(formula, signals):
+    exact(formula, signals, len(signals["x"]), Semantics(until="closed"))
+
+
+def operators(a, b):
+    """Every operator over ``a``, with ``b`` as the other side where there is one."""
+    w, one = Window(0.1, 0.3), Window(0.2, 0.2)
+    return {
+        "G": Always(a, w), "F": Eventually(a, w), "G1": Always(a, one), "X": Next(a), "sX": Next(a, True),
+        "lU": Until(a, b, w), "rU": Until(b, a, w), "lR": Release(a, b, w), "rR": Release(b, a, w),
+        "U0": Until(a, b, Window(0, 0.2)), "R0": Release(a, b, Window(0, 0.2)), "lW": WeakUntil(a, b, w),
+        "rW": WeakUntil(b, a, w), "and": And((a, b)), "or": Or((a, b)), "implies": Implies(a, b), "not": Not(a),
+        "iff": Iff(a, b), "H": Historically(a, w), "O": Once(a, w), "lS": Since(a, b, w), "rS": Since(b, a, w),
+        "Y": Previous(a), "sY": Previous(a, True)}
+
+
+X1, Y1, Z1 = Signal("x", (), "m") > 0, Signal("y", (), "m") > 0, Signal("p", (3,), "m")[0] > 0
+NAMES = list(operators(X1, Y1))
+
+
+@pytest.mark.parametrize("outer", NAMES)
+def test_exact_for_every_pair_of_operators_and_its_negation(outer):
+    for seed, inner in enumerate(NAMES):
+        formula = operators(operators(X1, Y1)[inner], Z1)[outer]
+        for wanted in (formula, Not(formula)):
+            exact(wanted, noise(steps(horizon(wanted, DT), DT) + 1, seed, batch=3))
+            exact(wanted, noise(3, seed, batch=3), 3)
+
+
+@pytest.mark.parametrize("inner", NAMES)
+def test_exact_for_what_triggers_under_always(inner):
+    triggered = Always(Implies(Z1, operators(X1, Y1)[inner]), Window(0, 0.4))
+    exact(triggered, noise(steps(horizon(triggered, DT), DT) + 1, 0, batch=3))
+
+
+def test_a_chain_has_the_fewest_links_that_are_always_enough():
+    """Against every set of hits: one per window asks for at most so many of them, and some set for as many."""
+    for count in range(1, 8):
+        for width in range(1, 5):
+            places = range(count + width - 1)
+            sets = [h for n in range(1, len(places) + 1) for h in combinations(places, n)
+                    if all(any(t <= x < t + width for x in h) for t in range(count))]
+            assert max(fewest(h, count, width) for h in sets) == links(count, width)
+
+
+def fewest(hits, count, width):
+    """Fewest of ``hits`` that have one in each window."""
+    return next(n for n in range(1, len(hits) + 1) for some in combinations(hits, n)
+                if some[0] < width and some[-1] >= count - 1 and all(b - a <= width for a, b in pairwise(some)))
+
+
+def test_normal_form_has_no_negation_and_the_same_worth():
+    @settings(max_examples=100, **MANY)
+    @given(formulas(max_leaves=5, unbounded=True), traces(most=7, batch=1))
+    def holds(formula, signals):
+        wanted = positive(formula)
+        assert not any(isinstance(f, (Not, Implies, Iff)) and not isinstance(children(f)[0], Since)
+                       for f in within(wanted))
+        trace = samples(signals)
+        for kind in (0, 1):
+            assert Definition(trace, kind).at(wanted, 0) == Definition(trace, kind).at(formula, 0)
+
+    holds()
+
+
+def within(formula: Formula):
+    yield formula
+    for child in children(formula):
+        yield from within(child)
+
+
+# ---------------------------------------------------------------- what it looks like
+
+
+def text(formula, **given):
+    return str(decompose(formula, 0.1, **given))
+
+
+@pytest.mark.parametrize("formula, expected", [
+    (eventually(0, 3, P & eventually(1, 2, Q)), "t1 in [0, 3]: reach x > 0\nt2 in [t1 + 1, t1 + 2]: reach y > 0"),
+    (eventually(1, 2, always(0.5, 2, P)), "t1 in [1.5, 2.5]\nkeep x > 0 on [t1, t1 + 1.5]"),
+    (until(P, 0, 2, Q), "t1 in [0, 2]: reach y > 0\nkeep x > 0 on [0, t1)"),
+    (eventually(0, 1, eventually(0, 1, P) & eventually(0, 1, Q)),
+     "t1 in [0, 2]: reach x > 0\nt2 in [t1 - 1, t1 + 1]: reach y > 0"),
+    (until(eventually(0, 0.1, P), 0, 0.2, Q),
+     "t1 in [0, 0.1]: reach x > 0\nt2 in [t1, t1 + 0.2]: reach x > 0\n"
+     "t3 in [0.1, 0.2] and [t2, t2 + 0.1]: reach y > 0\nor\nkeep y > 0 at 0"),
+    (always(0, 0.2, eventually(0, 0.1, P)),
+     "t1 in [0, 0.1]: reach x > 0\nt2 in [0.2, 0.3] and [t1 + 0.1, t1 + 0.2]: reach x > 0"),
+    (release(P, 0, 2, Q), "keep y > 0 on [0, 2]\nor\nt1 in [0, 1.9]: reach x > 0\nkeep y > 0 on [0, t1]"),
+    (Next(P), "keep x > 0 at 0.1"),
+    (Iff(P, eventually(0, 1, Q)),
+     "t1 in [0, 1]: reach y > 0\nkeep x > 0 at 0\nor\nkeep x <= 0 at 0\nkeep y <= 0 on [0, 1]"),
+    (always(0, 0.2, P >> eventually(0, 0.3, Q)),
+     "keep x <= 0 on [0, 0.2]\nor\n"
+     "t1 in [0, 0.5]: reach y > 0\nt2 in [t1, t1 + 0.5]: reach y > 0\n"
+     "keep x <= 0 on [0, t1 - 0.4]\nkeep x <= 0 on (t1, t2 - 0.4]\nkeep x <= 0 on (t2, 0.2]"),
+    (Truth(True), "nothing to do"),
+    (eventually(0, 1, Truth(False)), "nothing satisfies it"),
+])
+def test_text(formula, expected):
+    assert text(formula) == expected
+
+
+def test_data():
+    found = decompose(until(P, 0.5, 2, Q & eventually(0, 1, R)), 0.1).single()
+    assert (found.variables, found.samples, found.dt) == (2, 31, 0.1)
+    assert found.reaches == (Reach(Q, 1), Reach(R, 2))
+    assert found.keeps == (Keep(P, Point(0), Point(1, -1)),)
+    assert found.gaps == (Gap(0, 1, 5, 20), Gap(1, 2, 0, 10))
+
+
+def test_windows_without_an_end_go_to_the_last_sample():
+    assert text(Always(P, Window(0.2)), samples=8) == "keep x > 0 on [0.2, 0.7]"
+    assert text(eventually(0, 0.3, Always(P)), samples=8) == "t1 in [0, 0.3]\nkeep x > 0 on [t1, 0.7]"
+    assert text(Always(Eventually(P)), samples=8) == "keep x > 0 at 0.7"
+
+
+# ---------------------------------------------------------------- simplification
+
+
+@pytest.mark.parametrize("formula, expected", [
+    (eventually(0, 5, P) & eventually(1, 2, P), "t1 in [1, 2]: reach x > 0"),
+    (eventually(0, 3, P & eventually(0, 1, Q)) & eventually(0, 4, Q),
+     "t1 in [0, 3]: reach x > 0\nt2 in [t1, t1 + 1]: reach y > 0"),
+    (always(0, 5, P) & always(1, 2, P), "keep x > 0 on [0, 5]"),
+    (always(0, 5, P & Q) & always(1, 2, P), "keep x > 0 & y > 0 on [0, 5]"),
+    (always(0, 5, P) & eventually(2, 7, P), "keep x > 0 on [0, 5]"),
+    (until(P, 0, 3, Q) & always(0, 3, P), "t1 in [0, 3]: reach y > 0\nkeep x > 0 on [0, 3]"),
+    (eventually(0, 1, P & always(0, 1, P)), "t1 in [0, 1]\nkeep x > 0 on [t1, t1 + 1]"),
+    (eventually(1, 1, P), "keep x > 0 at 1"),
+    (P | (P & eventually(0, 1, Q)), "keep x > 0 at 0"),
+    (eventually(0, 5, P) | eventually(1, 2, P), "t1 in [0, 5]: reach x > 0"),
+    (eventually(0, 5, P) | always(1, 2, P), "t1 in [0, 5]: reach x > 0"),
+    (eventually(0, 5, P) | Truth(True), "nothing to do"),
+    (Or((Once(P, Window(0.1, 0.2)), Q)), "keep y > 0 at 0"),
+])
+def test_what_cannot_decide_is_dropped(formula, expected):
+    assert text(formula) == expected
+
+
+@pytest.mark.parametrize("formula", [
+    eventually(0, 2, P) & eventually(1, 3, P),  # neither window holds the other
+    eventually(0, 2, P) & eventually(0, 2, Q),
+    always(0, 2, P) & always(1, 3, P),
+    eventually(0, 2, P & Q) | eventually(0, 2, P & R),
+])
+def test_what_can_decide_stays(formula):
+    found = decompose(formula, 0.1)
+    assert sum(len(a.reaches) + len(a.keeps) for a in found) == 2 and len(found.alternatives) == found.count
+
+
+def test_alternatives_that_no_times_satisfy_are_removed():
+    formula = eventually(0.3, 0.4, P) | always(0, 0.1, Q)
+    assert decompose(formula, 0.1, samples=3).count == 1
+    late = Once(eventually(0.3, 0.4, P), Window(0.1, 0.1)) | Q  # at time 0 there was no sample 0.1 s ago
+    assert text(late) == "keep y > 0 at 0"
+    found = decompose(until(P, 0, 0.4, eventually(0.3, 0.4, R)), 0.1, samples=5)
+    assert str(found) == "t1 in [0, 0.1]\nt2 in [t1 + 0.3, t1 + 0.4]: reach z > 0\nkeep x > 0 on [0, t1)"
+
+
+# ---------------------------------------------------------------- how many
+
+
+def test_alternatives_are_counted_and_made_lazily():
+    many = And(tuple(eventually(0, 1, Signal(f"a{i}") > 0) | always(0, 1, Signal(f"b{i}") > 0) for i in range(60)))
+    found = decompose(many, 0.1)
+    assert found.count == 2**60
+    first = next(iter(found))
+    assert (len(first.reaches), len(first.keeps)) == (60, 0)
+    last = found.combination(2**60 - 1)
+    assert (len(last.reaches), len(last.keeps)) == (0, 60)
+    with pytest.raises(FormulaError, match=f"has {2**60} combinations of branches, more than the limit of 1000"):
+        _ = found.alternatives
+    with pytest.raises(FormulaError, match="no combination -1"):
+        found.combination(-1)
+
+
+def test_time_variables_have_a_limit():
+    formula = always(0, 100, eventually(0, 0.1, P))
+    with pytest.raises(NotDecomposable, match="more than 50 time variables"):
+        decompose(formula, 0.1, limit=50)
+
+
+# ---------------------------------------------------------------- what has none
+
+
+@pytest.mark.parametrize("formula, named", [
+    (always(0, 1, eventually(0, 2, P) | eventually(0, 1, Q)), "F[0,2] (x > 0) | F[0,1] (y > 0)"),
+    (always(0, 1, eventually(0, 2, P) | always(0, 1, Q)), "F[0,2] (x > 0) | G[0,1] (y > 0)"),
+    (always(0, 1, P >> until(P, 0, 1, Q)), "x <= 0 | (x > 0) U[0,1] (y > 0)"),
+    (always(0, 1, R & (P >> release(P, 0, 1, Q))), "x <= 0 | (x > 0) R[0,1] (y > 0)"),
+    (until(eventually(0, 1, P) | Until(P, Q, Window(0, 1)), 0, 1, R), "F[0,1] (x > 0) | (x > 0) U[0,1] (y > 0)"),
+])
+def test_a_choice_at_each_sample_is_named(formula, named):
+    with pytest.raises(NotDecomposable, match="each sample would ask for its own choice") as caught:
+        decompose(formula, 0.1)
+    assert str(caught.value).startswith(f"not decomposable: {named}: ")
+
+
+def test_bad_input_is_named():
+    with pytest.raises(FormulaError, match="0.25 s is no multiple of the sample period dt = 0.1 s"):
+        decompose(always(0, 0.25, P) & always(0, 0.2, Q), 0.1)
+    with pytest.raises(NotDecomposable, match=r"F \(x > 0\): its window has no end; give it one in seconds, or the"):
+        decompose(always(0, 1, Eventually(P)), 0.1)
+    with pytest.raises(FormulaError, match="at least 1 sample, got samples = 0"):
+        decompose(P, 0.1, samples=0)
+    with pytest.raises(FormulaError, match="end must be 'clip', got 'weak'"):
+        decompose(P, 0.1, samples=3, semantics=Semantics(end="weak"))
+
+
+# ---------------------------------------------------------------- plans
 
 
 @pytest.mark.parametrize("formula, subgoals, invariants", [
@@ -27,29 +345,23 @@ def parts(formula, dt=0.1):
     (until(P, 0, 2, Q & eventually(0, 1, R)),
      [Subgoal(0, Q, (0, 2)), Subgoal(1, R, (0, 1), after=0)], [Invariant(P, 0, 1.9, until=0)]),
     (eventually(0.1, 0.2, eventually(0.2, 0.3, P)), [Subgoal(0, P, (0.3, 0.5))], []),
-    (~eventually(0, 1, ~P) & P, [], [Invariant(P, 0, 0), Invariant(~~P, 0, 1)]),
-    (~(always(0, 1, ~P) | eventually(0, 2, Q)), [Subgoal(0, ~~P, (0, 1))], [Invariant(~Q, 0, 2)]),
+    (~(always(0, 1, ~P) | eventually(0, 2, Q)), [Subgoal(0, P, (0, 1))], [Invariant(positive(~Q), 0, 2)]),
 ])
-def test_by_hand(formula, subgoals, invariants):
-    assert parts(formula) == (subgoals, invariants)
+def test_plan(formula, subgoals, invariants):
+    found = plan(decompose(formula, 0.1))
+    assert (list(found.subgoals), list(found.invariants)) == (subgoals, invariants)
 
 
-@pytest.mark.parametrize("formula, named", [
-    (always(0, 1, eventually(0, 2, P)), "F[0,2] (x > 0)"),
-    (And((P, always(0, 1, P & until(P, 0, 1, Q)))), "(x > 0) U[0,1] (y > 0)"),
-    (eventually(0, 1, P) | always(0, 1, Q), "F[0,1] (x > 0) | G[0,1] (y > 0)"),
-    (P >> eventually(0, 1, Q), "!(x > 0) | F[0,1] (y > 0)"),
-    (~until(P, 0, 1, Q), "!((x > 0) U[0,1] (y > 0))"),
-    (until(always(0, 1, P), 0, 1, Q), "G[0,1] (x > 0) U[0,1] (y > 0)"),
-    (eventually(0, 1, eventually(0, 1, P) & eventually(0, 1, Q)), "F[0,1] (F[0,1] (x > 0) & F[0,1] (y > 0))"),
-    (always(0, float("inf"), P), "G (x > 0)"),
+@pytest.mark.parametrize("formula, reason", [
+    (eventually(0, 1, P) | always(0, 1, Q), "it has 2 alternatives, and exactly one is wanted here"),
+    (eventually(0, 1, Truth(False)), "it has 0 alternatives"),
+    (always(0, 1, eventually(0, 0.5, P)), "the time of t4 is no window that counts from one earlier time"),
+    (eventually(0, 1, eventually(0, 1, P) & eventually(0, 1, Q)), "the time of t2 is no window"),
+    (eventually(0, 1, eventually(1, 1, P) & eventually(0, 1, Q)), "the time of t2 is no window"),
+    (until(always(0, 1, P), 1, 2, Q), "does not end where it begins or right before a hit: x > 0"),
+    (eventually(0, 1, always(0, 1, P) | until(P, 0, 1, Q)), "it has 2 alternatives"),
+    (release(P, 0, 1, Q) & Truth(True), "it has 2 alternatives"),
 ])
-def test_what_has_none_is_named(formula, named):
-    with pytest.raises(NotDecomposable) as caught:
-        decompose(formula, 0.1)
-    assert str(caught.value).startswith(f"not decomposable: {named}: ")
-
-
-def test_windows_must_be_whole_samples():
-    with pytest.raises(FormulaError, match="0.25 s is no multiple of the sample period dt = 0.1 s"):
-        decompose(always(0, 0.25, P), 0.1)
+def test_what_no_single_pass_can_follow(formula, reason):
+    with pytest.raises(FormulaError, match=reason):
+        plan(decompose(formula, 0.1))

@@ -1,0 +1,162 @@
+"""The data that a decomposition is: time variables, what to reach and keep at them, and the tree of choices.
+
+numpy only. The rules that make it of a formula are in `sim.stl.rules`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sim.stl.syntax import Formula, FormulaError, number_text, to_text
+from sim.stl.times import Ints, closure
+
+
+class NotDecomposable(FormulaError):
+    """The formula has no finite decomposition here; the message names the sub-formula and the reason."""
+
+    def __init__(self, reason: str, formula: Formula) -> None:
+        super().__init__(f"not decomposable: {to_text(formula)}: {reason}")
+        self.formula, self.reason = formula, reason
+
+
+@dataclass(frozen=True)
+class Point:
+    """``offset`` samples after time ``variable`` (1 to n; 0 is the start of the trace)."""
+
+    variable: int
+    offset: int = 0
+
+
+def later(point: Point, by: int) -> Point:
+    """``by`` samples behind ``point``."""
+    return Point(point.variable, point.offset + by)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """``predicate``, a formula without temporal operators, at time ``variable``."""
+
+    predicate: Formula
+    variable: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """``predicate`` at every sample from ``start`` to ``end`` (both included) that the trace has.
+
+    Nothing where ``end`` is before ``start``.
+    """
+
+    predicate: Formula
+    start: Point
+    end: Point
+
+
+@dataclass(frozen=True)
+class Gap:
+    """``lo <= tau_after - tau_before <= hi`` in samples; ``before`` 0 is the start of the trace."""
+
+    before: int
+    after: int
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way to satisfy the formula.
+
+    Args:
+        variables: how many time variables there are; they are called 1 to ``variables``. None is always before one
+            with a lower number.
+        reaches: by variable; there may be variables without one, which only mark where something is kept.
+        keeps: invariants.
+        gaps: the fewest constraints from which all others follow; each with the tightest bounds that hold.
+        samples: length of the trace that the alternative is about; times lie in [0, samples - 1].
+        dt: sample period, s.
+    """
+
+    variables: int
+    reaches: tuple[Reach, ...]
+    keeps: tuple[Keep, ...]
+    gaps: tuple[Gap, ...]
+    samples: int
+    dt: float
+
+    @cached_property
+    def bounds(self) -> Ints:
+        """[n+1, n+1]: ``bounds[i, j]`` is the most samples that variable j can be behind variable i."""
+        found = closure(self.variables, [
+            *((g.before, g.after, g.hi) for g in self.gaps), *((g.after, g.before, -g.lo) for g in self.gaps),
+            *((0, v, self.samples - 1) for v in range(1, self.variables + 1)),
+            *((v, 0, 0) for v in range(1, self.variables + 1))])
+        if found is None:
+            raise FormulaError(f"no times satisfy the constraints {self.gaps}")
+        return found
+
+    def __str__(self) -> str:
+        lines = [self._variable_text(v) for v in range(1, self.variables + 1)]
+        lines += [f"keep {k.predicate} {self._interval_text(k.start, k.end)}" for k in self.keeps]
+        return "\n".join(lines) or "nothing to do"
+
+    def _variable_text(self, v: int) -> str:
+        windows = [self._window_text(g) for g in self.gaps if g.after == v]
+        reached = [str(r.predicate) for r in self.reaches if r.variable == v]
+        if not windows:
+            windows = [self._window_text(Gap(0, v, -int(self.bounds[v, 0]), int(self.bounds[0, v])))]
+        within = " and ".join(windows)
+        return f"t{v} in {within}" + (f": reach {' and '.join(reached)}" if reached else "")
+
+    def _window_text(self, gap: Gap) -> str:
+        return f"[{self._point_text(Point(gap.before, gap.lo))}, {self._point_text(Point(gap.before, gap.hi))}]"
+
+    def _interval_text(self, start: Point, end: Point) -> str:
+        if start == end:
+            return f"at {self._point_text(start)}"
+        first = f"(t{start.variable}" if start.variable and start.offset == 1 else f"[{self._point_text(start)}"
+        last = f"t{end.variable})" if end.variable and end.offset == -1 else f"{self._point_text(end)}]"
+        return f"on {first}, {last}"
+
+    def _point_text(self, point: Point) -> str:
+        if not point.variable:
+            return self._seconds(point.offset)
+        if not point.offset:
+            return f"t{point.variable}"
+        return f"t{point.variable} {'+' if point.offset > 0 else '-'} {self._seconds(abs(point.offset))}"
+
+    def _seconds(self, samples: int) -> str:
+        return number_text(seconds(samples, self.dt))
+
+
+def seconds(samples: int, dt: float) -> float:
+    """Seconds without the rounding noise of the product: 3 samples of 0.1 s are 0.3 s."""
+    return round(samples * dt, 9)
+
+
+@dataclass(frozen=True)
+class All:
+    """Everything that ``choices`` and the constraints ask for."""
+
+    constraints: tuple[Gap | Keep, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+    @cached_property
+    def count(self) -> int:
+        """How many combinations of branches there are."""
+        out = 1
+        for choice in self.choices:
+            out *= choice.count
+        return out
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one of ``branches`` asks for."""
+
+    branches: tuple[All, ...]
+
+    @cached_property
+    def count(self) -> int:
+        """How many combinations of branches there are."""
+        return sum(branch.count for branch in self.branches)

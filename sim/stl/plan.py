@@ -1,0 +1,113 @@
+"""The decompositions that one pass over the samples can follow: a sequence, or a tree, of timed subgoals.
+
+That is one alternative, in which the window of each subgoal counts from the start or from the hit of one subgoal
+before it, and invariants begin so many seconds behind one and end so many behind the same, or right before a hit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.stl.alternative import Alternative, Gap, Keep, seconds
+from sim.stl.decompose import Decomposition
+from sim.stl.normal import all_of
+from sim.stl.syntax import Formula, FormulaError
+
+
+class NotSequential(FormulaError):
+    """The formula asks for more than timed subgoals one behind another: the message names the constraint."""
+
+
+@dataclass(frozen=True)
+class Subgoal:
+    """Hit at a time inside ``window``: ``predicate`` from then on for ``hold`` seconds.
+
+    Args:
+        index: position in the plan.
+        predicate: a formula without temporal operators.
+        window: (earliest, latest) hit time, s, closed; counted from the hit of subgoal ``after``, from 0 if None.
+        after: an index below ``index``.
+        hold: s.
+    """
+
+    index: int
+    predicate: Formula
+    window: tuple[float, float]
+    after: int | None = None
+    hold: float = 0.0
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """Keep ``predicate`` in [lo, hi] seconds (closed), counted from the hit of subgoal ``after``, from 0 if None.
+
+    With ``until`` it ends one sample before the hit of that subgoal, whose latest time ``hi`` + one sample is.
+    """
+
+    predicate: Formula
+    lo: float
+    hi: float
+    after: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything to do, subgoals in an order in which each comes behind the one it counts from."""
+
+    subgoals: tuple[Subgoal, ...] = ()
+    invariants: tuple[Invariant, ...] = ()
+
+
+def plan(decomposition: Decomposition) -> Plan:
+    """The only alternative of ``decomposition`` as a plan, in seconds; a FormulaError if that cannot be."""
+    alternative = decomposition.single()
+    holds: dict[int, Keep] = {}
+    for keep in alternative.keeps:
+        v = keep.start.variable
+        if v and not keep.start.offset and keep.end.variable == v and not _reached(alternative, v):
+            holds.setdefault(v, keep)
+    subgoals = tuple(_subgoal(alternative, v, holds.get(v)) for v in range(1, alternative.variables + 1))
+    kept = [k for k in alternative.keeps if k not in holds.values()]
+    return Plan(subgoals, tuple(_invariant(alternative, k) for k in kept))
+
+
+def _reached(alternative: Alternative, v: int) -> list[Formula]:
+    return [r.predicate for r in alternative.reaches if r.variable == v]
+
+
+def _subgoal(alternative: Alternative, v: int, hold: Keep | None) -> Subgoal:
+    reached = _reached(alternative, v)
+    if not reached and hold is None:
+        raise NotSequential(f"t{v} only marks a time, nothing must hold at it:\n{alternative}")
+    predicate = all_of(reached) if hold is None else hold.predicate
+    gap = _only_gap(alternative, v)
+    dt = alternative.dt
+    return Subgoal(v - 1, predicate, (seconds(gap.lo, dt), seconds(gap.hi, dt)), _index(gap.before),
+                   0.0 if hold is None else seconds(hold.end.offset, dt))
+
+
+def _only_gap(alternative: Alternative, v: int) -> Gap:
+    """The constraint between ``v`` and what it counts from."""
+    found = [g for g in alternative.gaps if v == max(g.before, g.after)]
+    if not found:
+        return Gap(0, v, 0, alternative.samples - 1)
+    if len(found) > 1 or found[0].after != v or found[0].lo < 0:
+        raise NotSequential(f"the time of t{v} is no window that counts from one earlier time:\n{alternative}")
+    return found[0]
+
+
+def _index(variable: int) -> int | None:
+    return variable - 1 if variable else None
+
+
+def _invariant(alternative: Alternative, keep: Keep) -> Invariant:
+    start, end, dt = keep.start, keep.end, alternative.dt
+    lo, after = seconds(start.offset, dt), _index(start.variable)
+    if end.variable == start.variable:
+        return Invariant(keep.predicate, lo, seconds(end.offset, dt), after)
+    if end.variable > start.variable and end.offset == -1:
+        latest = int(alternative.bounds[start.variable, end.variable]) - 1
+        return Invariant(keep.predicate, lo, seconds(latest, dt), after, _index(end.variable))
+    raise NotSequential(f"an invariant that does not end where it begins or right before a hit: {keep.predicate} in\n"
+                        f"{alternative}")

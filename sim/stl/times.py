@@ -1,0 +1,160 @@
+"""Integer times under difference constraints ``lo <= tau_j - tau_i <= hi``. numpy only.
+
+Such a system is a graph with an edge from i to j of length hi and one from j to i of length -lo; column 0 is the start
+of the trace, tau_0 = 0. Its *closure* ``d`` [n+1, n+1] holds the shortest paths: ``d[i, j]`` is the most that
+tau_j - tau_i can be. The system has a solution if and only if no cycle is negative (Bellman, 1958); then any choice
+for some of the times that keeps within the closure extends to all of them, so dropping rows and columns of the closure
+projects the solutions exactly (Dechter, Meiri and Pearl, "Temporal constraint networks", 1991).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNBOUNDED = 1 << 40
+Ints = NDArray[np.int64]
+
+
+def closure(variables: int, edges: Iterable[tuple[int, int, int]]) -> Ints | None:
+    """Closure [n+1, n+1] of ``tau_j - tau_i <= w`` for edges (i, j, w) over n variables; None where nothing solves it.
+
+    Floyd's algorithm: O(n^3), vectorized over two of the three.
+    """
+    d = np.full((variables + 1, variables + 1), UNBOUNDED, dtype=np.int64)
+    np.fill_diagonal(d, 0)
+    for i, j, w in edges:
+        d[i, j] = min(d[i, j], w)
+    for k in range(variables + 1):
+        np.minimum(d, d[:, k : k + 1] + d[k : k + 1, :], out=d)
+        if d[k, k] < 0:
+            return None
+    return None if (np.diagonal(d) < 0).any() else np.minimum(d, UNBOUNDED)
+
+
+def needed(d: Ints) -> NDArray[np.bool_]:
+    """Which entries [n+1, n+1] of a closure do not follow from two others.
+
+    With no two times at a fixed distance these constraints are the smallest set that has this closure.
+    """
+    out = d < UNBOUNDED // 2
+    np.fill_diagonal(out, False)
+    for k in range(len(d)):
+        via = d[:, k : k + 1] + d[k : k + 1, :] <= d
+        via[k, :] = via[:, k] = False
+        out &= ~via
+    return out
+
+
+def order(d: Ints) -> list[int]:
+    """The variables 1 to n so that each stands behind those that are never later than it; else in their own order."""
+    n = len(d)
+    never_later = (d <= 0) & ((d.T > 0) | np.tri(n, k=-1, dtype=bool))  # [j, i]: i before j
+    never_later[0], never_later[:, 0] = False, False
+    waiting = never_later.sum(1)
+    ready = [i for i in range(1, n) if not waiting[i]]
+    out = []
+    while ready:
+        i = heappop(ready)
+        out.append(i)
+        waiting -= never_later[:, i]
+        for j in np.nonzero(never_later[:, i] & (waiting == 0))[0]:
+            heappush(ready, int(j))
+    return out
+
+
+def windows_given(d: Ints, times: Ints, assigned: list[int], variable: int) -> tuple[Ints, Ints]:
+    """(earliest, latest) [K] of ``variable`` for the ``assigned`` columns of ``times`` [K, n+1]."""
+    known = times[:, assigned]
+    return (known - d[variable, assigned]).max(1), (known + d[assigned, variable]).min(1)
+
+
+def enumerated(d: Ints, limit: int) -> Ints | None:
+    """Every solution [K, n+1] (column 0 is 0), or None where there are more than ``limit``."""
+    times = np.zeros((1, len(d)), dtype=np.int64)
+    assigned = [0]
+    for v in order(d):
+        lo, hi = windows_given(d, times, assigned, v)
+        width = hi - lo + 1
+        if int(width.sum()) > limit:  # each of them extends to a solution
+            return None
+        first = np.cumsum(width) - width
+        step = np.arange(int(width.sum())) - np.repeat(first, width)
+        times = np.repeat(times, width, axis=0)
+        times[:, v] = np.repeat(lo, width) + step
+        assigned.append(v)
+    return times
+
+
+def forest(variables: int, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]] | None:
+    """(variable, parent) in an order in which parents come first, parent 0 for roots; None if ``pairs`` has a cycle."""
+    near: dict[int, set[int]] = {v: set() for v in range(1, variables + 1)}
+    for i, j in pairs:
+        near[i].add(j)
+        near[j].add(i)
+    out: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    for root in near:
+        stack = [(root, 0)] if root not in seen else []
+        while stack:
+            v, parent = stack.pop()
+            if v in seen:
+                return None
+            seen.add(v)
+            out.append((v, parent))
+            stack += [(w, v) for w in sorted(near[v], reverse=True) if w != parent]
+    return out
+
+
+def sampled(d: Ints, tree: list[tuple[int, int]] | None, count: int, rng: np.random.Generator, sweeps: int) -> Ints:
+    """``count`` solutions [K, n+1].
+
+    With a ``tree`` (from :func:`forest`, of the pairs that constrain each other beyond their own windows) drawn
+    independently and uniformly from all solutions: the number of ways to go on from each time is counted from the
+    leaves, O(n T) in all, then times are drawn from the roots. Else each time is drawn in its window given those
+    before it, and ``sweeps`` Gibbs sweeps bring that nearer to uniform (single moves reach every solution, because no
+    two times are at a fixed distance).
+    """
+    if tree is not None:
+        return _sampled_uniformly(d, tree, count, rng)
+    times = np.zeros((count, len(d)), dtype=np.int64)
+    assigned = [0]
+    for v in order(d):
+        times[:, v] = rng.integers(*windows_given(d, times, assigned, v), endpoint=True)
+        assigned.append(v)
+    for _ in range(sweeps):
+        for v in range(1, len(d)):
+            others = [i for i in range(len(d)) if i != v]
+            times[:, v] = rng.integers(*windows_given(d, times, others, v), endpoint=True)
+    return times
+
+
+def _sampled_uniformly(d: Ints, tree: list[tuple[int, int]], count: int, rng: np.random.Generator) -> Ints:
+    sums = _counted(d, tree)
+    times = np.zeros((count, len(d)), dtype=np.int64)
+    for v, parent in tree:
+        first, last = -int(d[v, 0]), int(d[0, v])
+        lo = np.maximum(times[:, parent] - d[v, parent], first) - first
+        hi = np.minimum(times[:, parent] + d[parent, v], last) - first
+        below, total = sums[v][lo], sums[v][hi + 1] - sums[v][lo]
+        drawn = np.searchsorted(sums[v], below + rng.random(count) * total, side="right") - 1
+        times[:, v] = first + np.clip(drawn, lo, hi)
+    return times
+
+
+def _counted(d: Ints, tree: list[tuple[int, int]]) -> dict[int, NDArray[np.float64]]:
+    """Per variable the cumulative number of ways [window + 1], up to a factor, to fill it and what hangs below it."""
+    ways = {v: np.ones(int(d[0, v] + d[v, 0]) + 1) for v, _ in tree}
+    sums = {}
+    for v, parent in reversed(tree):
+        sums[v] = np.concatenate([[0.0], np.cumsum(ways[v] / ways[v].max())])
+        if parent:
+            first, last = -int(d[v, 0]), int(d[0, v])
+            t = np.arange(-int(d[parent, 0]), int(d[0, parent]) + 1)
+            lo = np.maximum(t - d[v, parent], first) - first
+            hi = np.minimum(t + d[parent, v], last) - first
+            ways[parent] = ways[parent] * (sums[v][hi + 1] - sums[v][lo])
+    return sums
