@@ -38,11 +38,11 @@ COPY, ADD, SUB, MUL, DIV, LEAST, GREATEST, NEG, ABS, SQRT = range(10)
 """Codes of arithmetic."""
 LOAD, ARITHMETIC, JOIN, INTO, SINCE, DELAY, SLIDE, FOLD, HOLD, SCAN, OUT = range(11)
 """Codes of a stream's instructions."""
-(R_LEAF, R_FIXED, R_JOIN, R_INTO, R_SLIDE, R_HOLD, R_SCAN, R_BACK,
+(R_LEAF, R_FIXED, R_JOIN, R_INTO, R_SLIDE, R_HOLD, R_SCAN, R_FOLD,
  P_WINDOW, P_UNTIL, P_SINCE, P_JOIN, P_INTO, P_SHIFT, P_OUT) = range(15)
 """Codes of the bounds' instructions: R for sequences (a node at many samples), P for points (a node at one)."""
-BASE, DEPTH, PERIOD, SETTLED, AHEAD = range(5)
-"""Columns of the table of sequences."""
+BASE, DEPTH, PERIOD, SETTLED, AHEAD, NEED = 0, 1, 2, 3, 4, 6
+"""Columns of the table of sequences; the last two are pairs: of lower and of upper bounds."""
 RUNNING, CLIP, STRONG, WEAK = range(4)
 """What lies after the newest sample: anything, nothing, or samples at which every literal is false or true."""
 FOREVER = 1 << 60
@@ -79,6 +79,19 @@ def _np_join(most: bool, a: Row, b: Row, out: Row) -> None:
 
 def _np_into(most: bool, acc: Row, x: Row) -> None:
     (np.maximum if most else np.minimum)(acc, x, acc)
+
+
+def _np_gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None:
+    if count > 0:
+        operation = np.maximum if most else np.minimum
+        operation(acc, operation.reduce(rows[first : first + count], axis=0), acc)
+
+
+def _np_suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
+    if count > 0:
+        operation = np.maximum if most else np.minimum
+        found = operation.accumulate(np.vstack([rows[dst + count], rows[src : src + count][::-1]]), axis=0)
+        rows[dst : dst + count] = found[:0:-1]
 
 
 def _np_since(x: Row, start: Times, time: int, fill: float, out: Row) -> None:
@@ -213,6 +226,30 @@ def _into(most: bool, acc: Row, x: Row) -> None:
 
 
 @_compiled
+def _gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None:
+    """The maximum or minimum of acc and ``count`` rows, into acc."""
+    for r in range(first, first + count):
+        if most:
+            for i in range(acc.size):
+                acc[i] = _greatest(acc[i], rows[r, i])
+        else:
+            for i in range(acc.size):
+                acc[i] = _least(acc[i], rows[r, i])
+
+
+@_compiled
+def _suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
+    """Row dst+x becomes the maximum or minimum of the rows src+x .. src+count-1 and dst+count."""
+    for x in range(count - 1, -1, -1):
+        if most:
+            for i in range(rows.shape[1]):
+                rows[dst + x, i] = _greatest(rows[src + x, i], rows[dst + x + 1, i])
+        else:
+            for i in range(rows.shape[1]):
+                rows[dst + x, i] = _least(rows[src + x, i], rows[dst + x + 1, i])
+
+
+@_compiled
 def _since(x: Row, start: Times, time: int, fill: float, out: Row) -> None:
     for i in range(out.size):
         out[i] = x[i] if start[i] <= time else fill
@@ -290,12 +327,12 @@ def _prepend_within(most: bool, p1: Row, q1: Row, p: Row, start: Times, time: in
 
 # ---------------------------------------------------------------- the two sets
 
-_NAMES = ("copy", "fill", "arithmetic", "join", "into", "since", "last", "append", "prepend", "known", "within",
-          "append_within", "prepend_within")
+_NAMES = ("copy", "fill", "arithmetic", "join", "into", "gather", "suffixes", "since", "last", "append", "prepend",
+          "known", "within", "append_within", "prepend_within")
 _ROWS_OF_NUMPY: dict[str, Any] = {name: globals()[f"_np_{name}"] for name in _NAMES}
 _FASTEST: dict[str, Any] = {name: globals()[f"_{name}"] for name in _NAMES} if njit is not None else _ROWS_OF_NUMPY
-copy, fill, arithmetic, join, into, since, last, append, prepend, known, within, append_within, prepend_within = (
-    _FASTEST[name] for name in _NAMES)
+(copy, fill, arithmetic, join, into, gather, suffixes, since, last, append, prepend, known, within, append_within,
+ prepend_within) = (_FASTEST[name] for name in _NAMES)
 
 
 # ---------------------------------------------------------------- streams: one value per sample, some samples late
@@ -424,17 +461,13 @@ def sliding(
     for q in range(max(count, 0), wanted):
         fill(rows[dst + q], neutral)
     tmp = rows[spare]
-    for x in range(count - 1, -1, -1):
-        ends = (count - 1 - x) % width == 0
-        if x >= wanted:
-            if ends:
-                copy(rows[src + x], tmp)
-            else:
-                into(most, tmp, rows[src + x])
-        elif ends:
-            copy(rows[src + x], rows[dst + x])
-        else:
-            join(most, rows[src + x], tmp if x + 1 >= wanted else rows[dst + x + 1], rows[dst + x])
+    for final in range(count - 1, -1, -width):
+        first, ready = max(0, final - width + 1), min(final, wanted - 1)
+        if ready < first:
+            continue
+        copy(rows[src + final], rows[dst + ready])
+        gather(most, rows[dst + ready], rows, src + ready, final - ready)
+        suffixes(most, rows, src + first, dst + first, ready - first)
     before = (count - 1) % width  # the end of the first block
     for x in range(before + 1, count - 1):
         place = (x - before - 1) % width
@@ -463,46 +496,62 @@ def rewind(nodes: Any, t: int, rows: Rows) -> None:
 
 
 def sequence(
-    ins: Any, nodes: Any, t: int, advance: bool, end: int, unknown: float, work: Rows, start: Times, latest: int,
-    rows: Rows, tie: float,
+    ins: Any, nodes: Any, t: int, advance: bool, end: int, side: int, work: Rows, start: Times, earliest: int,
+    latest: int, rows: Rows, tie: float,
 ) -> None:
-    """One instruction of a sequence: its values from the last settled one to that of all times further ahead.
+    """One instruction of a sequence: its values from the newest settled one to that of all times further ahead.
 
-    The value at time t+AHEAD+1 stands for all later ones. With ``CLIP`` there is nothing after time t.
+    The value at time t+AHEAD+1 stands for all later ones. With ``CLIP`` there is nothing after time t. ``side`` 0: what
+    is unknown is -inf, 1: inf. Values that may still change are left out as long as NEED says that nobody asks.
     """
     code, i, a, b, most, clip = ins[0], ins[1], ins[2], ins[3], ins[4] > 0, end == CLIP
     here, settled = row_of(nodes, i, t), nodes[i][SETTLED]
-    top = 0 if clip else nodes[i][AHEAD] + 1
+    top = 0 if clip else nodes[i][AHEAD + side] + 1
+    lazy = end == RUNNING and t - earliest < nodes[i][NEED + side]
+    neutral = -np.inf if most else np.inf
     if code == R_LEAF:
+        unknown = np.inf if side else -np.inf
         if advance:
             known(work[a], float(ins[5]), ins[6] * tie, unknown, rows[here])
-        fill(rows[here + 1], -np.inf if end == STRONG else np.inf if end == WEAK else unknown)
+        fill(rows[here + 1], unknown)
         return
     if code == R_FIXED:
-        fill(rows[here], np.inf if most else -np.inf)
-        fill(rows[here + 1], np.inf if most else -np.inf)
+        fill(rows[here], -neutral)
+        fill(rows[here + 1], -neutral)
         return
-    at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD] + 1
-    at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD] + 1
-    neutral = -np.inf if most else np.inf
-    if code == R_JOIN:
+    at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD + side] + 1
+    at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD + side] + 1
+    if code == R_JOIN or code == R_INTO:
         for k in range(-settled, top + 1):
-            join(most, rows[at_a + min(k, top_a)], rows[at_b + min(k, top_b)], rows[here + k])
-    elif code == R_INTO:
-        for k in range(-settled, top + 1):
-            into(most, rows[here + k], rows[at_a + min(k, top_a)])
+            if lazy and -settled < k < top:
+                continue
+            if code == R_JOIN:
+                join(most, rows[at_a + min(k, top_a)], rows[at_b + min(k, top_b)], rows[here + k])
+            else:
+                into(most, rows[here + k], rows[at_a + min(k, top_a)])
     elif code == R_SLIDE:
         # ins: 5 and 6 the window's first and last sample from now, 7 sign of an empty one, 8 scratch, 9 looks back
-        first, final, spare = ins[5], ins[6], ins[8]
+        first, width, spare = ins[5], ins[6] - ins[5] + 1, ins[8]
         begin = first - settled
-        count, src = top_a - begin + 1, at_a + begin
-        if ins[9] > 0 and latest > t + begin:  # lanes that are younger than the window
-            for x in range(count):
-                since(rows[src + x], start, t + begin + x, ins[7] * np.inf, rows[spare + 1 + x])
-            src = spare + 1
-        sliding(most, rows, src, count, here - settled, settled + top + 1, final - first + 1, ins[7] * np.inf, spare)
+        if ins[9] > 0:
+            count, src = top_a - begin + 1, at_a + begin
+            if latest > t + begin:  # lanes that are younger than the window
+                for x in range(count):
+                    since(rows[src + x], start, t + begin + x, ins[7] * np.inf, rows[spare + 1 + x])
+                src = spare + 1
+            sliding(most, rows, src, count, here - settled, settled + top + 1, width, ins[7] * np.inf, spare)
+            return
+        if advance:
+            slide(most, rows[at_a - nodes[a][SETTLED]], rows, spare + 1, width, t, rows[here - settled])
+        wanted = settled + top
+        if not clip:
+            copy(rows[at_a + top_a], rows[here + top])
+            wanted = 0 if lazy else wanted - 1
+        if wanted > 0:
+            sliding(most, rows, at_a + begin + 1, top_a - begin, here - settled + 1, wanted, width, ins[7] * np.inf,
+                    spare)
     elif code == R_HOLD or code == R_SCAN:
-        before, now = rows[ins[7]], rows[ins[7] + 1]
+        before, now = rows[ins[8]], rows[ins[8] + 1]
         for k in range(-settled, top + 1):
             since(rows[here + k - 1], start, t + k - 1, neutral, before)
             if code == R_SCAN:
@@ -510,18 +559,28 @@ def sequence(
             else:
                 since(rows[at_a + min(k, top_a)], start, t + k, neutral, now)
                 join(most, before, now, rows[here + k])
-    elif code == R_BACK:
+    elif code == R_FOLD:
+        # ins: 5 the sequence of ``reach`` within the window, 6 samples in it, 8 rows of the blocks
+        if advance:
+            newest = ins[6] - 1 - settled
+            fold(most, False, rows[at_a + newest], rows[at_b + newest], rows, ins[8], ins[6], t, rows[here - settled])
         copy(rows[at_b + min(top, top_b)], rows[here + top])
-        for k in range(top - 1, -settled - 1, -1):
+        if lazy:
+            return
+        at_c, top_c = row_of(nodes, ins[5], t), 0 if clip else nodes[ins[5]][AHEAD + side] + 1
+        # the recursion looks further than the window: what it finds there is cut by asking for ``reach`` within it
+        for k in range(top - 1, -settled, -1):
             last(most, rows[at_b + min(k, top_b)], rows[at_a + min(k, top_a)], rows[here + k + 1], rows[here + k])
+        for k in range(1 - settled, top + 1):
+            into(not most, rows[here + k], rows[at_c + min(k, top_c)])
 
 
 def point(
-    ins: Any, nodes: Any, t: int, advance: bool, clip: bool, start: Times, earliest: int, latest: int, rows: Rows,
-    out: Any,
+    ins: Any, nodes: Any, t: int, advance: bool, end: int, side: int, start: Times, earliest: int, latest: int,
+    rows: Rows, out: Any,
 ) -> None:
     """One instruction of a point: the value of a node at one sample of each lane's own count."""
-    code, dst, a, b, most = ins[0], ins[1], ins[2], ins[3], ins[4] > 0
+    code, dst, a, b, most, clip = ins[0], ins[1], ins[2], ins[3], ins[4] > 0, end == CLIP
     neutral, full = (-np.inf, np.inf) if most else (np.inf, -np.inf)
     if code == P_JOIN:
         join(most, rows[a], rows[b], rows[dst])
@@ -535,11 +594,13 @@ def point(
         else:
             copy(rows[a], rows[dst])
     else:
-        # the samples 5 first .. 6 final; rows 7 of what is settled, with that of the maps behind it
+        # the samples 5 first .. 6 final; rows 7 of what is settled, with that of the maps behind it; 8 and 9: the time
+        # from which on more matters than what is settled and what is wholly unknown
         first, final, state = ins[5], ins[6], ins[7]
         delay = max(nodes[a][SETTLED], nodes[b][SETTLED])
-        at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD] + 1
-        at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD] + 1
+        at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD + side] + 1
+        at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD + side] + 1
+        lazy = end == RUNNING and t - earliest < ins[8 + side]
         top = max(top_a, top_b)
         p, q = rows[dst], rows[dst + 1]
         if advance and t - delay - latest <= final:
@@ -552,11 +613,16 @@ def point(
                 copy(rows[state + 1], q)
         if t - delay - latest > final:
             return
+        # whether every lane is inside its window at all unsettled times but the last one
+        whole = code == P_WINDOW and t + 1 - delay - latest >= first and t + top - 1 - earliest <= final
         for k in range(-delay if advance else 1 - delay, top + 1):
             # the last row stands for all times after the sequences: for the window if it goes on there
             low = -FOREVER if k == top and not clip else first
+            if whole and not lazy and k == 1 - delay:
+                gather(most, p, rows, at_a + 1 - delay, delay + top - 1)
+                lazy = True
             youngest, oldest = t + k - latest, t + k - earliest
-            if oldest >= low and youngest <= final:
+            if oldest >= low and youngest <= final and not (lazy and -delay < k < top):
                 x, y = rows[at_a + min(k, top_a)], rows[at_b + min(k, top_b)]
                 every = youngest >= low and oldest <= final
                 if code == P_WINDOW and every:
@@ -597,16 +663,15 @@ def run_bounds(
         if advance:
             calculate(front, inputs, lo, hi, work)
         for bound in range(2):
-            rows = memory[tile, bound]
+            rows, side = memory[tile, bound], 0 if end == STRONG else 1 if end == WEAK else bound
             if advance:
                 rewind(nodes, t, rows)
             for k in range(len(table)):
                 ins = table[k]
                 if ins[0] >= P_WINDOW:
-                    point(ins, nodes, t, advance, end == CLIP, begin, earliest, latest, rows, out[bound, :, lo:hi])
+                    point(ins, nodes, t, advance, end, side, begin, earliest, latest, rows, out[bound, :, lo:hi])
                 else:
-                    unknown = -np.inf if bound == 0 else np.inf
-                    sequence(ins, nodes, t, advance, end, unknown, work, begin, latest, rows, tie)
+                    sequence(ins, nodes, t, advance, end, side, work, begin, earliest, latest, rows, tie)
 
 
 # ---------------------------------------------------------------- the two sets of interpreters

@@ -366,9 +366,30 @@ class BoundsProgram:
 
 @dataclass
 class _Sequence:
+    """A node at many samples, seen from the newest sample, now.
+
+    Args:
+        settled: samples back from now at which its value can no longer change.
+        ahead: (lower, upper bounds) the last sample after now whose value still depends on known samples.
+        depth: how far back its values are kept.
+        pure: its value is unknown where all that it reads is.
+        args: the sequences it reads.
+        whole: its values are made from all those of ``args``, also while they do not matter.
+        need: (lower, upper) sample from which on its unsettled values matter.
+    """
+
     settled: int
-    ahead: int
+    ahead: tuple[int, int]
     depth: int
+    pure: bool
+    args: tuple[int, ...]
+    whole: bool
+    need: tuple[int, int] = (code.FOREVER, code.FOREVER)
+
+
+def _pairwise(function: Callable[..., int], pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    low, high = zip(*pairs)
+    return function(low), function(high)
 
 
 class _Bounded:
@@ -392,10 +413,13 @@ class _Bounded:
 
     # sequences: the table's rows are made at the end, when every depth is known
 
-    def sequence(self, settled: int, ahead: int, depth: int, reads: Mapping[int, int], *ins: Any) -> int:
+    def sequence(
+        self, settled: int, ahead: tuple[int, int], pure: bool, reads: Mapping[int, int], *ins: Any, depth: int = 0,
+        whole: bool = False,
+    ) -> int:
         """A new sequence, made by the instruction ``ins``; ``reads``: how far back it reads others."""
         i = len(self.sequences)
-        self.sequences.append(_Sequence(settled, ahead, max(settled, depth)))
+        self.sequences.append(_Sequence(settled, ahead, max(settled, depth), pure, tuple(reads), whole))
         for j, back in reads.items():
             self.sequences[j].depth = max(self.sequences[j].depth, back)
         self.table.append(lambda: (ins[0], i, *ins[1:]))
@@ -413,10 +437,10 @@ class _Bounded:
                 margin = self.front.margin(predicate)
                 # at a margin of 0 the comparison decides: true for <=, >= and ==
                 true = predicate.op in ("<=", ">=", "==")
-                return self.sequence(0, 0, 0, {}, code.R_LEAF, margin, 0, 0, -1 if negated else 1,
+                return self.sequence(0, (0, 0), True, {}, code.R_LEAF, margin, 0, 0, -1 if negated else 1,
                                      1 if true != negated else -1)
             case Fixed(number):
-                return self.sequence(0, 0, 0, {}, code.R_FIXED, 0, 0, number > 0)
+                return self.sequence(0, (0, 0), False, {}, code.R_FIXED, 0, 0, number > 0)
             case Merge(most, args):
                 return self.merge(most, [self.of(a) for a in args])
             case Slide(most, arg, lo, None, True):
@@ -426,26 +450,34 @@ class _Bounded:
                 return self.slide(most, self.of(arg), first, final, -inf if most else inf, past)
             case Shift(arg, by, fill, past):
                 return self.shift(self.of(arg), by, fill, past)
-            case Fold(most, keep, reach, width, past):
-                return self.fold(most, self.of(keep), self.of(reach), width, past)
+            case Fold(most, keep, reach, width, True):
+                return self.since(most, self.of(keep), self.of(reach), width)
+            case Fold(most, keep, reach, int(width), False):
+                return self.until(most, self.of(keep), self.of(reach), width)
         raise TypeError(f"not a node of bounds: {node!r}")
 
     def merge(self, most: bool, args: Sequence[int]) -> int:
-        settled = max(self.sequences[a].settled for a in args)
-        ahead = max(self.sequences[a].ahead for a in args)
+        of = [self.sequences[a] for a in args]
+        settled, pure = max(s.settled for s in of), all(s.pure for s in of)
+        ahead = _pairwise(max, [s.ahead for s in of])
+        if pure:  # one unknown argument decides for the maximum if it may be anything above, for the minimum below
+            ahead = _on(most, ahead, _pairwise(min, [s.ahead for s in of]))
         first, second, *others = args
-        out = self.sequence(settled, ahead, 0, dict.fromkeys(args, settled), code.R_JOIN, first, second, most)
+        reads = dict.fromkeys(args, settled)
+        out = self.sequence(settled, ahead, pure, reads, code.R_JOIN, first, second, most)
         for other in others:
             self.table.append(lambda other=other: (code.R_INTO, out, other, 0, most))  # type: ignore[misc]
         return out
 
     def slide(self, most: bool, arg: int, first: int, final: int, empty: float, past: bool) -> int:
         of = self.sequences[arg]
-        settled, ahead = max(0, of.settled + final), of.ahead - first
+        settled, ahead = max(0, of.settled + final), _shifted(of.ahead, -first)
+        if of.pure:  # as for merge: one unknown sample in the window
+            ahead = _on(most, ahead, _shifted(of.ahead, -final))
         back = settled - first
-        scratch = self.take(1 + (back + 1 + max(of.ahead + 1, 0) if past else 0))
-        return self.sequence(settled, ahead, 0, {arg: back}, code.R_SLIDE, arg, arg, most, first, final,
-                             1 if empty > 0 else -1, scratch, past)
+        scratch = self.take(1 + (back + 1 + max(*of.ahead, -1) + 1 if past else final - first + 2))
+        return self.sequence(settled, ahead, of.pure, {arg: back}, code.R_SLIDE, arg, arg, most, first, final,
+                             1 if empty > 0 else -1, scratch, past, whole=past)
 
     def shift(self, arg: int, by: int, fill: float, past: bool) -> int:
         at = -by if past else by
@@ -453,25 +485,30 @@ class _Bounded:
 
     def hold(self, most: bool, arg: int) -> int:
         of = self.sequences[arg]
-        return self.sequence(of.settled, of.ahead, of.settled + 1, {arg: of.settled}, code.R_HOLD, arg, arg, most, 0, 0,
-                             self.take(2))
+        return self.sequence(of.settled, of.ahead, False, {arg: of.settled}, code.R_HOLD, arg, arg, most, 0, 0, 0,
+                             self.take(2), depth=of.settled + 1, whole=True)
 
-    def fold(self, most: bool, keep: int, reach: int, width: int | None, past: bool) -> int:
-        assert width is not None or past
-        parts = self.sequences[keep], self.sequences[reach]
-        settled, ahead = max(s.settled for s in parts), max(s.ahead for s in parts)
-        reads = dict.fromkeys((keep, reach), settled + (0 if past or width is None else width))
-        if past:
-            whole = self.sequence(settled, ahead, settled + 1, reads, code.R_SCAN, keep, reach, most, 0, 0,
-                                  self.take(2))
-        else:
-            assert width is not None
-            whole = self.sequence(settled + width, ahead, 0, reads, code.R_BACK, keep, reach, most)
+    def since(self, most: bool, keep: int, reach: int, width: int | None) -> int:
+        of = self.sequences[keep], self.sequences[reach]
+        settled, ahead = max(s.settled for s in of), _pairwise(max, [s.ahead for s in of])
+        reads = dict.fromkeys((keep, reach), settled)
+        whole = self.sequence(settled, ahead, False, reads, code.R_SCAN, keep, reach, most, 0, 0, 0, self.take(2),
+                              depth=settled + 1, whole=True)
         if width is None:
             return whole
         # a recursion that looks further than the window is cut to it by asking for ``reach`` within it
-        first, final = (-width, 0) if past else (0, width)
-        return self.merge(not most, [whole, self.slide(most, reach, first, final, -inf if most else inf, past)])
+        return self.merge(not most, [whole, self.slide(most, reach, -width, 0, -inf if most else inf, True)])
+
+    def until(self, most: bool, keep: int, reach: int, width: int) -> int:
+        within = self.slide(most, reach, 0, width, -inf if most else inf, False)
+        of = self.sequences[keep], self.sequences[reach], self.sequences[within]
+        settled = max(s.settled for s in of[:2]) + width
+        neutral = -inf if most else inf
+        count = width + 1
+        blocks = self.take(2 * count + 2, *[neutral] * count, *[-neutral] * count, neutral, -neutral)
+        return self.sequence(settled, _pairwise(max, [s.ahead for s in of]), of[0].pure and of[1].pure,
+                             dict.fromkeys((keep, reach, within), settled), code.R_FOLD, keep, reach, most, within,
+                             count, 0, blocks)
 
     # points
 
@@ -534,8 +571,14 @@ class _Bounded:
             self.sequences[i].depth = max(self.sequences[i].depth, delay)
         neutral = -inf if most else inf
         out, state = self.take(2), self.take(2, neutral, -neutral)
-        until = code.FOREVER if final is None else final
-        self.table.append(lambda: (kind, out, a, b, most, first, until, state))
+        until, of = code.FOREVER if final is None else final, self.sequences[a]
+        need = (0, 0)
+        if kind == code.P_WINDOW and of.pure:
+            # as long as the window goes on where all is unknown, the maximum may be anything above
+            need = _on(most, need, (until - of.ahead[0], until - of.ahead[1]))
+        for i in (a, b):
+            self.sequences[i].need = _pairwise(min, [self.sequences[i].need, need])
+        self.table.append(lambda: (kind, out, a, b, most, first, until, state, *need))
         self.last = None if final is None or self.last is None else max(self.last, final + delay)
         self.latest = max(self.latest, first + delay, 0 if final is None else final + delay)
         return out
@@ -543,14 +586,26 @@ class _Bounded:
     def finished(self, outputs: Sequence[int]) -> BoundsProgram:
         table = [make() for make in self.table]
         table += [(code.P_OUT, k, row) for k, row in enumerate(outputs)]
+        for s in reversed(self.sequences):
+            for j in s.args:
+                self.sequences[j].need = _pairwise(min, [self.sequences[j].need, (0, 0) if s.whole else s.need])
         nodes = []
         for s in self.sequences:
             period = max(1, s.depth)
-            nodes.append((self.rows, s.depth, period, s.settled, s.ahead))
-            self.rows += s.depth + period + max(s.ahead + 1, 0)
-        memory = self.latest + sum(s.depth + max(s.ahead + 1, 0) for s in self.sequences)
-        return BoundsProgram(self.front, table_of(table), np.array(nodes, dtype=np.int64).reshape(-1, 5), self.rows,
+            nodes.append((self.rows, s.depth, period, s.settled, *s.ahead, *s.need))
+            self.rows += s.depth + period + max(*s.ahead, -1) + 1
+        memory = self.latest + sum(s.depth + max(*s.ahead, -1) + 1 for s in self.sequences)
+        return BoundsProgram(self.front, table_of(table), np.array(nodes, dtype=np.int64).reshape(-1, 8), self.rows,
                              self.fills, self.last, memory)
+
+
+def _shifted(pair: tuple[int, int], by: int) -> tuple[int, int]:
+    return pair[0] + by, pair[1] + by
+
+
+def _on(most: bool, pair: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """``pair``, with that of ``other`` on the side whose unknown wins: above for a maximum, below for a minimum."""
+    return (pair[0], other[1]) if most else (other[0], pair[1])
 
 
 def endless_inside(formula: Formula) -> Formula | None:
