@@ -209,7 +209,7 @@ def figures(found: Falsification) -> dict[str, Any]:
         "verdict": found.verdict, "statement": found.statement(), "formula": to_text(found.formula),
         "robustness": found.robustness, "searched": found.searched, "clause": found.clause,
         "parameters": found.parameters, "seed": found.seed, "evaluations": found.evaluations, "budget": found.budget,
-        "method": found.method, "attack": found.attack, "stopped": found.stopped,
+        "method": found.method, "attack": found.attack, "noise": found.noise, "stopped": found.stopped,
         "clauses": [{"clause": c.text, "robustness": c.robustness, "violated": c.violated, "spread": c.spread,
                      "parameters": c.parameters, "seed": c.seed} for c in found.clauses],
         "failures": [{"message": f.message, "parameters": f.parameters, "seed": f.seed} for f in found.failures],

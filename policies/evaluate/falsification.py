@@ -38,12 +38,12 @@ from sim.env import Env
 from sim.random import stream, uniform
 from sim.randomize import DISTURBANCES, Distribution, draw_parameters
 from sim.stl.falsify import Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
+from sim.stl.space import REACH, Scale
 from sim.stl.syntax import Formula
 from sim.task import Task
 
 ALIVE = "episode_alive"
 """1 at the samples that the episode has, 0 afterwards: [T, B], beside the task's signals."""
-SIGMAS = 3.0  # of a normal distribution that a default space spans, each component
 LARGEST_DRAW = 1.0 - 2.0**-24  # of the numbers that `sim.random.uniform` gives
 PUSH = {"push.at_s": (), "push.for_s": (), "push.force_w": (3,), "push.torque_b": (3,)}
 
@@ -51,23 +51,23 @@ PUSH = {"push.at_s": (), "push.for_s": (), "push.force_w": (3,), "push.torque_b"
 # ---------------------------------------------------------------- the space
 
 
-def default_space(env: Env, sigmas: float = SIGMAS) -> Space:
+def default_space(env: Env) -> Space:
     """What an evaluation of ``env`` draws from: every start of the task's reset, every randomized parameter within its
     bounds, every delay and bias of its sensors.
 
-    A normal distribution has no bounds: the space spans ``sigmas`` standard deviations of each component to both sides
-    (at 3, the box holds 99.2 % of the draws of a vector of three). The space is a box and its corners are in it, which
-    independent draws seldom reach: what is found there is possible, and may be rare.
+    Sampled, it *is* the evaluation's distribution, but that each component of a normal one ends at three standard
+    deviations (beyond lie 0.27 % of its draws): what its samples say is about the evaluation's episodes. A search goes
+    wherever it likes in it, to corners too that draws seldom reach: what it finds is possible, and may be rare.
     """
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
                             for name, count in start_draws(env.task).items()]
-    out += [p for name, dist in env.randomization.items() if (p := _randomized(env.task, name, dist, sigmas))]
+    out += [p for name, dist in env.randomization.items() if (p := _randomized(env.task, name, dist))]
     for name, shape in env.sensors.drawn.items():
         if name == "delay":
             out.append(Integer("sensor.delay_steps", 0, env.sensors.config.delay_steps))
         else:
-            reach = sigmas * env.sensors.config.bias[name.removeprefix("bias.")]
-            out.append(Real(f"sensor.{name}", (-reach,) * shape[0], (reach,) * shape[0]))
+            reach = REACH * env.sensors.config.bias[name.removeprefix("bias.")]
+            out.append(Real(f"sensor.{name}", (-reach,) * shape[0], (reach,) * shape[0], "normal"))
     return Space(tuple(out))
 
 
@@ -83,25 +83,26 @@ def start_draws(task: Task) -> dict[str, int]:
     return found
 
 
-def _randomized(task: Task, name: str, dist: Distribution, sigmas: float) -> Parameter | None:
+def _randomized(task: Task, name: str, dist: Distribution) -> Parameter | None:
     """The parameter that spans ``dist``; None where it has one value only."""
-    low, high = distribution_bounds(task, name, dist, sigmas)
+    low, high = distribution_bounds(task, name, dist)
+    scale: Scale = "normal" if dist.kind == "normal" else "linear"
     if low == high:
         return None
     if dist.shared and len(set(zip(low, high))) > 1:
         return Real(f"share.{name}", 0.0, 1.0)
     if dist.shared or len(low) == 1:
-        return Real(f"physics.{name}", low[0], high[0])
-    return Real(f"physics.{name}", low, high)
+        return Real(f"physics.{name}", low[0], high[0], scale)
+    return Real(f"physics.{name}", low, high, scale)
 
 
 def distribution_bounds(
-    task: Task, name: str, dist: Distribution, sigmas: float = SIGMAS
+    task: Task, name: str, dist: Distribution
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Least and greatest value of each component, see `sim.randomize`; of a normal one ``sigmas`` deviations."""
+    """Least and greatest value of each component, see `sim.randomize`; of a normal one three standard deviations."""
     count = component_count(task, name)
     if dist.kind == "normal":
-        return (-sigmas * dist.std,) * count, (sigmas * dist.std,) * count
+        return (-REACH * dist.std,) * count, (REACH * dist.std,) * count
     if dist.kind == "uniform":
         return (float(dist.low),) * count, (float(dist.high),) * count
     p = task.robot.parameters[name]

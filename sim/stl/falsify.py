@@ -1,6 +1,6 @@
 """Falsification: search a bounded space of parameters for a trace that violates a formula.
 
-    space = Space((Real("start", (-1, -1), (1, 1)), Real("gust", 0.01, 1.0, log=True), Integer("delay", 0, 3)))
+    space = Space((Real("start", (-1, -1), (1, 1)), Real("gust", 0.01, 1.0, "log"), Integer("delay", 0, 3)))
     found = falsify(rollout, formula, space, dt=0.02, budget=2000, seed=1)
     found.verdict, found.robustness, found.parameters      # "violated", -0.12, {"start": array([...]), ...}
     save_counterexample("falsified.npz", found.counterexample({"simulator": "mine"}))
@@ -107,11 +107,12 @@ class Clause:
 class Sampled:
     """What the independent uniform samples say, and only they: ``findings`` violations or failures of ``samples``.
 
-    If parameters were drawn uniformly from the space, the probability of a finding would lie in [low, high] with at
-    least ``confidence``: with none found ``high = 1 - (1 - confidence)^(1/samples)``, about 3 / samples at 95 % (the
-    rule of three), else Clopper and Pearson's interval (Biometrika 26, 1934). NaN where the search stopped at a
-    finding: what made it stop is not independent of it. With ``noise="fixed"`` it is about that noise only. It says
-    nothing about other distributions of the parameters: the samples that CMA-ES chose are not independent.
+    If parameters are drawn as the space draws (:meth:`sim.stl.space.Space.sample`), the probability of a finding lies
+    in [low, high] with at least ``confidence``: with none found ``high = 1 - (1 - confidence)^(1/samples)``, about
+    3 / samples at 95 % (the rule of three), else Clopper and Pearson's interval (Biometrika 26, 1934). NaN where the
+    search stopped at a finding: what made it stop is not independent of it. With ``noise="fixed"`` it is about that
+    noise only. It says nothing about other distributions of the parameters, and nothing comes from the samples that
+    CMA-ES chose: they are not independent.
     """
 
     samples: int
@@ -160,6 +161,7 @@ class Falsification:
     budget: int
     method: str
     attack: str
+    noise: str
     stopped: str
 
     def statement(self) -> str:
@@ -176,8 +178,9 @@ class Falsification:
         least = "" if np.isnan(self.robustness) else f"; least robustness {self.robustness:.6g}, by {self.clause}"
         s = self.sampled
         bound = "" if s is None or s.findings or not s.samples else (
-            f"; of the {s.samples} uniform samples none was one: under a uniform draw from this space its probability "
-            f"is at most {s.high:.2g} at {s.confidence:.0%} confidence")
+            f"; of {s.samples} independent samples none was one: with parameters drawn as this space draws them"
+            f"{' and this noise' if self.noise == 'fixed' else ''}, the probability of one is at most {s.high:.2g} at "
+            f"{s.confidence:.0%} confidence")
         return f"{found}{least}{bound}"
 
     def counterexample(self, about: Mapping[str, Any] | None = None, revision: str = "") -> Counterexample:
@@ -635,7 +638,8 @@ def _result(
     return Falsification(
         record.formula, dt, semantics, record.space, verdict, alone, searched, parameters, seed, signals,
         to_text(record.parts[deciding]), tuple(found), tuple(record.failures), sampled,
-        np.array(record.history, np.float64).reshape(-1, 2), record.evaluations, record.budget, method, attack, stopped)
+        np.array(record.history, np.float64).reshape(-1, 2), record.evaluations, record.budget, method, attack,
+        record.noise, stopped)
 
 
 def _least(values: np.ndarray, violated: np.ndarray) -> int:

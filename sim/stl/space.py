@@ -1,7 +1,8 @@
 """Bounded spaces of named parameters, and their map from and to the unit cube. numpy only.
 
-    space = Space((Real("start", (-1, -1), (1, 1)), Real("gust", 0.01, 1.0, log=True), Integer("delay", 0, 3)))
+    space = Space((Real("start", (-1, -1), (1, 1)), Real("gust", 0.01, 1.0, "log"), Integer("delay", 0, 3)))
     space.from_unit(points)                 # name -> [B, *shape] of points [B, 4] in [0, 1]
+    space.sample(rng, 100)                  # uniform points: what is drawn where
     space_from_json(space.to_json()) == space
 """
 
@@ -10,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from statistics import NormalDist
+from typing import Any, Literal
 
 import numpy as np
 
 Values = dict[str, np.ndarray]
 """Parameters by name: [B, *shape] of B candidates, [*shape] of one."""
+
+
+Scale = Literal["linear", "log", "normal"]
+SCALES = ("linear", "log", "normal")
+REACH = 3.0  # standard deviations at which a normal scale ends
+NORMAL = NormalDist()
 
 
 class SpaceError(ValueError):
@@ -24,17 +32,24 @@ class SpaceError(ValueError):
 
 @dataclass(frozen=True)
 class Real:
-    """A number, or with tuples as bounds a vector, in [low, high]; ``log``: its logarithm is what is uniform."""
+    """A number, or with tuples as bounds a vector, in [low, high].
+
+    ``scale`` says how it is spread over the unit interval, and so how it is sampled: ``linear``: uniform. ``log``: its
+    logarithm is. ``normal``: a normal distribution about the middle that ends at three standard deviations to each
+    side, so that a distribution without bounds has some, and is sampled as it is.
+    """
 
     name: str
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
-    log: bool = False
+    scale: Scale = "linear"
 
     def __post_init__(self) -> None:
         _check_bounds(self, float)
+        if self.scale not in SCALES:
+            raise SpaceError(f"parameter {self.name!r}: scale = {self.scale!r}; legal: {', '.join(SCALES)}")
         low, _ = _bounds(self)
-        if self.log and not (low > 0).all():
+        if self.scale == "log" and not (low > 0).all():
             raise SpaceError(f"parameter {self.name!r}: a logarithmic scale needs low > 0, got {self.low}")
 
 
@@ -122,9 +137,10 @@ def _from_unit(p: Parameter, u: np.ndarray) -> np.ndarray:
     if isinstance(p, Integer):
         out = low + index
     else:
-        a, b = (np.log(low), np.log(high)) if p.log else (low, high)
+        u = _normal_quantile(u) if p.scale == "normal" else u
+        a, b = (np.log(low), np.log(high)) if p.scale == "log" else (low, high)
         inside = (1 - u) * a + u * b
-        out = np.clip(np.exp(inside) if p.log else inside, low, high)
+        out = np.clip(np.exp(inside) if p.scale == "log" else inside, low, high)
     return np.asarray(out).reshape(len(u), *_shape(p))
 
 
@@ -137,9 +153,24 @@ def _to_unit(p: Parameter, values: np.ndarray) -> np.ndarray:
     flat = values.reshape(len(values), -1)
     if isinstance(p, Integer):
         return np.asarray((flat - low + 0.5) / np.array(_counts(p)))
-    a, b, x = (np.log(low), np.log(high), np.log(flat)) if p.log else (low, high, flat)
+    a, b, x = (np.log(low), np.log(high), np.log(flat)) if p.scale == "log" else (low, high, flat)
     # a component that does not vary lies anywhere: in the middle
-    return np.where(b > a, (x - a) / np.where(b > a, b - a, 1.0), 0.5)
+    u = np.where(b > a, (x - a) / np.where(b > a, b - a, 1.0), 0.5)
+    return _normal_share(u) if p.scale == "normal" else u
+
+
+def _normal_quantile(u: np.ndarray) -> np.ndarray:
+    """Where in the interval [0, 1], six standard deviations long, the quantile ``u`` of the cut normal lies."""
+    tail = NORMAL.cdf(-REACH)
+    z = np.array([NORMAL.inv_cdf(tail + x * (1 - 2 * tail)) for x in u.flat]).reshape(u.shape)
+    return np.clip(0.5 + z / (2 * REACH), 0.0, 1.0)
+
+
+def _normal_share(x: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`_normal_quantile`."""
+    tail = NORMAL.cdf(-REACH)
+    p = np.array([NORMAL.cdf((2 * v - 1) * REACH) for v in x.flat]).reshape(x.shape)
+    return np.clip((p - tail) / (1 - 2 * tail), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -203,11 +234,11 @@ class Space:
         return out
 
     def sample(self, rng: np.random.Generator, count: int) -> Values:
-        """``count`` independent values, uniform (in the logarithm where the scale is that)."""
+        """``count`` independent values, uniform in the unit cube: distributed as each parameter's scale says."""
         return self.from_unit(rng.random((count, self.dim)))
 
     def to_json(self) -> dict[str, Any]:
-        """``{name: {"low": ..., "high": ...}}``, with ``"scale": "log"``, ``"integer": true`` or ``"choices"``."""
+        """``{name: {"low": ..., "high": ...}}``, with ``"scale"``, ``"integer": true``, or ``"choices"`` alone."""
         return {p.name: _parameter_json(p) for p in self.parameters}
 
     def _parts(self, points: np.ndarray) -> list[np.ndarray]:
@@ -218,7 +249,11 @@ def _parameter_json(p: Parameter) -> dict[str, Any]:
     if isinstance(p, Choice):
         return {"choices": list(p.options)}
     low, high = (list(b) if isinstance(b, tuple) else b for b in (p.low, p.high))
-    extra: dict[str, Any] = {"integer": True} if isinstance(p, Integer) else {"scale": "log"} if p.log else {}
+    extra: dict[str, Any] = {}
+    if isinstance(p, Integer):
+        extra = {"integer": True}
+    elif p.scale != "linear":
+        extra = {"scale": p.scale}
     return {"low": low, "high": high, **extra}
 
 
@@ -230,7 +265,7 @@ def space_from_json(data: Mapping[str, Any]) -> Space:
 
 
 def _parameter_from_json(name: str, spec: Any) -> Parameter:
-    legal = "low, high, scale (linear, log), integer (true, false), or choices alone"
+    legal = f"low, high, scale ({', '.join(SCALES)}), integer (true, false), or choices alone"
     if not isinstance(spec, Mapping) or not (set(spec) == {"choices"} or {"low", "high"} <= set(spec)):
         raise SpaceError(f"parameter {name!r}: {spec!r}; a parameter has {legal}")
     if "choices" in spec:
@@ -240,7 +275,7 @@ def _parameter_from_json(name: str, spec: Any) -> Parameter:
         return Choice(name, tuple(options))
     unknown = set(spec) - {"low", "high", "scale", "integer"}
     scale, integer = spec.get("scale", "linear"), spec.get("integer", False)
-    if unknown or scale not in ("linear", "log") or not isinstance(integer, bool) or (integer and scale == "log"):
+    if unknown or scale not in SCALES or not isinstance(integer, bool) or (integer and scale != "linear"):
         raise SpaceError(f"parameter {name!r}: {dict(spec)!r}; a parameter has {legal}; a whole number is linear")
     low, high = (tuple(b) if isinstance(b, (list, tuple)) else b for b in (spec["low"], spec["high"]))
-    return Integer(name, low, high) if integer else Real(name, low, high, scale == "log")
+    return Integer(name, low, high) if integer else Real(name, low, high, scale)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
 from policies.evaluate.evaluation import evaluate
@@ -19,10 +21,12 @@ from policies.evaluate.falsification import (
     check_space,
     default_space,
     falsify_policy,
+    make_plan,
     policy_judge,
 )
 from policies.evaluate.rollout import Rollout, rollout
 from sim.env import Env, make_env
+from sim.random import stream, uniform
 from sim.randomize import draw_parameters
 from sim.stl.falsify import (
     Integer,
@@ -33,6 +37,7 @@ from sim.stl.falsify import (
     load_counterexample,
     replay,
     save_counterexample,
+    space_from_json,
 )
 from sim.task import load_task
 
@@ -169,22 +174,29 @@ def test_default_space_spans_the_randomization() -> None:
     p = env.task.robot.parameters
     assert by_name["physics.mass"] == Real("physics.mass", p["mass"].low[0], p["mass"].high[0])
     assert by_name["physics.motor_gain"] == Real("physics.motor_gain", 0.925, 1.075)
-    assert by_name["physics.force_w"] == Real("physics.force_w", (-0.03,) * 3, (0.03,) * 3)
+    assert by_name["physics.force_w"] == Real("physics.force_w", (-0.03,) * 3, (0.03,) * 3, "normal")
     assert by_name["sensor.delay_steps"] == Integer("sensor.delay_steps", 0, 2)
-    assert by_name["sensor.bias.base_quat_w"] == Real("sensor.bias.base_quat_w", (-0.06,) * 3, (0.06,) * 3)
+    assert by_name["sensor.bias.base_quat_w"] == Real("sensor.bias.base_quat_w", (-0.06,) * 3, (0.06,) * 3,
+                                                          "normal")
     assert by_name["share.inertia"] == Real("share.inertia", 0.0, 1.0), "its components share a draw, not a value"
 
 
-def test_draws_of_an_evaluation_lie_in_the_default_space() -> None:
+def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
+    """Mean, deviation and extremes of every physical parameter, and of the starts, in 20,000 draws of each."""
     env = world(randomize=RANDOM, sensors=SENSORS)
-    parameters = {p.name: p for p in default_space(env).parameters}
-    ids = torch.arange(2000)
-    for name, value in draw_parameters(env.task.robot, env.randomization, 5, ids, torch.zeros_like(ids)).items():
-        p = parameters.get(f"physics.{name}")
-        if p is not None and env.randomization[name].kind != "normal":
-            low, high = (np.asarray(getattr(p, side)) for side in ("low", "high"))
-            assert (value.numpy() >= low - 1e-6).all()
-            assert (value.numpy() <= high + 1e-6).all()
+    count = 20000
+    ids, first = torch.arange(count), torch.zeros(count, dtype=torch.int64)
+    params = draw_parameters(env.task.robot, env.randomization, 5, ids, first)
+    start = env.task.initial(lambda name, size: uniform(5, ids, first, stream(name), size))
+    sampled = default_space(env).sample(np.random.default_rng(0), count)
+    plan = make_plan(env, sampled, np.arange(count))
+    for name, theirs in {**params, **start}.items():
+        mine = {**plan.params, **plan.state}[name]
+        spread = float(theirs.std())
+        np.testing.assert_allclose(mine.mean(0), theirs.mean(0), atol=0.04 * spread, err_msg=name)
+        np.testing.assert_allclose(mine.std(0), theirs.std(0), rtol=0.04, err_msg=name)
+        assert float(mine.max()) <= float(theirs.max()) + 0.01 * spread
+        assert float(mine.min()) >= float(theirs.min()) - 0.01 * spread
 
 
 def test_share_moves_all_components_together() -> None:
@@ -260,3 +272,11 @@ def test_too_many_candidates_are_refused() -> None:
     flown = PolicyRollout(world(worlds=2), still, Space((STILL,)))
     with pytest.raises(ValueError, match="3 candidates at once, the environment has 2"):
         flown({"start.initial.guided": np.zeros((3, 1))}, seeds(0, 0, 0))
+
+
+def test_space_of_the_documentation_is_legal() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "stl-falsification.md").read_text()
+    space = space_from_json(yaml.safe_load(page.split("```yaml\n")[1].split("```")[0]))
+    assert len(space.parameters) == 8
+    flown = PolicyRollout(world(randomize=RANDOM, sensors=SENSORS), still, space)
+    assert flown(space.sample(np.random.default_rng(0), 2), seeds(0, 1))["height"].shape[1] == 2

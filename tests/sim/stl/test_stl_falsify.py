@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from math import factorial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_needle_that_random_search_misses() -> None:
 
 def test_every_candidate_lies_within_the_bounds() -> None:
     """Also where the optimum is a corner, for all methods and kinds of parameters."""
-    space = Space((Real("a", -2.0, 3.0), Real("b", (1e-3, 1e-2), (1.0, 10.0), log=True), Integer("n", 2, 5),
+    space = Space((Real("a", -2.0, 3.0), Real("b", (1e-3, 1e-2), (1.0, 10.0), "log"), Integer("n", 2, 5),
                    Choice("kind", ("soft", "hard"))))
     for method in ("cma", "random", "sobol", "lhs"):
         seen: list[dict[str, np.ndarray]] = []
@@ -433,3 +434,16 @@ def test_torch_rollout() -> None:
         return {"x": torch.as_tensor(p["p"])[None].float()}
 
     assert falsify(rollout, X > -0.9, LINE, 1.0, budget=200, seed=0).verdict == "violated"
+
+
+def test_example_of_the_documentation_runs(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It prints what its comments say: a violation, none by sampling, an exact replay."""
+    page = (Path(__file__).parents[3] / "docs" / "stl-falsification.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("violated: robustness -0.0661263 after 109 evaluations, by G[0,3] (pos < 4.1)")
+    assert any(line.startswith("no violation found in 1000 evaluations, which proves nothing") for line in lines)
+    assert lines[-1] == "True True"

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.stl.space import Choice, Integer, Parameter, Real, Space, SpaceError, space_from_json
+from sim.stl.space import SCALES, Choice, Integer, Parameter, Real, Space, SpaceError, space_from_json
 
 SPACE = Space((
-    Real("start", (-1.0, 2.0, 0.5), (1.0, 2.0, 0.75)), Real("gust", 1e-3, 1e3, log=True), Integer("delay", -1, 3),
+    Real("start", (-1.0, 2.0, 0.5), (1.0, 2.0, 0.75)),
+    Real("gust", 1e-3, 1e3, "log"), Real("bias", (-0.6, 1.0), (0.6, 7.0), "normal"), Integer("delay", -1, 3),
     Integer("counts", (0, 5), (1, 9)), Choice("surface", ("ice", "sand", "oil")), Choice("gain", (0.5, 2.0)),
     Choice("brake", (True, False))))
 
@@ -23,10 +24,10 @@ def parameters(draw: st.DrawFn, name: str) -> Parameter:
     if draw(st.booleans()):
         low = draw(st.integers(-50, 50))
         return Integer(name, low, low + draw(st.integers(1, 60)))
-    log = draw(st.booleans())
-    low = draw(st.floats(1e-12 if log else -1e12, 1e12))
+    scale = draw(st.sampled_from(SCALES))
+    low = draw(st.floats(1e-12 if scale == "log" else -1e12, 1e12))
     width = draw(st.floats(1, 1e9))
-    return Real(name, low, low * (1.001 + width) if log else low + abs(low) * 1e-3 + width, log)
+    return Real(name, low, low * (1.001 + width) if scale == "log" else low + abs(low) * 1e-3 + width, scale)
 
 
 @given(st.data())
@@ -51,9 +52,10 @@ def test_values_lie_within_the_bounds_and_map_back(data: st.DataObject) -> None:
 
 def test_shapes_and_types() -> None:
     values = SPACE.sample(np.random.default_rng(0), 7)
-    assert SPACE.dim == 3 + 1 + 1 + 2 + 1 + 1 + 1
+    assert SPACE.dim == 3 + 1 + 2 + 1 + 2 + 1 + 1 + 1
     assert {k: v.shape for k, v in values.items()} == {
-        "start": (7, 3), "gust": (7,), "delay": (7,), "counts": (7, 2), "surface": (7,), "gain": (7,), "brake": (7,)}
+        "start": (7, 3), "gust": (7,), "bias": (7, 2), "delay": (7,), "counts": (7, 2), "surface": (7,), "gain": (7,),
+        "brake": (7,)}
     assert values["delay"].dtype == np.int64
     assert values["brake"].dtype == bool
     assert (values["start"][:, 1] == 2.0).all()
@@ -64,6 +66,9 @@ def test_scale_and_shares() -> None:
     values = SPACE.sample(np.random.default_rng(1), 20000)
     assert np.mean(values["gust"] < 1.0) == pytest.approx(0.5, abs=0.02)
     assert np.mean(values["start"][:, 0] < 0.5) == pytest.approx(0.75, abs=0.02)
+    z = (values["bias"] - [0.0, 4.0]) / [0.2, 1.0]
+    assert z.std(0) == pytest.approx([0.987, 0.987], abs=0.02), "cut at three standard deviations"
+    assert np.mean(abs(z) < 1) == pytest.approx(0.6827 / 0.9973, abs=0.01)
     for name, count in (("delay", 5), ("surface", 3)):
         shares = np.unique(values[name], return_counts=True)[1] / 20000
         assert len(shares) == count
@@ -82,7 +87,8 @@ def test_sample_is_that_of_the_seed() -> None:
 @pytest.mark.parametrize(("make", "told"), [
     (lambda: Real("a", 1.0, 1.0), "low < high"), (lambda: Real("a", 2.0, 1.0), "low <= high"),
     (lambda: Real("a", (0.0, 0.0), (1.0,)), "differ in length"), (lambda: Real("a", (), ()), "empty"),
-    (lambda: Real("a", 0.0, float("inf")), "finite numbers"), (lambda: Real("a", 0.0, 1.0, log=True), "low > 0"),
+    (lambda: Real("a", 0.0, float("inf")), "finite numbers"), (lambda: Real("a", 0.0, 1.0, "log"), "low > 0"),
+    (lambda: Real("a", 0.0, 1.0, "cubic"), "linear, log, normal"),  # type: ignore[arg-type]
     (lambda: Real("a", "x", 1.0), "finite numbers"), (lambda: Integer("a", 0.5, 2), "whole numbers"),  # type: ignore[arg-type]
     (lambda: Choice("a", ("one",)), "two or more"), (lambda: Choice("a", (1, "b")), "two or more"),
     (lambda: Choice("a", (1, 1)), "two or more"), (lambda: Real("a b", 0.0, 1.0), "parameter name"),
