@@ -11,6 +11,7 @@ from sim.stl.syntax import (
     MAX_DEPTH,
     Apply,
     Constant,
+    FormulaError,
     Not,
     Predicate,
     Signal,
@@ -141,3 +142,22 @@ def test_the_deepest_formula_comes_back():
     for _ in range((MAX_DEPTH - 2) // 2):
         g = xor(g, Truth(True))
     assert parse(to_text(g), SIGNALS) == g and from_json(to_json(g)) == g
+
+
+PIECES = [
+    *"xypGFHOXYURWS()[]&|!~<>=+-*/,:;.#@", "[0,1]", "[0:2 s]", "x > 0", "<->", "->", "==", "!=", "until", "s_prev",
+    "not", "xor", "true", "1", "0.5", "1e9", "inf", "ms", "far", "goal", "q.w", "p.z", "grid", "[1, 2, 3]", "abs(",
+    "norm(p)", "rise(", "pow(x, 2)", "angle(p, goal)", "float", "input", "const float", "name = ", "name", "// y\n",
+    "/*", "*/", "from a import b", "specification z", "\n", "\t", "\u00e9", "$"]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12), st.booleans())
+def test_any_text_is_a_formula_or_an_error_with_a_place(pieces, spaced):
+    text = (" " if spaced else "").join(pieces)
+    try:
+        found = parse(text, SIGNALS, CONSTANTS)
+    except FormulaError as error:
+        assert 0 <= error.start <= error.end <= len(text)
+    else:
+        assert parse(to_text(found), SIGNALS, CONSTANTS) == found
