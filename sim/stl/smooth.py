@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from math import exp, inf, isfinite, log, log1p
 from typing import Any, Literal
 
@@ -61,9 +61,11 @@ def smooth_robustness(
     _check(temperature, method)
     tensors, back = _tensors(signals)
     used, shape, counts = _traces(formula, tensors, lengths)
+    dtype = reduce(torch.promote_types, (x.dtype for x in used.values()))
+    if dtype not in (torch.float32, torch.float64):
+        raise SignalError(f"smooth robustness needs float32 or float64 signals, got {dtype}")
+    used = {name: x.to(dtype) for name, x in used.items()}
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
-    if like.dtype not in (torch.float32, torch.float64):
-        raise SignalError(f"smooth robustness needs float32 or float64 signals, got {like.dtype}")
     if counts is not None:
         used = _padded(used, shape, counts)
     large, arrays = _large(like), torch_arrays(like)

@@ -1,6 +1,8 @@
 """Smooth robustness: its definition by loops, its bounds against the exact definition, its gradient and its cost."""
 
+import re
 from math import exp, inf, log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -353,6 +355,16 @@ def test_nan_reaches_what_depends_on_it(method):
         np.testing.assert_array_equal(np.isnan(out), (np.arange(10) >= first) & (np.arange(10) <= last))
 
 
+def test_signals_of_different_types_meet_in_the_wider_one():
+    signals = normal(9, 2)
+    mixed = {**signals, "y": signals["y"].float()}
+    out = smooth_robustness(DEEP, mixed, DT, 0.3)
+    assert out.dtype == torch.float64
+    torch.testing.assert_close(out, smooth_robustness(DEEP, {**mixed, "y": mixed["y"].double()}, DT, 0.3))
+    whole = {"x": np.arange(5).reshape(5, 1)}  # integers are float64, as for robustness
+    assert smooth_robustness(X > 0, whole, DT, 0.3).dtype == np.float64
+
+
 def test_bad_input_is_refused():
     signals = {"x": np.zeros((3, 1))}
     for temperature in (0.0, -1.0, np.nan, np.inf):
@@ -368,3 +380,14 @@ def test_bad_input_is_refused():
         smooth_bounds(X > 0, 0, DT, 1.0)
     with pytest.raises(SignalError, match="missing"):
         smooth_robustness(Y > 0, signals, DT, 1.0)
+
+
+def test_the_python_of_the_page_runs():
+    page = (Path(__file__).parents[3] / "docs" / "stl-smooth.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    scope = {}
+    exec(block, scope)
+    assert scope["exact"] > 0.15  # the largest possible is 0.2: the trace stays at the goal
+    for n, usual in ((2, 0.28), (100, 2.63)):
+        assert smooth_bounds(eventually(0, round(n * DT - DT, 9), X > 0), n, DT, 1.0, "softmax")[0] == pytest.approx(
+            usual, abs=0.005)
