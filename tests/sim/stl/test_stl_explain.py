@@ -33,9 +33,14 @@ from sim.stl.syntax import (
     children,
     equal,
     eventually,
+    historically,
     norm,
     once,
+    previous_sample,
+    release,
+    since,
     until,
+    weak_until,
 )
 from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, windows
 
@@ -380,3 +385,16 @@ def test_it_needs_numpy_only():
     code = f"import sys, sim.stl.explain; print([m for m in {slow} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(("formula", "spans"), [
+    (always(1, 3, X > 0), [(1, 3)]), (eventually(2, 99, X > 0), [(2, 9)]), (eventually(20, 30, X > 0), [None]),
+    (always(1, 3, historically(0, 2, X > 0)), [(0, 3)]), (always(4, 5, once(1, 2, X > 0)), [(2, 4)]),
+    (until(X > 0, 2, 4, X > 1), [(0, 3), (2, 4)]), (release(X > 0, 2, 4, X > 1), [(0, 3), (2, 4)]),
+    (weak_until(X > 0, 2, 4, X > 1), [(0, 4), (2, 4)]), (Next(Next(X > 0)), [(2, 2)]),
+    (always(6, 7, since(X > 0, 1, 3, X > 1)), [(4, 7), (3, 6)]), (always(3, 4, previous_sample(X > 0)), [(2, 3)]),
+    (Iff(X > 0, always(0, 1, X > 1)), [(0, 0), (0, 1)])])
+def test_samples_that_matter(formula, spans):
+    e = explain(formula, {"x": np.arange(10.0)}, 1.0)
+    assert [part.matters for part in e.predicates] == spans
+    assert e.parts[0].matters == (0, 0)
