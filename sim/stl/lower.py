@@ -197,6 +197,7 @@ class _Builder:
         self.dt, self.closed = dt, semantics.until == "closed"
         self.nodes: list[Node] = []
         self.index: dict[Node, int] = {}
+        self.known: dict[tuple[int, bool], int] = {}  # by identity: the formula outlives its builder
 
     def add(self, node: Node) -> int:
         if node not in self.index:
@@ -217,6 +218,13 @@ class _Builder:
         return tuple(_renumbered(self.nodes[i], new) for i in kept)
 
     def of(self, formula: Formula, negated: bool) -> int:
+        """The node of a formula or of its negation; each is lowered once, however often a nested iff asks for it."""
+        key = id(formula), negated
+        if key not in self.known:
+            self.known[key] = self._of(formula, negated)
+        return self.known[key]
+
+    def _of(self, formula: Formula, negated: bool) -> int:
         match formula:
             case Predicate():
                 return self.add(Leaf(formula, negated))
