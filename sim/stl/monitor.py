@@ -9,7 +9,7 @@ at once; the robustness at every sample, not only at time 0, is :class:`sim.stl.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor, isfinite
+from math import floor, inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +77,9 @@ class Monitor:
         self.names = self._missions.names
         self.horizon_steps = self._missions.horizon_steps
         self._samples = self._lost = self._late = 0
+        self._bounds: tuple[list[float], list[float]] = ([], [])
+        self._clauses: tuple[ClauseReading, ...] = ()
+        self._whole = -inf, inf, UNDECIDED
         self.reading = self._read()
 
     @property
@@ -133,14 +136,16 @@ class Monitor:
 
     def _read(self, ended: NDArray[Any] | None = None) -> Reading:
         lows, highs = (self._missions._out if ended is None else ended)[:, :, 0].tolist()
-        rows = tuple([ClauseReading(text, _shown(low), _shown(high), _verdict(low, high))
-                      for text, low, high in zip(self._missions.texts, lows, highs)])
-        low, high = min(lows), min(highs)
+        if (lows, highs) != self._bounds:  # most samples change nothing
+            self._bounds = lows, highs
+            self._clauses = tuple([ClauseReading(text, _shown(low), _shown(high), _verdict(low, high))
+                                   for text, low, high in zip(self._missions.texts, lows, highs)])
+            low, high = min(lows), min(highs)
+            self._whole = _shown(low), _shown(high), _verdict(low, high)
         over = self.horizon_steps is not None and self._samples > self.horizon_steps
         final = ended is not None or over or lows == highs
         time_s = max(0, self._samples - 1) * self.dt
-        return Reading(self._samples, time_s, _shown(low), _shown(high), _verdict(low, high), final, rows, self._lost,
-                       self._late)
+        return Reading(self._samples, time_s, *self._whole, final, self._clauses, self._lost, self._late)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything needed to go on elsewhere: arrays, as ``np.savez`` takes them."""

@@ -64,27 +64,27 @@ def _np_fill(out: Row, value: float) -> None:
 
 
 def _np_arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
-    _NUMPY_ARITHMETIC[op](a, b, out)
+    _NUMPY_ARITHMETIC[op](a, b, out=out)
 
 
-_NUMPY_ARITHMETIC: dict[int, Callable[[Row, Row, Row], Any]] = {
+_NUMPY_ARITHMETIC: dict[int, Callable[..., Any]] = {
     COPY: lambda a, b, out: np.copyto(out, a), ADD: np.add, SUB: np.subtract, MUL: np.multiply, DIV: np.divide,
-    LEAST: np.minimum, GREATEST: np.maximum, NEG: lambda a, b, out: np.negative(a, out),
-    ABS: lambda a, b, out: np.abs(a, out), SQRT: lambda a, b, out: np.sqrt(a, out)}
+    LEAST: np.minimum, GREATEST: np.maximum, NEG: lambda a, b, out: np.negative(a, out=out),
+    ABS: lambda a, b, out: np.abs(a, out=out), SQRT: lambda a, b, out: np.sqrt(a, out=out)}
 
 
 def _np_join(most: bool, a: Row, b: Row, out: Row) -> None:
-    (np.maximum if most else np.minimum)(a, b, out)
+    (np.maximum if most else np.minimum)(a, b, out=out)
 
 
 def _np_into(most: bool, acc: Row, x: Row) -> None:
-    (np.maximum if most else np.minimum)(acc, x, acc)
+    (np.maximum if most else np.minimum)(acc, x, out=acc)
 
 
 def _np_gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None:
     if count > 0:
         operation = np.maximum if most else np.minimum
-        operation(acc, operation.reduce(rows[first : first + count], axis=0), acc)
+        operation(acc, operation.reduce(rows[first : first + count], axis=0), out=acc)
 
 
 def _np_suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
@@ -100,19 +100,19 @@ def _np_since(x: Row, start: Times, time: int, fill: float, out: Row) -> None:
 
 def _np_last(most: bool, p1: Row, q1: Row, p2: Row, out: Row) -> None:
     inner, outer = (np.minimum, np.maximum) if most else (np.maximum, np.minimum)
-    outer(p1, inner(q1, p2), out)
+    outer(p1, inner(q1, p2), out=out)
 
 
 def _np_append(most: bool, p: Row, q: Row, p2: Row, q2: Row) -> None:
     inner, outer = (np.minimum, np.maximum) if most else (np.maximum, np.minimum)
-    outer(p, inner(q, p2), p)
-    inner(q, q2, q)
+    outer(p, inner(q, p2), out=p)
+    inner(q, q2, out=q)
 
 
 def _np_prepend(most: bool, p1: Row, q1: Row, p: Row, q: Row) -> None:
     inner, outer = (np.minimum, np.maximum) if most else (np.maximum, np.minimum)
-    outer(p1, inner(q1, p), p)
-    inner(q, q1, q)
+    outer(p1, inner(q1, p), out=p)
+    inner(q, q1, out=q)
 
 
 def _np_known(margin: Row, sign: float, tie: float, unknown: float, out: Row) -> None:
@@ -534,10 +534,11 @@ def sequence(
         first, width, spare = ins[5], ins[6] - ins[5] + 1, ins[8]
         begin = first - settled
         if ins[9] > 0:
-            count, src = top_a - begin + 1, at_a + begin
-            if latest > t + begin:  # lanes that are younger than the window
+            count, src = max(top_a, 0) - begin + 1, at_a + begin
+            if latest > t + begin or top_a < 0:  # lanes younger than the window; a last row to spread
                 for x in range(count):
-                    since(rows[src + x], start, t + begin + x, ins[7] * np.inf, rows[spare + 1 + x])
+                    at = at_a + min(begin + x, top_a)
+                    since(rows[at], start, t + begin + x, ins[7] * np.inf, rows[spare + 1 + x])
                 src = spare + 1
             sliding(most, rows, src, count, here - settled, settled + top + 1, width, ins[7] * np.inf, spare)
             return

@@ -60,10 +60,14 @@ class _Nodes(_Builder):
             reach = self.merge(not most, [reach, keep])
         width = None if hi is None else hi - lo
         whole = reach if width == 0 else self.fold(Fold(most, keep, reach, width, past))
-        parts = [self.shift(whole, lo, -inf if most else inf, past)]
-        if lo:
-            parts.append(self.slide_steps(not most, keep, 0, lo - 1, past))
-        return self.merge(not most, parts)
+        if not lo:
+            return whole
+        fill = -inf if most else inf
+        if past:  # lo samples ago, with what ``keep`` has been since; where there is no such sample, nothing counts
+            kept = self.slide_steps(not most, keep, 1, lo, False)
+            return self.shift(self.merge(not most, [whole, kept]), lo, fill, True)
+        return self.merge(not most, [self.shift(whole, lo, fill, False),
+                                     self.slide_steps(not most, keep, 0, lo - 1, False)])
 
     def fold(self, node: Fold) -> int:
         return self.add(node)  # type: ignore[arg-type]
@@ -474,6 +478,8 @@ class _Bounded:
         settled, ahead = max(0, of.settled + final), _shifted(of.ahead, -first)
         if of.pure:  # as for merge: one unknown sample in the window
             ahead = _on(most, ahead, _shifted(of.ahead, -final))
+        if past:  # the row that stands for all later samples must be one at which the window has begun in every lane
+            ahead = _pairwise(max, [ahead, (-final - 1, -final - 1)])
         back = settled - first
         scratch = self.take(1 + (back + 1 + max(*of.ahead, -1) + 1 if past else final - first + 2))
         return self.sequence(settled, ahead, of.pure, {arg: back}, code.R_SLIDE, arg, arg, most, first, final,
@@ -485,12 +491,13 @@ class _Bounded:
 
     def hold(self, most: bool, arg: int) -> int:
         of = self.sequences[arg]
-        return self.sequence(of.settled, of.ahead, False, {arg: of.settled}, code.R_HOLD, arg, arg, most, 0, 0, 0,
+        ahead = _pairwise(max, [of.ahead, (-1, -1)])
+        return self.sequence(of.settled, ahead, False, {arg: of.settled}, code.R_HOLD, arg, arg, most, 0, 0, 0,
                              self.take(2), depth=of.settled + 1, whole=True)
 
     def since(self, most: bool, keep: int, reach: int, width: int | None) -> int:
         of = self.sequences[keep], self.sequences[reach]
-        settled, ahead = max(s.settled for s in of), _pairwise(max, [s.ahead for s in of])
+        settled, ahead = max(s.settled for s in of), _pairwise(max, [*(s.ahead for s in of), (-1, -1)])
         reads = dict.fromkeys((keep, reach), settled)
         whole = self.sequence(settled, ahead, False, reads, code.R_SCAN, keep, reach, most, 0, 0, 0, self.take(2),
                               depth=settled + 1, whole=True)
