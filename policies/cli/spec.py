@@ -118,6 +118,10 @@ def check_options(action: str, options: Namespace) -> None:
                        "--partial and --end are two answers to one question: give one")
     if action == "monitor" and options.end:
         raise BadInput("--end: while a trace goes on, what lies past its end is unknown; check and explain take --end")
+    if options.series and (not options.json or action == "monitor"):
+        raise BadInput("--series is for the --json of check, explain and plot")
+    if (options.interface or options.namespace) and not options.robot:
+        raise BadInput("--interface and --namespace are those of --robot")
     if options.dt is not None and not (options.dt > 0 and math.isfinite(options.dt)):
         raise BadInput(f"--dt is a number of seconds above 0, got {options.dt}")
     if action == "plot" and options.out.suffix.lower() not in (".svg", ".png", ".pdf"):
@@ -244,13 +248,16 @@ def semantics_of(spec: Spec) -> Semantics:
 def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
     """The formula, checked against ``schema`` and what the file declares; the latter goes first."""
     from sim.stl.parse import check, parse
-    from sim.stl.syntax import from_json
+    from sim.stl.syntax import FormulaError, from_json
 
     known = {n: s for n, s in {**schema, **spec.signals}.items() if n not in spec.constants}
-    if not isinstance(spec.formula, str):
-        return check(from_json(spec.formula), known)
-    assigned = {name for name in assigned_names(spec.formula) if name not in spec.signals}
-    return parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+    try:
+        if not isinstance(spec.formula, str):
+            return check(from_json(spec.formula), known)
+        assigned = {name for name in assigned_names(spec.formula) if name not in spec.signals}
+        return parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
+    except FormulaError as error:
+        raise BadInput(f"{spec.source}: {error}") from error
 
 
 def without_comments(text: str) -> str:

@@ -137,7 +137,7 @@ class Obligation:
         opens_s, due_s: its window, from the start of the trace; ``due_s`` is infinite without a deadline.
         met_s: first time at which it is met, NaN if never.
         slack_s: ``due_s - met_s``; NaN if never met, infinite without a deadline.
-        state: ``met``, ``late`` or ``never``.
+        state: ``met``, ``late``, ``never``, or ``open`` while it is undecided.
         covered: the trace reaches to the deadline.
     """
 
@@ -189,7 +189,7 @@ class Clause:
     verdict: str
     decider: Decider
     slack_s: float
-    """Smallest slack of its obligations, -inf if one was never met, NaN if it has none with a deadline."""
+    """Smallest slack of its obligations, -inf if one was never met, NaN if none has a deadline and is decided."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def explain(
     deciding = {step.path for step in chain}
     parts = tuple(_part(bounds, asked, deciding, path, f, place, span)
                   for (path, (f, place)), span in zip(listed.items(), _matters(formula, dt, count, semantics)))
-    kept = [_obligation(bounds.low, asked, path, f) for path, (f, _) in listed.items()]
+    kept = [_obligation(bounds, asked, path, f) for path, (f, _) in listed.items()]
     obligations = tuple(o for o in kept if o is not None)
     clauses = _clauses(bounds, formula, listed, obligations)
     return Explanation(
@@ -802,7 +802,7 @@ def _clauses(
         low, high = bounds.at(path, f, False, 0)
         decider = _chain(bounds, path, f, False, 0, listed)[1]
         slack = [-inf if o.state == "never" else o.slack_s for o in obligations
-                 if o.path[: len(path)] == path and isfinite(o.due_s)]
+                 if o.path[: len(path)] == path and isfinite(o.due_s) and o.state != "open"]
         rows.append(Clause(path, to_text(f), _shown(low) if low == high else nan, _verdict(low, high),
                            decider, min(slack, default=nan)))
     return tuple(rows)
@@ -815,9 +815,9 @@ def _conjuncts(path: Path, f: Formula) -> list[Path]:
     return [path]
 
 
-def _obligation(values: _Values, asked: Mapping[Path, _Ask], path: Path, f: Formula) -> Obligation | None:
+def _obligation(bounds: _Bounds, asked: Mapping[Path, _Ask], path: Path, f: Formula) -> Obligation | None:
     """The deadline of ``f`` where the explanation asks for it; None: it has no obligation."""
-    ask = asked.get(path)
+    ask, values = asked.get(path), bounds.low
     kinds = (Always, Release) if ask is not None and ask.negated else (Eventually, Until)
     if ask is None or ask.sample >= values.count or not isinstance(f, kinds):
         return None
@@ -836,6 +836,8 @@ def _obligation(values: _Values, asked: Mapping[Path, _Ask], path: Path, f: Form
     # in samples first, so that a slack of no samples is exactly zero
     slack = nan if not len(met) else inf if hi is None else _time(hi - lo - int(met[0]), values.dt)
     state = "never" if not len(met) else "met" if slack >= 0 else "late"
+    if _verdict(*bounds.at(path, f, ask.negated, ask.sample)) == UNDECIDED:
+        state, met_s, slack = "open", nan, nan
     covered = hi is None or ask.sample + hi < values.count
     asked_s, opens_s = _time(ask.sample, values.dt), _time(first, values.dt)
     return Obligation(path, to_text(f), asked_s, opens_s, due, met_s, slack, state, covered)
@@ -922,6 +924,8 @@ def describe_obligation(o: Obligation) -> str:
     if o.state == "met":
         early = "" if o.due_s == inf else f", {seconds(o.slack_s)} before the deadline"
         return f"{asked}: met at {seconds(o.met_s)}{early}"
+    if o.state == "open":
+        return f"{asked}: open, not met so far"
     if o.state == "late":
         return f"{asked}: late, met at {seconds(o.met_s)}, {seconds(-o.slack_s)} after the deadline"
     return f"{asked}: never met in the trace{'' if o.covered else ', which ends before the deadline'}"
@@ -974,7 +978,7 @@ def _words(e: Explanation, width: int) -> list[str]:
     if e.obligations:
         out += ["", "deadlines"]
         for o in e.obligations:
-            sign = "+" if o.state == "met" else "-"
+            sign = {"met": "+", "open": "?"}.get(o.state, "-")
             out += [f"  {sign} {_short(o.text, width - 4)}", *_wrapped(describe_obligation(o), width, "      ")]
     return out
 

@@ -174,11 +174,13 @@ def _details(part: Part, obligation: Obligation | None, dt: float) -> list[str]:
     """Verdict, value and time at which the part is asked for, and how its deadline was kept."""
     if part.sample is None:
         return ["not asked for"]
-    out = [f"{part.verdict} {number(part.value, unit_of(part.formula))} at {seconds(part.sample * dt)}"]
+    found = f" {number(part.value, unit_of(part.formula))}" if part.value == part.value else ""
+    out = [f"{part.verdict}{found} at {seconds(part.sample * dt)}"]
     if obligation is not None and isfinite(obligation.due_s):
         o = obligation
         met = f"met at {seconds(o.met_s)}, slack {seconds(o.slack_s)}"
-        out.append(f"due at {seconds(o.due_s)}: {'never met' if o.state == 'never' else met}")
+        kept = {"never": "never met", "open": "open"}.get(o.state, met)
+        out.append(f"due at {seconds(o.due_s)}: {kept}")
     return out
 
 

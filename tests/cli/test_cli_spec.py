@@ -558,7 +558,8 @@ def test_any_explanation_can_be_drawn(tmp_path: Path, formula: Any, signals: dic
     (["check", "f.stl", "-"], "is for monitor"), (["check", "f.stl", "--until-decided"], "for monitor"),
     (["check", "f.stl", "--partial", "--end", "weak"], "give one"),
     (["monitor", "f.stl", "g.csv", "--partial"], "always"), (["check", "f.stl", "--resample", "cubic"], "hold"),
-    (["check", "f.stl", "f.csv", "--map", "x=/a:b"], "are for bags"),
+    (["check", "f.stl", "f.csv", "--map", "x=/a:b"], "are for bags"), (["check", "f.stl", "--series"], "--json"),
+    (["check", "f.stl", "f.csv", "--namespace", "a"], "those of --robot"),
 ])
 def test_a_wrong_command_is_one_line(
     words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

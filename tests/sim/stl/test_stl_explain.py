@@ -223,6 +223,9 @@ def test_a_partial_trace_waits_for_its_end():
     e = explain(eventually(0, 4, X > 0), {"x": np.array([-1.0, -2.0])}, 1.0, partial=True)
     assert (e.verdict, e.lower, e.upper, e.decider.kind) == ("undecided", -1.0, inf, "end")
     assert "waits for  x > 0 at 2 s" in e.text()
+    assert e.obligations[0].state == "open"
+    assert "? F[0,4] (x > 0)\n      asked for at 0 s, due at 4 s: open, not met so far" in e.text()
+    assert isnan(e.clauses[0].slack_s)
     assert "what is past its end is unknown" in note(e)
     assert explain(eventually(0, 4, X > 0), {"x": np.array([-1.0, 2.0])}, 1.0, partial=True).verdict == "satisfied"
 
