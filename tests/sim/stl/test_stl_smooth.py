@@ -194,6 +194,27 @@ def test_bounds_are_reached(n):
     assert below * exp(below) == pytest.approx((n - 1) / exp(1))
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_the_softmax_until_where_it_is_farthest_off(side):
+    """The worst traces that maximizing the error found: one maximum, or one minimum, of n with all others beyond it."""
+    n, far = 30, 1e3
+    bounds = smooth_bounds(Until(X > 0, Y > 0), n, DT, 1.0, "softmax")
+    worst = smooth_bounds(eventually(0, round((n - 1) * DT, 9), X > 0), n, DT, 1.0, "softmax")[0]
+    others = np.full(n, side * (1 + worst))
+    if side < 0:
+        x, y = np.full(n, far), others
+        y[0] = 0
+    else:
+        x, y = others, np.full(n, -far)
+        x[0], y[-1] = 0, 1 + worst
+    trace = {"x": x[:, None], "y": y[:, None]}
+    error = smooth_robustness(Until(X > 0, Y > 0), trace, DT, 1.0, "softmax")[0, 0] - defined(
+        Until(X > 0, Y > 0), trace, 0)[0, 0]
+    assert error == pytest.approx(side * worst, abs=1e-6)
+    assert -bounds[0] <= error <= bounds[1]
+    assert bounds == pytest.approx((2 * log(n), 2 * log(n)))
+
+
 def test_bounds_add_along_the_depth():
     f = always(0, 0.9, eventually(0, 0.4, X > 0) & (Y > 0))
     assert smooth_bounds(f, 100, DT, 0.5) == pytest.approx((0.5 * (log(10) + log(2)), 0.5 * log(5)))
