@@ -202,6 +202,7 @@ RESTARTS = ("ipop", "bipop", "none")
 NOISES = ("fixed", "fresh")
 ON_FAILURE = ("record", "stop", "raise")
 SIGMA = 0.3  # initial standard deviation in the unit cube: Hansen's tutorial advises 0.2 to 0.5 of the interval
+RESOLUTION = 1e-5  # of an interval: a search that is down to it has converged. The library's 1e-11 is for minima
 ENOUGH = 8  # values of which an interquartile range is worth something
 
 
@@ -358,7 +359,7 @@ class _Cma:
         options: dict[str, Any] = {
             "bounds": [list(-self.shift), list(self.width - self.shift)], "popsize": self.size, "seed": np.nan,
             "CMA_stds": list(self.width), "integer_variables": [int(i) for i in np.flatnonzero(self.counts)],
-            "verbose": -10, "verb_log": 0, "verb_disp": 0}
+            "tolx": RESOLUTION, "verbose": -10, "verb_log": 0, "verb_disp": 0}
         if iterations is not None:
             options["maxiter"] = iterations
         with self._random():

@@ -88,12 +88,13 @@ def test_flights_are_those_of_an_evaluation() -> None:
 
 
 def test_a_flight_depends_on_its_parameters_and_seed_alone() -> None:
-    """Not on its world, on the others, on how many there are in the batch, or on what flew before."""
-    env = world(randomize=RANDOM, sensors=SENSORS)
+    """Not on its world, on the others, on how many there are in the batch, or on what flew before, and ended when."""
+    env = world(randomize=RANDOM, sensors=SENSORS, seconds=1.0)
     space = default_space(env)
     flown = PolicyRollout(env, steering, space)
     values = space.sample(np.random.default_rng(0), WORLDS)
     together = flown(values, seeds(4, 4, 4, 9, 9, 9))
+    assert len(set(together[ALIVE].sum(0))) > 1, "flights must end at different times for this to say something"
     order = np.array([5, 3, 1, 0, 2, 4])
     turned = flown({k: v[order] for k, v in values.items()}, seeds(4, 4, 4, 9, 9, 9)[order])
     for i in (0, 4):
@@ -150,8 +151,22 @@ def test_push_gives_its_impulse_in_its_time(backend: str) -> None:
     assert speed[15, 0] == pytest.approx(0.5 * speed[20, 0], rel=0.05)
     assert abs(speed[40, 0] - speed[20, 0]) < 0.1 * speed[20, 0], "only drag acts afterwards"
     np.testing.assert_allclose(speed[:, 1], 0, atol=1e-5)
+    assert flown({**values, "push.at_s": np.array([0.3, 0.3])}, seeds(0, 0))["base_vel_w"][20, 0, 0] == 0
     values["push.force_w"][:] = 0
     np.testing.assert_allclose(flown(values, seeds(0, 0))["base_vel_w"][:, :, 0], 0, atol=1e-5)
+
+
+def test_push_adds_to_a_constant_force() -> None:
+    """It ends, and the constant force goes on: 0.01 N all the time, 0.02 N more for 0.1 s, less the drag."""
+    env = world()
+    space = Space((STILL, Real("push.at_s", 0.0, 0.3), Real("push.for_s", 0.0, 0.3),
+                   Real("push.force_w", (-0.1,) * 3, (0.1,) * 3), Real("physics.force_w", (-0.1,) * 3, (0.1,) * 3)))
+    values = {"start.initial.guided": np.zeros((1, 1)), "push.at_s": np.array([0.1]), "push.for_s": np.array([0.1]),
+              "push.force_w": np.array([[0.02, 0, 0]]), "physics.force_w": np.array([[0.01, 0, 0]])}
+    found = PolicyRollout(env, still, space)(values, seeds(0))
+    mass, drag = (env.task.robot.parameters[name].nominal[0] for name in ("mass", "drag"))
+    momentum = (mass * found["base_vel_w"] + drag * found["base_pos_w"])[:, 0, 0]
+    np.testing.assert_allclose(np.diff(momentum[[0, 10, 20, 40]]), [0.001, 0.003, 0.002], rtol=0.02)
 
 
 def test_physics_take_effect_and_a_scalar_is_all_components() -> None:
