@@ -24,25 +24,21 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalError
 from sim.stl.lower import RTAMT, Fixed, Leaf, Lowered, Merge, Node, Scan, Semantics, Shift, Slide, lower
-from sim.stl.syntax import (
-    Formula,
-    clauses,
-    horizon,
-    signals_in,
-    to_text,
+from sim.stl.syntax import Formula, clauses, horizon
+from sim.stl.traces import (
+    exists,
+    filled,
+    inputs,
+    is_tensor,
+    leading,
+    library,
+    padded,
+    refuse_nan,
+    traces,
+    where,
 )
-from sim.stl.values import (
-    Array,
-    Arrays,
-    check_shape,
-    numpy_arrays,
-    predicate_margin,
-    predicate_truth,
-    required,
-    state_margin,
-)
+from sim.stl.values import Array, predicate_margin, predicate_truth, state_margin
 from sim.stl.windows import merged, recursion, shifted, sliding
 
 __all__ = ["clauses", "evaluate_leaves", "horizon", "margin", "robustness", "satisfied"]
@@ -57,10 +53,10 @@ def margin(formula: Formula, signals: Mapping[str, Array]) -> Array:
     ``signals`` have any leading dimensions, which are those of the result. On torch tensors it is made of basic
     operations: differentiable, and traceable into an exported graph.
     """
-    used = _inputs(formula, signals)
+    used = inputs(formula, signals)
     like = next(iter(used.values()))
-    out = state_margin(formula, used, _arrays(like))
-    return out if not isinstance(out, float) else _filled(out, like, _leading(formula, used))
+    out = state_margin(formula, used, library(like))
+    return out if not isinstance(out, float) else filled(out, like, leading(formula, used))
 
 
 def robustness(
@@ -72,15 +68,15 @@ def robustness(
     ``lengths`` [N] are the numbers of samples of traces that are padded to T (what stands in the padding does not
     matter); values past the end of a trace are NaN.
     """
-    used, shape, counts = _traces(formula, signals, lengths)
+    used, shape, counts = traces(formula, signals, lengths)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
-    if _fast(used) and _is_tensor(like) and _differentiated(used):
+    if _fast(used) and is_tensor(like) and _differentiated(used):
         out = _traced(lowered, used, shape, counts)
     elif _fast(used):
         out = _machine(lowered, used, shape, counts, truth=False)
     else:
         out = _by_nodes(lowered, used, shape, counts, truth=False)
-    return out if counts is None else _where(_exists(counts, shape, like), out, _filled(float("nan"), like, shape))
+    return out if counts is None else where(exists(counts, shape, like), out, filled(float("nan"), like, shape))
 
 
 def satisfied(
@@ -91,14 +87,14 @@ def satisfied(
 
     False past the end of a trace. A signal that is NaN within a trace raises a :class:`SignalError`.
     """
-    used, shape, counts = _traces(formula, signals, lengths)
-    _refuse_nan(formula, used, shape, counts)
+    used, shape, counts = traces(formula, signals, lengths)
+    refuse_nan(formula, used, shape, counts)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
     if _fast(used):
         out = _machine(lowered, used, shape, counts, truth=True) > 0
     else:
         out = _by_nodes(lowered, used, shape, counts, truth=True)
-    return out if counts is None else out & _exists(counts, shape, like)
+    return out if counts is None else out & exists(counts, shape, like)
 
 
 def evaluate_leaves(
@@ -114,7 +110,7 @@ def evaluate_leaves(
 
         return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)
     given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
-    mask = None if lengths is None else _exists(lengths, shape, np.empty(0))
+    mask = None if lengths is None else exists(lengths, shape, np.empty(0))
     return _by_numpy(lowered, lambda node: given[node], shape, mask)
 
 
@@ -123,7 +119,7 @@ def evaluate_leaves(
 
 def _fast(used: Mapping[str, Array]) -> bool:
     """Whether the kernels take these signals: numpy arrays, or plain torch tensors on the CPU."""
-    return COMPILED and all(not _is_tensor(a) or _is_plain(a) for a in used.values())
+    return COMPILED and all(not is_tensor(a) or _is_plain(a) for a in used.values())
 
 
 def _is_plain(tensor: Any) -> bool:
@@ -142,7 +138,7 @@ def _machine(
 ) -> Array:
     from sim.stl import machine
 
-    arrays = {name: a.detach().numpy() if _is_tensor(a) else a for name, a in used.items()}
+    arrays = {name: a.detach().numpy() if is_tensor(a) else a for name, a in used.items()}
     result = np.result_type(*arrays.values())
     dtype = np.float32 if result.itemsize <= 4 else np.float64
     flat = {name: a.astype(dtype, copy=False).reshape(shape[0], prod(shape[1:]), *a.shape[len(shape):])
@@ -150,7 +146,7 @@ def _machine(
     ends = None if counts is None else counts.reshape(-1)
     out = machine.evaluate(lowered, flat, (shape[0], prod(shape[1:])), dtype, truth=truth, lengths=ends)
     out = out.reshape(shape).astype(result, copy=False)
-    return sys.modules["torch"].from_numpy(out) if _is_tensor(next(iter(used.values()))) else out
+    return sys.modules["torch"].from_numpy(out) if is_tensor(next(iter(used.values()))) else out
 
 
 def _traced(
@@ -159,10 +155,10 @@ def _traced(
     from sim.stl import torch_traced
 
     like = next(iter(used.values()))
-    used = used if counts is None else _padded(used, shape, counts)
-    arrays = _arrays(like)
+    used = used if counts is None else padded(used, shape, counts)
+    arrays = library(like)
     leaves = [node for i in lowered.leaves if isinstance(node := lowered.nodes[i], Leaf)]
-    margins = {p: _filled(predicate_margin(p, used, arrays), like, shape) for p in {n.predicate for n in leaves}}
+    margins = {p: filled(predicate_margin(p, used, arrays), like, shape) for p in {n.predicate for n in leaves}}
     return torch_traced.robustness(lowered, leaves, margins, shape, counts)
 
 
@@ -174,18 +170,18 @@ def _by_nodes(
 ) -> Array:
     """Robustness, or truth as booleans."""
     like = next(iter(used.values()))
-    arrays, mask = _arrays(like), None
+    arrays, mask = library(like), None
     if counts is not None:
-        used, mask = _padded(used, shape, counts), _exists(counts, shape, like)
+        used, mask = padded(used, shape, counts), exists(counts, shape, like)
 
     def leaf(node: Leaf) -> Array:
         if not truth:
-            margin = _filled(predicate_margin(node.predicate, used, arrays), like, shape)
+            margin = filled(predicate_margin(node.predicate, used, arrays), like, shape)
             return -margin if node.negated else margin
-        return _filled(predicate_truth(node.predicate, used, arrays), like > 0, shape) != node.negated
+        return filled(predicate_truth(node.predicate, used, arrays), like > 0, shape) != node.negated
 
     with np.errstate(invalid="ignore", divide="ignore"):
-        if _is_tensor(like):
+        if is_tensor(like):
             return _by_torch(lowered, leaf, like > 0 if truth else like, shape, mask)
         if not truth:
             return _by_numpy(lowered, leaf, shape, mask).astype(like.dtype, copy=False)
@@ -263,111 +259,3 @@ def _numpy_node(
         case _:
             raise TypeError(f"not a node: {node!r}")
     return out[::-1] if node.past else out
-
-
-# ---------------------------------------------------------------- inputs
-
-
-def _is_tensor(x: Any) -> bool:
-    # only a program that has imported torch can hold a tensor
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
-
-
-def _is_traced(x: Array) -> bool:
-    # under a tracer shapes are symbols, and asking them would be recorded as a decision
-    return _is_tensor(x) and bool(sys.modules["torch"].jit.is_tracing())
-
-
-def _arrays(like: Array) -> Arrays:
-    """The functions of the library that ``like`` belongs to."""
-    if _is_tensor(like):
-        from sim.stl import torch_ops
-
-        return torch_ops.torch_arrays(like)
-    return numpy_arrays(like.dtype)
-
-
-def _floating(name: str, array: Any) -> Array:
-    if _is_tensor(array):
-        return array if array.dtype.is_floating_point else array.to(sys.modules["torch"].get_default_dtype())
-    array = np.asarray(array)
-    if array.dtype.kind not in "fiub":
-        raise SignalError(f"signal {name!r} has numbers of type {array.dtype}; legal: floats, integers, booleans")
-    return array if array.dtype.kind == "f" else array.astype(np.float64)
-
-
-def _inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
-    """The signals that ``formula`` reads, as floating-point arrays of one library, their last dimensions checked."""
-    names = signals_in(formula)
-    if not names:
-        raise SignalError(f"{to_text(formula)} reads no signal, so that its batch is unknown")
-    used = {name: _floating(name, array) for name, array in required(names, signals).items()}
-    if len({_is_tensor(a) for a in used.values()}) > 1:
-        raise SignalError(f"torch tensors and numpy arrays are mixed: {sorted(used)}")
-    for name, signal in names.items():
-        if not _is_traced(used[name]):
-            check_shape(signal, used[name])
-    return used
-
-
-def _leading(formula: Formula, used: Mapping[str, Array]) -> tuple[int, ...]:
-    """The leading dimensions, equal in all signals."""
-    names = signals_in(formula)
-    shapes = {n: tuple(a.shape[: a.ndim - len(names[n].shape)]) for n, a in used.items()}
-    if len(set(shapes.values())) > 1:
-        raise SignalError(f"the signals differ in their leading dimensions: {shapes}")
-    return next(iter(shapes.values()))
-
-
-def _traces(
-    formula: Formula, signals: Mapping[str, Array], lengths: Array | None
-) -> tuple[dict[str, Array], tuple[int, ...], np.ndarray | None]:
-    """Signals of whole traces, their leading dimensions [T, N], and the checked lengths [N]."""
-    used = _inputs(formula, signals)
-    shape = _leading(formula, used)
-    if not shape or 0 in shape:
-        raise SignalError(f"a trace has at least one sample; the signals' leading dimensions are {shape}, time first")
-    if lengths is None:
-        return used, shape, None
-    count = np.asarray(lengths.detach().cpu() if _is_tensor(lengths) else lengths)
-    if count.shape != shape[1:] or count.dtype.kind not in "iu" or (count < 1).any() or (count > shape[0]).any():
-        raise SignalError(f"lengths must be integers {shape[1:]} from 1 to {shape[0]}, got {count}")
-    return used, shape, count.astype(np.int64)
-
-
-def _exists(counts: np.ndarray, shape: tuple[int, ...], like: Array) -> Array:
-    """Which samples [T, N] belong to their trace."""
-    mask: Array = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1)) < counts
-    return sys.modules["torch"].from_numpy(mask).to(like.device) if _is_tensor(like) else mask
-
-
-def _padded(used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray) -> dict[str, Array]:
-    """The signals with every sample past a trace's end equal to its first one.
-
-    Padding may hold anything, NaN too, whose gradient would be NaN.
-    """
-    mask = _exists(counts, shape, next(iter(used.values())))
-    return {n: _where(mask.reshape(*shape, *[1] * (a.ndim - len(shape))), a, a[:1]) for n, a in used.items()}
-
-
-def _refuse_nan(
-    formula: Formula, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
-) -> None:
-    for name, array in used.items():
-        bad = array != array
-        if counts is not None and bool(bad.any()):
-            bad = bad.reshape(*shape, -1).any(-1) & _exists(counts, shape, array)
-        if bool(bad.any()):
-            raise SignalError(f"signal {name!r} has a NaN: whether {to_text(formula)} holds is unknown")
-
-
-def _where(mask: Array, a: Array, b: Array) -> Array:
-    return sys.modules["torch"].where(mask, a, b) if _is_tensor(a) else np.where(mask, a, b)
-
-
-def _filled(x: Any, like: Array, shape: tuple[int, ...]) -> Array:
-    """``x`` if it is an array, else an array of ``shape`` like ``like`` full of the number ``x``."""
-    if not isinstance(x, (float, bool, np.bool_)):
-        return x
-    return like.new_full(shape, x) if _is_tensor(like) else np.full(shape, x, dtype=like.dtype)

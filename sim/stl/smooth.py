@@ -29,10 +29,10 @@ from torch.nn.functional import logsigmoid
 
 from robots.signals import SignalError
 from sim.stl.lower import RTAMT, Leaf, Lowered, Merge, Node, Scan, Semantics, Slide, inputs, lower
-from sim.stl.robustness import _exists, _filled, _padded, _traces
 from sim.stl.scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
 from sim.stl.syntax import Formula, FormulaError
 from sim.stl.torch_ops import torch_arrays
+from sim.stl.traces import exists, filled, padded, traces
 from sim.stl.values import Array, predicate_margin
 
 Method = Literal["logsumexp", "softmax"]
@@ -60,22 +60,22 @@ def smooth_robustness(
     """
     _check(temperature, method)
     tensors, back = _tensors(signals)
-    used, shape, counts = _traces(formula, tensors, lengths)
+    used, shape, counts = traces(formula, tensors, lengths)
     dtype = reduce(torch.promote_types, (x.dtype for x in used.values()))
     if dtype not in (torch.float32, torch.float64):
         raise SignalError(f"smooth robustness needs float32 or float64 signals, got {dtype}")
     used = {name: x.to(dtype) for name, x in used.items()}
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
     if counts is not None:
-        used = _padded(used, shape, counts)
+        used = padded(used, shape, counts)
     large, arrays = _large(like), torch_arrays(like)
     more = _beyond(lowered)
     rows = (shape[0] + more, *shape[1:])
-    own, extended = (None, None) if counts is None else (_exists(c, rows, like) for c in (counts, counts + more))
+    own, extended = (None, None) if counts is None else (exists(c, rows, like) for c in (counts, counts + more))
     fill = -large if semantics.end == "strong" else large
 
     def leaf(node: Leaf) -> Tensor:
-        margin: Tensor = _filled(predicate_margin(node.predicate, used, arrays), like, shape)
+        margin: Tensor = filled(predicate_margin(node.predicate, used, arrays), like, shape)
         x = ((-margin if node.negated else margin) / temperature).clamp(-large, large)
         if more:
             x = torch.cat([x, x.new_full((more, *shape[1:]), fill)])

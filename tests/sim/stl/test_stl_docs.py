@@ -1,4 +1,4 @@
-"""What docs/stl.md shows is what happens."""
+"""What the pages on formulas show is what happens."""
 
 import re
 from pathlib import Path
@@ -10,18 +10,34 @@ from robots.signals import SignalSpec
 from robots.spec import load_robot
 from sim.stl.parse import FormulaError, parse
 
-PAGE = (Path(__file__).parents[3] / "docs" / "stl.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "stl.md").read_text()
 SCHEMA = load_robot("crazyflie").signals
 
 
-def test_the_python_of_the_page_runs():
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    scope = {"signals": {n: np.ones((501, 2, *s.shape)) for n, s in SCHEMA.items()}}
+def run(page, **scope):
+    """The names that a page's Python has made, block after block."""
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S)
+    assert blocks
     for block in blocks:
         exec(block, scope)
-    assert len(blocks) == 2
+    return scope
+
+
+def test_the_python_of_the_language_page_runs():
+    scope = run("stl.md", signals={n: np.ones((501, 2, *s.shape)) for n, s in SCHEMA.items()})
     assert scope["values"][0] == pytest.approx([0.1 - 1.0] * 2)  # (1, 1, 1) is 1 m from a
-    assert scope["reading"].verdict == "undecided" and scope["reading"].upper == pytest.approx(0.7)
+
+
+def test_the_python_of_the_page_on_scoring_runs():
+    scope = run("stl-robustness.md")
+    assert scope["values"].shape == (151, 64) and not scope["judged"].any()
+
+
+def test_links_between_the_pages_lead_somewhere():
+    pages = sorted(DOCS.glob("stl*.md"))
+    links = {(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())}
+    assert links and all((page.parent / link).is_file() for page, link in links)
 
 
 def test_the_error_of_the_page_is_the_error():
