@@ -50,7 +50,7 @@ class Counterexample:
 class Replay:
     """A counterexample simulated again.
 
-    ``identical``: every signal has the same bits, or the same error was raised. ``difference``: largest absolute
+    ``identical``: every signal has the same bits, or it failed with the same message. ``difference``: largest absolute
     difference of each signal (inf where shape, or the finite samples, differ); ``tolerance``: the largest of all.
     ``robustness`` is that of the new trace, ``change`` its difference from the saved one.
     """
@@ -76,6 +76,7 @@ def versions() -> dict[str, str]:
 
 
 FORMAT = 1
+UNKNOWN = "the robustness is NaN"
 CONTENT = "counterexample.json"
 
 
@@ -146,7 +147,10 @@ def replay(found: Counterexample, rollout: Rollout, judge: Judge | None = None) 
     difference = {k: _difference(found.signals.get(k), own.get(k)) for k in names}
     identical = bool(names) and all(_same_bits(found.signals.get(k), own.get(k)) for k in names)
     change = 0.0 if value == found.robustness else value - found.robustness
-    failure = "the robustness is NaN" if np.isnan(value) else ""
+    failure = UNKNOWN if np.isnan(value) else ""
+    if found.failure:
+        same = failure == found.failure
+        return Replay(value, change, bool(judged.violated.any()), same, {}, 0.0 if same else inf, failure)
     return Replay(value, change, bool(judged.violated.any()), identical, difference,
                   max(difference.values(), default=0.0), failure)
 

@@ -45,6 +45,7 @@ import numpy as np
 
 from robots.signals import SignalError
 from sim.stl.counterexample import (
+    UNKNOWN,
     Counterexample,
     Replay,
     load_counterexample,
@@ -139,7 +140,8 @@ class Falsification:
         clauses: per conjunct.
         history: evaluations made, and the least robustness by then, [B, 2] after each batch.
         evaluations: rollouts judged, of ``budget``; one more was made to confirm.
-        stopped: why it ended: ``violation``, ``budget``, ``patience`` or ``failure``.
+        method, attack, noise: as they were given.
+        stopped: why it ended: ``violation``, ``budget``, ``patience``, ``failure``, or ``converged`` without restarts.
     """
 
     formula: Formula
@@ -296,7 +298,7 @@ def _run_cma(
     while record.left:
         live = [(s, aim) for s, aim in zip(searches, aims) if not s.done and not (len(aims) > 1 and record.is_hit(aim))]
         if not live:
-            return None
+            return "converged" if any(s.done for s in searches) else "violation"
         # equal shares: after a restart a search has a larger population, and waits for the others
         least = min(s.evaluations for s, _ in live)
         live = [(s, aim) for s, aim in live if s.evaluations == least]
@@ -496,7 +498,7 @@ class _Record:
             if self.raises:
                 raise SignalError(f"the robustness of a rollout is NaN, at {own}")
             values[:, i], violated[:, i] = np.nan, False
-            self.failures.append(Failure(own, int(seeds[i]), messages[i] or "the robustness is NaN"))
+            self.failures.append(Failure(own, int(seeds[i]), messages[i] or UNKNOWN))
         return values, violated
 
     def _one_by_one(

@@ -116,6 +116,15 @@ def test_failed_rollout_is_saved_and_replayed(tmp_path: Path) -> None:
     assert not replay(back, rollout).identical
 
 
+def test_nan_is_saved_and_replayed() -> None:
+    found = falsify(lambda p, s: {k: v * np.nan for k, v in rollout(p, s).items()}, FORMULA, SPACE, 0.1, budget=5)
+    made = found.counterexample()
+    assert made.failure == "the robustness is NaN"
+    again = replay(made, lambda p, s: {k: v * np.nan for k, v in rollout(p, s).items()})
+    assert (again.identical, again.failure) == (True, made.failure)
+    assert not replay(made, rollout).identical
+
+
 def test_file_is_written_whole(saved: Path, found: Falsification) -> None:
     """What cannot be written leaves the old file; no temporary file stays."""
     before = saved.read_bytes()
