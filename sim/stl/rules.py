@@ -45,6 +45,15 @@ def links(samples: int, width: int) -> int:
     return 1 + max(2 * ((samples - 1) // (width + 1)), 2 * ((samples - 2) // (width + 1)) + 1 if samples > 1 else 0)
 
 
+def most_runs(samples: int, width: int) -> int:
+    """The most separate runs among ``samples`` samples of which each holds over itself and the next ``width`` - 1.
+
+    Between two runs lies a sample that holds for neither, so one begins at least ``width`` + 1 behind the end of
+    the one before.
+    """
+    return (samples - 1) // (width + 1) + 1
+
+
 _NOTHING, _NEVER = All(), All(choices=(Choice(()),))
 
 
@@ -317,7 +326,7 @@ class Rules:
         may share a sample, so that one can stand for several.
         """
         width = look.last - look.first + 1
-        count = self.difference(start, end)[1] // (width + 1) + 1
+        count = most_runs(self.difference(start, end)[1] + 1, width)
         low, high = self.range(start)[0], self.range(end)[1]
         pairs = [(self.time(low, high, f), self.time(low, high, f)) for _ in range(count)]
         for u, v in pairs:

@@ -74,7 +74,7 @@ def _without_fixed(system: System) -> System:
 
 
 def _present(system: System, samples: int) -> tuple[Keep, ...]:
-    """Without intervals that are always empty or off the trace; what always reaches beyond it ends with it; each once."""
+    """Each once, without those that are always empty or off the trace; what always reaches beyond it ends with it."""
     d, out = system.bounds, dict[Keep, None]()
     for keep in system.keeps:
         start, end = keep.start, keep.end

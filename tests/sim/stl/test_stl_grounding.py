@@ -1,0 +1,218 @@
+"""Times under difference constraints, and what a trace is worth at them: against every assignment there is."""
+
+from itertools import product
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from robots.signals import SignalError
+from sim.stl import grounding
+from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach
+from sim.stl.decompose import decompose
+from sim.stl.syntax import FormulaError, Signal, always, eventually, until
+from sim.stl.times import closure, forest, needed, order, sampled
+
+P, Q, R = (Signal(n) > 0 for n in "xyz")
+DT, SAMPLES = 0.1, 6
+SETTINGS = settings(max_examples=80, deadline=None)
+
+
+@st.composite
+def systems(draw, most=3):
+    """A number of variables and gaps between them and the start, which may contradict each other."""
+    n = draw(st.integers(1, most))
+    gaps = []
+    for _ in range(draw(st.integers(0, 4))):
+        before, after = draw(st.integers(0, n)), draw(st.integers(1, n))
+        lo = draw(st.integers(-3, 4))
+        if before != after:
+            gaps.append(Gap(before, after, lo, lo + draw(st.integers(0, 3))))
+    return n, tuple(gaps)
+
+
+def every(n, gaps):
+    """Every assignment [K, n] that satisfies the gaps, in order."""
+    found = [t for t in product(range(SAMPLES), repeat=n)
+             if all(g.lo <= (0, *t)[g.after] - (0, *t)[g.before] <= g.hi for g in gaps)]
+    return np.array(found, dtype=int).reshape(-1, n)
+
+
+def alternative(n, gaps, reaches=(), keeps=()):
+    return Alternative(n, tuple(reaches), tuple(keeps), gaps, SAMPLES, DT)
+
+
+@SETTINGS
+@given(systems())
+def test_feasible_times(system):
+    n, gaps = system
+    all_of_them, a = every(n, gaps), alternative(n, gaps)
+    candidates = np.array(list(product(range(-1, SAMPLES + 1), repeat=n)))
+    wanted = {tuple(t) for t in all_of_them.tolist()}
+    assert grounding.feasible(a, candidates).tolist() == [tuple(t) in wanted for t in candidates.tolist()]
+    if not len(all_of_them):
+        with pytest.raises(FormulaError, match="no times satisfy the constraints"):
+            _ = a.bounds
+        return
+    found = grounding.groundings(a)
+    assert sorted(map(tuple, found.tolist())) == sorted(wanted)
+    np.testing.assert_array_equal(grounding.windows(a), np.stack([all_of_them.min(0), all_of_them.max(0)], -1))
+    drawn = grounding.sample(a, 50, np.random.default_rng(0))
+    assert drawn.shape == (50, n) and {tuple(t) for t in drawn.tolist()} <= wanted
+    with pytest.raises(FormulaError, match=f"more than {len(found) - 1} groundings"):
+        grounding.groundings(a, limit=len(found) - 1)
+
+
+@SETTINGS
+@given(systems())
+def test_closure_is_tight_and_its_needed_entries_are_the_fewest(system):
+    n, gaps = system
+    all_of_them = every(n, gaps)
+    assume(len(all_of_them))
+    d = alternative(n, gaps).bounds
+    full = np.concatenate([np.zeros((len(all_of_them), 1), int), all_of_them], 1)
+    np.testing.assert_array_equal(d, (full[:, None, :] - full[:, :, None]).max(0))
+    assume(not ((d + d.T == 0) & ~np.eye(n + 1, dtype=bool)).any())
+    edges = [(int(i), int(j), int(d[i, j])) for i, j in zip(*np.nonzero(needed(d)), strict=True)]
+    np.testing.assert_array_equal(closure(n, edges), d)
+    for drop in edges:
+        assert not np.array_equal(closure(n, [e for e in edges if e != drop]), d)
+
+
+@SETTINGS
+@given(systems(most=4))
+def test_order_follows_precedence(system):
+    n, gaps = system
+    all_of_them = every(n, gaps)
+    assume(len(all_of_them))
+    found = order(alternative(n, gaps).bounds)
+    assert sorted(found) == list(range(1, n + 1))
+    for place, j in enumerate(found):
+        for i in found[place + 1:]:  # no later one is always before j
+            behind = all_of_them[:, i - 1] - all_of_them[:, j - 1]
+            assert (behind > 0).any() or ((behind == 0).all() and i > j)
+
+
+def test_forest_has_parents_first_and_no_cycle():
+    assert forest(4, [(1, 2), (3, 2)]) == [(1, 0), (2, 1), (3, 2), (4, 0)]
+    assert forest(3, [(1, 2), (2, 3), (1, 3)]) is None
+
+
+CHAIN = (Gap(0, 1, 0, 5), Gap(1, 2, 0, 3), Gap(2, 3, 1, 2))  # the last sample binds: late starts have fewer ways on
+CYCLE = (Gap(1, 2, 0, 4), Gap(2, 3, 0, 4), Gap(1, 3, 2, 5))
+
+
+STAR = (Gap(1, 2, 0, 3), Gap(1, 3, 1, 2))
+
+
+@pytest.mark.parametrize("gaps, sweeps", [(CHAIN, 0), (STAR, 0), (CYCLE, 10)])
+def test_samples_are_uniform(gaps, sweeps):
+    """Every grounding as often as every other, up to five standard deviations of its count."""
+    a, count = alternative(3, gaps), 40_000
+    all_of_them = [tuple(t) for t in grounding.groundings(a).tolist()]
+    drawn = [tuple(t) for t in grounding.sample(a, count, np.random.default_rng(1), sweeps).tolist()]
+    share = 1 / len(all_of_them)
+    assert len(all_of_them) > 15
+    for t in all_of_them:
+        assert abs(drawn.count(t) - count * share) < 5 * (count * share * (1 - share)) ** 0.5
+
+
+def test_without_sweeps_a_cycle_is_not_drawn_uniformly():
+    a = alternative(3, CYCLE)
+    drawn = sampled(a.bounds, None, 40_000, np.random.default_rng(1), 0)[:, 1:].tolist()
+    share = 1 / len(grounding.groundings(a))
+    counts = [drawn.count(t) for t in grounding.groundings(a).tolist()]
+    assert max(counts) > 2 * 40_000 * share
+
+
+# ---------------------------------------------------------------- what a trace is worth
+
+
+def worth(a, trace, times):
+    """Straight from the definition; ``trace`` [T] by signal name."""
+    full = (0, *times)
+    values = [trace[r.predicate.left.name][full[r.variable]] for r in a.reaches]
+    for k in a.keeps:
+        first, last = full[k.start.variable] + k.start.offset, full[k.end.variable] + k.end.offset
+        values += trace[k.predicate.left.name][max(first, 0) : max(last + 1, 0)].tolist()
+    return min(values, default=inf)
+
+
+points = st.builds(Point, st.integers(0, 2), st.integers(-2, 7))
+predicates = st.sampled_from([P, Q, R])
+alternatives = st.builds(
+    lambda gaps, reaches, keeps: alternative(2, gaps, reaches, keeps),
+    st.sampled_from([(), (Gap(1, 2, 0, 2),), (Gap(0, 1, 1, 3), Gap(1, 2, -1, 2))]),
+    st.lists(st.builds(Reach, predicates, st.integers(1, 2)), max_size=2).map(tuple),
+    st.lists(st.builds(Keep, predicates, points, points), max_size=3).map(tuple))
+
+
+def noise(seed, *shape):
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=shape) for name in "xyz"}
+
+
+@SETTINGS
+@given(alternatives, st.integers(0, 1000))
+def test_margins_of_one_trace_and_of_one_each(a, seed):
+    times = grounding.groundings(a)
+    one = noise(seed, SAMPLES + 2)
+    cut = {k: v[:SAMPLES] for k, v in one.items()}
+    assert grounding.margins(a, one, times).tolist() == [worth(a, cut, t) for t in times]
+    each = noise(seed, SAMPLES, len(times))
+    expected = [worth(a, {k: v[:, i] for k, v in each.items()}, t) for i, t in enumerate(times)]
+    assert grounding.margins(a, each, times).tolist() == expected
+
+
+@SETTINGS
+@given(alternatives, st.integers(0, 1000))
+def test_best_grounding(a, seed):
+    signals = noise(seed, SAMPLES, 3)
+    times = grounding.groundings(a)
+    values, chosen = grounding.best(a, signals)
+    for n in range(3):
+        trace = {k: v[:, n] for k, v in signals.items()}
+        assert values[n] == max(worth(a, trace, t) for t in times) == worth(a, trace, chosen[n])
+    assert grounding.feasible(a, chosen).all()
+
+
+def test_best_grounding_is_one_even_where_none_is_worth_anything():
+    a = alternative(2, (Gap(0, 1, 1, 3), Gap(1, 2, 1, 2)), [Reach(P, 1), Reach(P, 2)])
+    values, chosen = grounding.best(a, {"x": np.full((SAMPLES, 2), -inf)})
+    assert values.tolist() == [-inf, -inf] and grounding.feasible(a, chosen).all()
+
+
+def test_best_grounding_where_the_constraints_form_a_cycle():
+    a = alternative(3, CYCLE, [Reach(P, 1), Reach(Q, 2), Reach(R, 3)], [Keep(P, Point(2, 1), Point(3, -1))])
+    signals = noise(5, SAMPLES, 4)
+    values, chosen = grounding.best(a, signals)
+    for n in range(4):
+        trace = {k: v[:, n] for k, v in signals.items()}
+        assert values[n] == max(worth(a, trace, t) for t in every(3, CYCLE)) == worth(a, trace, chosen[n])
+    with pytest.raises(FormulaError, match="more than 3 groundings"):
+        grounding.best(a, signals, limit=3)
+
+
+def test_value_is_the_best_of_all_alternatives():
+    formula = eventually(0, 0.3, P) | until(Q, 0, 0.2, R)
+    signals = noise(7, 4, 5)
+    first = signals["x"].max(0)
+    second = np.max([signals["z"][0], np.minimum(signals["z"][1], signals["y"][0]),
+                     np.min([signals["z"][2], signals["y"][0], signals["y"][1]], 0)], 0)
+    np.testing.assert_array_equal(grounding.value(decompose(formula, DT), signals), np.maximum(first, second))
+
+
+def test_bad_input_is_named():
+    a = decompose(eventually(0, 0.5, P) & always(0, 0.5, Q), DT).single()
+    with pytest.raises(FormulaError, match=r"times are integers \[K, 1\], got float64 \[2, 1\]"):
+        grounding.margins(a, noise(0, 6), np.zeros((2, 1)))
+    with pytest.raises(FormulaError, match=r"times are integers \[K, 1\], got int64 \[2, 3\]"):
+        grounding.feasible(a, np.zeros((2, 3), dtype=int))
+    with pytest.raises(SignalError, match="the trace has 5 samples; the decomposition is about 6"):
+        grounding.margins(a, noise(0, 5), np.zeros((1, 1), dtype=int))
+    with pytest.raises(SignalError, match=r"3 rows of times need one trace or as many, got traces of shape \[2\]"):
+        grounding.margins(a, noise(0, 6, 2), np.zeros((3, 1), dtype=int))
+    with pytest.raises(SignalError, match=r"\['y'\], which are missing"):
+        grounding.margins(a, {"x": np.zeros(6)}, np.zeros((1, 1), dtype=int))
