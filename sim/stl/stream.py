@@ -212,6 +212,7 @@ class Stream(Lanes):
         self._ring = np.empty((self.tiles, len(program.fills), self.lanes), dtype=self.dtype)
         self._ring[:] = self._fills[:, None]
         self._out = np.full((1, self.start.size), nan, dtype=self.dtype)
+        self._run(nothing=True)  # numba compiles now, not at the first sample
 
     def update(self, signals: Mapping[str, Any] | None) -> Any:
         """Take one sample: values [worlds, *shape] of the signals by name (others are ignored); None: all missing.
@@ -223,8 +224,9 @@ class Stream(Lanes):
         self._run()
         return float(self._out[0, 0]) if self.worlds is None else self._out[0, : self.count].copy()
 
-    def _run(self) -> None:
-        arguments = (self._table, self._nodes, self.time, self._inputs, self.start, self._work, self._ring, self._out)
+    def _run(self, nothing: bool = False) -> None:
+        tables = (self._table[:0], self._nodes[:0]) if nothing else (self._table, self._nodes)
+        arguments = (*tables, self.time, self._inputs, self.start, self._work, self._ring, self._out)
         if self.compiled:
             self.kernels.run_stream(*arguments)
         else:

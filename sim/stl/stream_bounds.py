@@ -4,13 +4,18 @@ After k samples the future is unknown, so the robustness is known up to an inter
 predicate that is not known yet, and its negation, were at its worst (strong view) or best (weak view). The interval
 only ever shrinks, and is a point at the formula's horizon at the latest. The verdict falls as soon as every future
 agrees. The interval is that of the formula's structure: sound, but not always the smallest (``p | !p`` is undecided
-until p is known). A sample that is missing (NaN) stays unknown for ever.
+until p is known). A sample that is missing (NaN) stays unknown for ever::
 
-Cost per sample: an operator of time that is asked for at one sample (at the top of the formula, under Boolean
-operators) over a state formula is O(1). One inside another is computed anew over the samples whose value may still
-change, as many as its own reach: O(h) vector operations for a horizon of h samples. A stream (:mod:`sim.stl.stream`)
-has no such term; no general way to bounds in O(1) is known to us. Memory is that of the inner horizons, however long
-the outer windows.
+    missions = Missions(formula, dt=0.02, worlds=4096)
+    known = missions.update({"height": heights})  # known.lower, known.upper, known.verdict: [4096]
+    missions.reset(known.verdict != 0)            # these worlds start anew with the next sample
+
+Cost per sample and operator: O(1) amortized for one that is asked for at one sample (at the top of the formula, under
+Boolean operators) over a formula of state. One inside another is O(1) while only its settled values can matter: inside
+``F G``, ``G F`` and ``G (p -> F q)`` until the outer window closes. Else it is computed anew at the samples where it
+may still change, as many as its own reach: O(h) vector operations for h samples. An operator of the past inside another
+is always of this kind. We know no way to the bounds of any formula in O(1); a stream (:mod:`sim.stl.stream`) needs
+none. Memory is that of the inner windows, however long the outer ones.
 """
 
 from __future__ import annotations
@@ -81,6 +86,7 @@ class Missions(Lanes):
         self._out = np.empty((2, len(parts), self.start.size), dtype=self.dtype)
         self._out[0], self._out[1] = -inf, inf
         self._tiny = np.finfo(self.dtype).tiny
+        self._run(False, RUNNING, self._out, nothing=True)  # numba compiles now, not at the first sample
 
     def update(self, signals: Mapping[str, Any] | None) -> MissionBounds:
         """The bounds after one more sample in every world: values [worlds, *shape] by name; None: all missing."""
@@ -125,9 +131,10 @@ class Missions(Lanes):
         self.start -= count - needed
         self.earliest, self.latest = self.earliest - (count - needed), self.latest - (count - needed)
 
-    def _run(self, advance: bool, end: int, out: NDArray[Any]) -> None:
-        arguments = (self._table, self._instructions, self._nodes, self.time, advance, end, self._inputs, self.start,
-                     self.earliest, self.latest, self._work, self._memory, out)
+    def _run(self, advance: bool, end: int, out: NDArray[Any], nothing: bool = False) -> None:
+        tables = (self._table[:0], self._instructions[:0]) if nothing else (self._table, self._instructions)
+        arguments = (*tables, self._nodes, self.time, advance, end, self._inputs, self.start, self.earliest,
+                     self.latest, self._work, self._memory, out)
         if self.compiled:
             self.kernels.run_bounds(*arguments)
         else:

@@ -3,7 +3,7 @@
 A *row* is a one-dimensional array with one number per lane (a world). The interpreters, :func:`run_stream` and
 :func:`run_bounds`, are written once, over functions of rows, of which there are two sets: loops that numba turns into
 vector instructions, and numpy calls. Minimum, maximum and the arithmetic of ``ARITHMETIC`` are exact or rounded the
-same way in both, so that :data:`COMPILED` and :data:`NUMPY` give equal numbers, bit for bit. They compile once per
+same way in both, so that compiled or not the numbers are equal bit for bit. They compile once per
 float type (numba's cache on disk), never per formula. Row functions and interpreters stand in one file because that
 cache notices a change of this file only.
 
@@ -15,17 +15,12 @@ stands for ``u -> max(p, min(q, u))`` (min and max swapped without ``most``); ma
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-njit: Any
-try:
-    from numba import njit
-except ImportError:  # a robot may lack it: the same results from numpy
-    njit = None
 
 Row = NDArray[Any]
 Rows = NDArray[Any]
@@ -46,10 +41,6 @@ BASE, DEPTH, PERIOD, SETTLED, AHEAD, NEED = 0, 1, 2, 3, 4, 6
 RUNNING, CLIP, STRONG, WEAK = range(4)
 """What lies after the newest sample: anything, nothing, or samples at which every literal is false or true."""
 FOREVER = 1 << 60
-
-
-def _compiled(function: Any) -> Any:
-    return function if njit is None else njit(nogil=True, cache=True, error_model="numpy")(function)
 
 
 # ---------------------------------------------------------------- numpy
@@ -148,29 +139,24 @@ def _np_prepend_within(
 # ---------------------------------------------------------------- loops, which numba makes vector instructions of
 
 
-@_compiled
 def _copy(a: Row, out: Row) -> None:
     for i in range(out.size):
         out[i] = a[i]
 
 
-@_compiled
 def _fill(out: Row, value: float) -> None:
     for i in range(out.size):
         out[i] = value
 
 
-@_compiled
 def _least(a: Any, b: Any) -> Any:
     return a if (a < b) | (a != a) else b
 
 
-@_compiled
 def _greatest(a: Any, b: Any) -> Any:
     return a if (a > b) | (a != a) else b
 
 
-@_compiled
 def _arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
     n = out.size
     if op == COPY:
@@ -205,7 +191,6 @@ def _arithmetic(op: int, a: Row, b: Row, out: Row) -> None:
             out[i] = np.sqrt(a[i])
 
 
-@_compiled
 def _join(most: bool, a: Row, b: Row, out: Row) -> None:
     if most:
         for i in range(out.size):
@@ -215,7 +200,6 @@ def _join(most: bool, a: Row, b: Row, out: Row) -> None:
             out[i] = _least(a[i], b[i])
 
 
-@_compiled
 def _into(most: bool, acc: Row, x: Row) -> None:
     if most:
         for i in range(acc.size):
@@ -225,7 +209,6 @@ def _into(most: bool, acc: Row, x: Row) -> None:
             acc[i] = _least(acc[i], x[i])
 
 
-@_compiled
 def _gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None:
     """The maximum or minimum of acc and ``count`` rows, into acc."""
     for r in range(first, first + count):
@@ -237,7 +220,6 @@ def _gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None:
                 acc[i] = _least(acc[i], rows[r, i])
 
 
-@_compiled
 def _suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
     """Row dst+x becomes the maximum or minimum of the rows src+x .. src+count-1 and dst+count."""
     for x in range(count - 1, -1, -1):
@@ -249,13 +231,11 @@ def _suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
                 rows[dst + x, i] = _least(rows[src + x, i], rows[dst + x + 1, i])
 
 
-@_compiled
 def _since(x: Row, start: Times, time: int, fill: float, out: Row) -> None:
     for i in range(out.size):
         out[i] = x[i] if start[i] <= time else fill
 
 
-@_compiled
 def _last(most: bool, p1: Row, q1: Row, p2: Row, out: Row) -> None:
     if most:
         for i in range(out.size):
@@ -265,7 +245,6 @@ def _last(most: bool, p1: Row, q1: Row, p2: Row, out: Row) -> None:
             out[i] = _least(p1[i], _greatest(q1[i], p2[i]))
 
 
-@_compiled
 def _append(most: bool, p: Row, q: Row, p2: Row, q2: Row) -> None:
     if most:
         for i in range(p.size):
@@ -277,7 +256,6 @@ def _append(most: bool, p: Row, q: Row, p2: Row, q2: Row) -> None:
             q[i] = _greatest(q[i], q2[i])
 
 
-@_compiled
 def _prepend(most: bool, p1: Row, q1: Row, p: Row, q: Row) -> None:
     if most:
         for i in range(p.size):
@@ -289,14 +267,12 @@ def _prepend(most: bool, p1: Row, q1: Row, p: Row, q: Row) -> None:
             q[i] = _greatest(q[i], q1[i])
 
 
-@_compiled
 def _known(margin: Row, sign: float, tie: float, unknown: float, out: Row) -> None:
     for i in range(out.size):
         m = margin[i]
         out[i] = unknown if m != m else tie if m == 0 else sign * m
 
 
-@_compiled
 def _within(most: bool, acc: Row, x: Row, start: Times, time: int, first: int, last: int) -> None:
     for i in range(acc.size):
         index = time - start[i]
@@ -304,7 +280,6 @@ def _within(most: bool, acc: Row, x: Row, start: Times, time: int, first: int, l
         acc[i] = value if (first <= index) & (index <= last) else acc[i]
 
 
-@_compiled
 def _append_within(
     most: bool, p: Row, q: Row, p2: Row, q2: Row, start: Times, time: int, first: int, last: int
 ) -> None:
@@ -317,7 +292,6 @@ def _append_within(
                 p[i], q[i] = _least(p[i], _greatest(q[i], p2[i])), _greatest(q[i], q2[i])
 
 
-@_compiled
 def _prepend_within(most: bool, p1: Row, q1: Row, p: Row, start: Times, time: int, first: int, last: int) -> None:
     for i in range(p.size):
         index = time - start[i]
@@ -329,10 +303,8 @@ def _prepend_within(most: bool, p1: Row, q1: Row, p: Row, start: Times, time: in
 
 _NAMES = ("copy", "fill", "arithmetic", "join", "into", "gather", "suffixes", "since", "last", "append", "prepend",
           "known", "within", "append_within", "prepend_within")
-_ROWS_OF_NUMPY: dict[str, Any] = {name: globals()[f"_np_{name}"] for name in _NAMES}
-_FASTEST: dict[str, Any] = {name: globals()[f"_{name}"] for name in _NAMES} if njit is not None else _ROWS_OF_NUMPY
 (copy, fill, arithmetic, join, into, gather, suffixes, since, last, append, prepend, known, within, append_within,
- prepend_within) = (_FASTEST[name] for name in _NAMES)
+ prepend_within) = (globals()[f"_np_{name}"] for name in _NAMES)
 
 
 # ---------------------------------------------------------------- streams: one value per sample, some samples late
@@ -687,22 +659,33 @@ class Kernels(NamedTuple):
     table: Callable[[NDArray[np.int64]], Table]
 
 
-def _kernels(names: dict[str, Any], wrap: Callable[[Any], Any], compiled: bool, table: Any) -> Kernels:
-    """The interpreters over the row functions ``names``, each function wrapped, callees first."""
-    space = {**globals(), **names}
-    for function in (calculate, slide, fold, sliding, row_of, rewind, sequence, point, run_stream, run_bounds):
+NUMPY = Kernels(run_stream, run_bounds, False, lambda table: table.tolist())
+
+
+@lru_cache(maxsize=1)
+def compiled_kernels() -> Kernels | None:
+    """The interpreters over the loops, by numba; None where it is not installed. It is imported here and not before."""
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    space = dict(globals())
+
+    def bind(name: str, function: Any) -> None:
         copied = FunctionType(function.__code__, space, function.__name__)
         copied.__module__, copied.__qualname__ = function.__module__, function.__qualname__
-        space[function.__name__] = wrap(copied)
-    return Kernels(space["run_stream"], space["run_bounds"], compiled, table)
+        space[name] = njit(nogil=True, cache=True, error_model="numpy")(copied)
 
-
-NUMPY = _kernels(_ROWS_OF_NUMPY, lambda f: f, False, lambda table: table.tolist())
-COMPILED = _kernels(_FASTEST, _compiled, True, np.ascontiguousarray) if njit is not None else None
+    loops = [(name, globals()[f"_{name}"]) for name in _NAMES]
+    parts: list[Any] = [calculate, slide, fold, sliding, row_of, rewind, sequence, point, run_stream, run_bounds]
+    for name, function in [("_least", _least), ("_greatest", _greatest), *loops, *((f.__name__, f) for f in parts)]:
+        bind(name, function)
+    return Kernels(space["run_stream"], space["run_bounds"], True, np.ascontiguousarray)
 
 
 def kernels(compiled: bool | None = None) -> Kernels:
     """The interpreters: compiled if numba is at hand, or as ``compiled`` says."""
-    if compiled and COMPILED is None:
+    found = None if compiled is False else compiled_kernels()
+    if compiled and found is None:
         raise ImportError("compiled kernels need numba, which is not installed; compiled=None takes what is at hand")
-    return NUMPY if COMPILED is None or compiled is False else COMPILED
+    return found or NUMPY

@@ -8,7 +8,7 @@ import pytest
 from robots.signals import SignalError
 from sim.stl.monitor import Monitor, watch
 from sim.stl.robustness import robustness
-from sim.stl.syntax import FormulaError, Signal, always, eventually, until
+from sim.stl.syntax import FormulaError, Signal, always, equal, eventually, next_sample, once, since, unequal, until
 
 X, Y = Signal("x"), Signal("y")
 
@@ -54,7 +54,8 @@ def test_until_by_hand():
 
 
 def test_equality_is_decided_by_the_comparison():
-    cases = ((X <= 1, "satisfied"), (X < 1, "violated"), (~(X <= 1), "violated"), (X >= 1, "satisfied"))
+    cases = ((X <= 1, "satisfied"), (X < 1, "violated"), (~(X <= 1), "violated"), (X >= 1, "satisfied"),
+             (equal(X, 1), "satisfied"), (unequal(X, 1), "violated"), (~unequal(X, 1), "satisfied"))
     for formula, verdict in cases:
         reading = watch(always(0, 0, formula), {"x": [1.0]}, 1.0)
         assert reading.verdict == verdict and reading.lower == reading.upper == 0
@@ -68,10 +69,13 @@ def test_before_the_first_sample_and_after_the_last():
     assert reading.verdict == "satisfied" and reading.lower == 1 and reading.samples == 5
 
 
-def test_memory_is_that_of_the_horizon():
-    flat, nested = Monitor(always(0, 100, X > 0), 0.01), Monitor(eventually(0, 1, always(0, 2, X > 0)), 0.01)
-    size = [sum(b.size for row in m.state()["bounds"] for b in row) for m in (flat, nested)]
-    assert size == [2, 2 * (1 + 101 + 301)]  # lower and upper: root; root, G at each start, x at each sample
+def test_memory_is_that_of_the_inner_windows():
+    def rows(f):
+        return Monitor(f, 0.01).state()["memory"].size
+
+    assert rows(always(0, 1, X > 0)) == rows(always(0, 1000, X > 0)) < 50
+    inner = always(0, 2, X > 0)
+    assert rows(eventually(0, 1, inner)) == rows(eventually(0, 1000, inner)) < 50 * 200
 
 
 @pytest.mark.parametrize("cut", range(5))
@@ -102,7 +106,7 @@ def test_a_lost_sample_is_unknown(lost):
 
 
 def test_errors():
-    with pytest.raises(FormulaError, match="bounded windows.*G"):
+    with pytest.raises(FormulaError, match="bounded windows inside .*: G .x > 0.;"):
         Monitor(eventually(0, 1, always(0, inf, X > 0)), 1.0)
     with pytest.raises(FormulaError, match="no multiple"):
         Monitor(always(0, 0.1, X > 0), 0.03)
@@ -113,3 +117,100 @@ def test_errors():
         monitor.update({"x": [1.0, 2.0]})
     with pytest.raises(SignalError, match="differ in length"):
         watch((X > 0) & (Y > 0), {"x": [1.0], "y": [1.0, 2.0]}, 1.0)
+
+
+# ---------------------------------------------------------------- time
+
+
+def timed(formula, samples, dt=1.0):
+    """A monitor after the samples, pairs (time in s, x)."""
+    monitor = Monitor(formula, dt)
+    for at, x in samples:
+        monitor.update({"x": x}, at=at)
+    return monitor
+
+
+def test_a_sample_counts_for_the_nearest_index():
+    reading = timed(always(0, 3, X > 0), [(0.4, 5), (1.4, 4), (1.6, 3), (3.49, 2)]).reading
+    assert (reading.samples, reading.lower, reading.final, reading.lost, reading.late) == (4, 2, True, 0, 0)
+    assert timed(always(0, 3, X > 0), [(0, 5), (0.5, 4)]).reading.samples == 2  # halfway counts for the later one
+
+
+def test_samples_between_are_lost():
+    reading = timed(always(0, 3, X > 0), [(0, 5), (3, 2)]).reading
+    assert (reading.samples, reading.time_s, reading.lost) == (4, 3, 2)
+    assert (reading.lower, reading.upper, reading.verdict, reading.final) == (-inf, 2, "undecided", True)
+    assert timed(eventually(0, 3, X > 0), [(2, 5)]).reading.verdict == "satisfied"
+    late_start = timed(always(1, 2, X > 0), [(1, 5), (2, 4)]).reading  # sample 0 was not needed
+    assert (late_start.lower, late_start.upper, late_start.lost) == (4, 4, 1)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("formula", [always(0, 3, X > 0), always(0, inf, X > 0), always(0, 30, once(0, 2, X > 0)),
+                                     since(X > 0, 0, 1, X > 1), next_sample(eventually(0, 9, always(0, 2, X > 0)))])
+def test_a_gap_is_as_many_lost_samples(formula, compiled):
+    gap, one_by_one = (Monitor(formula, 1.0, compiled=compiled) for _ in range(2))
+    for at in (0, 4, 5, 40):
+        while one_by_one.reading.samples < at:
+            one_by_one.update(None)
+        assert gap.update({"x": 1.0}, at=at) == one_by_one.update({"x": 1.0})
+    far = gap.update({"x": 1.0}, at=1e9)  # at once, not in a loop over a billion samples
+    assert far.samples == 10**9 + 1 and far.lost == 10**9 + 1 - 5
+
+
+def test_late_repeated_and_early_samples_change_nothing():
+    monitor = timed(always(0, 5, X > 0), [(0, 5), (1, 4), (2, 3)])
+    before = monitor.reading
+    for count, at in enumerate([1, 2, 2.4, -3, 0], 1):
+        reading = monitor.update({"x": -9.0}, at=at)
+        assert reading.late == count and reading._replace(late=0) == before
+    after = monitor.update({"x": 2.0}, at=3)
+    assert (after.samples, after.upper, after.late, after.lost) == (4, 2, 5, 0)
+    again = Monitor(monitor.formula, 1.0)
+    again.set_state(monitor.state())
+    assert again.reading == after
+    monitor.reset()
+    assert monitor.reading == Monitor(monitor.formula, 1.0).reading
+
+
+@pytest.mark.parametrize("at", [nan, inf, -inf])
+def test_time_must_be_a_number(at):
+    monitor = Monitor(always(0, 1, X > 0), 1.0)
+    with pytest.raises(SignalError, match="at = "):
+        monitor.update({"x": 1.0}, at=at)
+    assert monitor.reading.samples == 0
+
+
+# ---------------------------------------------------------------- the end of a trace
+
+
+def test_a_window_without_an_end_waits_for_the_end_of_the_trace():
+    monitor = Monitor(always(0, inf, X > 0) & eventually(0, inf, Y > 0), 1.0)
+    assert monitor.horizon_steps is None
+    for x, y in ((1, -1), (2, 3), (0.5, 2)):
+        reading = monitor.update({"x": x, "y": y})
+    assert (reading.lower, reading.upper, reading.verdict, reading.final) == (-inf, 0.5, "undecided", False)
+    assert [c.verdict for c in reading.clauses] == ["undecided", "satisfied"]
+    ended = monitor.finish()
+    assert (ended.lower, ended.upper, ended.verdict, ended.final) == (0.5, 0.5, "satisfied", True)
+    assert monitor.reading == reading  # asking changes nothing
+    assert monitor.update({"x": -1, "y": 0}).verdict == "violated"
+
+
+def test_the_end_is_clipped_strong_or_weak():
+    monitor = Monitor(always(0, 5, X > 0), 1.0)
+    monitor.update({"x": 1.0})
+    assert [monitor.finish(end).verdict for end in ("clip", "strong", "weak")] == ["satisfied", "violated", "satisfied"]
+    with pytest.raises(SignalError, match="at least one sample"):
+        Monitor(X > 0, 1.0).finish()
+
+
+def test_numba_and_numpy_read_the_same():
+    formula = always(0, 4, (X > 0) >> eventually(0, 3, once(0, 2, Y > 0))) & until(X > -1, 0, 5, Y > 1)
+    both = [Monitor(formula, 1.0, compiled=c) for c in (True, False)]
+    assert [m.compiled for m in both] == [True, False]
+    rng = np.random.default_rng(0)
+    for _ in range(9):
+        x, y = rng.normal(size=2)
+        first, second = (m.update({"x": x, "y": y}) for m in both)
+        assert first == second

@@ -243,7 +243,7 @@ def test_a_refused_sample_leaves_the_stream_as_it_was():
 
 
 def test_compiled_kernels_are_refused_where_numba_is_missing(monkeypatch):
-    monkeypatch.setattr(stream_kernels, "COMPILED", None)
+    monkeypatch.setattr(stream_kernels, "compiled_kernels", lambda: None)
     assert not Stream(X > 0, 1.0).compiled
     with pytest.raises(ImportError, match="numba, which is not installed"):
         Stream(X > 0, 1.0, compiled=True)
