@@ -28,7 +28,8 @@ the smaller number. ``attack`` says what to do about that:
 ``scaled``    minimise the smallest clause, each divided by its spread (interquartile range) among the first, uniform
               samples. The sign is that of the robustness, so that the same traces violate.
 ``clauses``   one search per clause, side by side, with equal shares of the budget; one whose clause is violated gives
-              its share to the others. Within one clause the scale does not matter: CMA-ES looks at ranks only.
+              its share to the others, until all are. Within one clause the scale does not matter: CMA-ES looks at
+              ranks only.
 """
 
 from __future__ import annotations
@@ -296,9 +297,11 @@ def _run_cma(
     state = np.random.RandomState(int(rng.integers(2**32)))
     searches = [_Cma(record.space, population, restarts, record.best_point(aim), state) for aim in aims]
     while record.left:
-        live = [(s, aim) for s, aim in zip(searches, aims) if not s.done and not (len(aims) > 1 and record.is_hit(aim))]
+        live = [(s, aim) for s, aim in zip(searches, aims) if not s.done]
+        if len(aims) > 1:  # each clause has one: those that hold go first, and then the worst of all is looked for
+            live = [(s, aim) for s, aim in live if not record.is_hit(aim)] or live
         if not live:
-            return "converged" if any(s.done for s in searches) else "violation"
+            return "converged"
         # equal shares: after a restart a search has a larger population, and waits for the others
         least = min(s.evaluations for s, _ in live)
         live = [(s, aim) for s, aim in live if s.evaluations == least]
