@@ -11,6 +11,10 @@ and operator is O(1) amortized, memory O(window), whatever the formula and howev
     one = Stream(formula, dt=0.02)               # one robot: samples as the signals are, a float comes back
     value = one.update({"height": 1.0})
 
+What `temporeal bench stl` times: ``update`` of ``Stream(formula, 1.0, worlds=4096)`` on float32 arrays [4096], per
+world, and of ``Stream(formula, 1.0)`` on floats, after more samples than the delay, so that every window is full. The
+average over a multiple of the window's samples counts: the work comes in blocks.
+
 How: every node of the lowered formula has a fixed delay; branches are brought to one delay by ring buffers. A window of
 the future is a window over the last samples of its argument, aggregated by blocks (van Herk 1992; Gil and Werman 1993).
 A timed until is such a window too, of the maps ``u -> max(reach, min(keep, u))``, which compose associatively.

@@ -1,6 +1,8 @@
 """The online monitor: readings by hand, mixed horizons, saved state, lost samples, errors."""
 
+import re
 from math import inf, nan
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,3 +216,16 @@ def test_numba_and_numpy_read_the_same():
         x, y = rng.normal(size=2)
         first, second = (m.update({"x": x, "y": y}) for m in both)
         assert first == second
+
+
+def test_the_page_shows_what_happens():
+    page = (Path(__file__).parents[3] / "docs" / "stl-monitoring.md").read_text()
+    scope = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(block, scope)
+    reading = scope["reading"]
+    assert (reading.lower, round(reading.upper, 9), reading.verdict) == (-inf, 0.9, "undecided")
+    assert reading.clauses[1].verdict == "satisfied"
+    known = scope["known"]
+    assert known.upper.shape == (4096,) and known.upper[0] == np.float32(1 - 0.3) and known.verdict[0] == 0
+    assert scope["stream"].delay_steps == 150 and np.isnan(scope["values"]).all() and np.isnan(scope["value"])

@@ -113,7 +113,7 @@ def test_windows_without_an_end_are_decided_or_wait_for_the_end(p, q, kind, lo, 
             assert [ended.lower[0], ended.upper[0]] == pytest.approx([exact, exact], abs=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(random_formulas, st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
 def test_numba_and_numpy_give_the_same_bits_and_a_saved_state_goes_on(f, seed, dtype):
     rng = np.random.default_rng(seed)
