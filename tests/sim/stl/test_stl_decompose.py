@@ -1,7 +1,9 @@
 """Decomposition: worth exactly the robustness, on every formula that has one; what has none; what it looks like."""
 
+import re
 from itertools import combinations, pairwise, product
 from math import inf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,7 +82,7 @@ def worth(a, times, means, length):
     return min(values, default=inf)
 
 
-def exact(formula, signals, length=None, semantics=None):
+def exact(formula, signals, length=None, semantics=None, limit=20_000):
     """The robustness at time 0 is that of the decomposition; what has none says why. True if that was compared."""
     given = {} if semantics is None else {"semantics": semantics}
     try:
@@ -96,9 +98,9 @@ def exact(formula, signals, length=None, semantics=None):
     if all(times is not None for times in listed) and sum(map(len, listed)) <= 500:
         assert [brute(found, trace) for trace in traces_[:3]] == expected[:3]
     try:
-        values = value(found, signals, limit=20_000)
+        values = value(found, signals, limit=limit)
     except FormulaError as error:
-        assert "more than 20000 groundings" in str(error)
+        assert f"more than {limit} groundings" in str(error)
         return False
     assert values.tolist() == expected
     return True
@@ -192,7 +194,7 @@ SOON = Eventually(X1, Window(0, 0.1))
 ])
 def test_exact_at_the_end_of_the_trace(formula):
     for length in range(1, 7):
-        assert exact(formula, noise(length, length, batch=12), length)
+        assert exact(formula, noise(length, length, batch=12), length, limit=100_000)
 
 
 def test_a_chain_has_the_fewest_links_that_are_always_enough():
@@ -425,3 +427,10 @@ def test_plan(formula, subgoals, invariants):
 def test_what_no_single_pass_can_follow(formula, reason):
     with pytest.raises(FormulaError, match=reason):
         plan(decompose(formula, 0.1))
+
+
+def test_the_page_shows_what_happens(capsys):
+    page = (Path(__file__).parents[3] / "docs" / "stl-decomposition.md").read_text()
+    code, shown = re.search(r"```python\n(.*?)```\s*```\n(.*?)```", page, re.S).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == shown
