@@ -30,7 +30,8 @@ from policies.cli.console import (
     say,
 )
 
-ORDER = ("demo", "doctor", "train", "eval", "export", "deploy", "monitor", "spec", "bench", "completion")
+ORDER = (
+    "demo", "doctor", "train", "eval", "falsify", "export", "deploy", "monitor", "spec", "bench", "completion")
 USAGE = """\
 temporeal: from a temporal-logic task to a robot that does it.
 
