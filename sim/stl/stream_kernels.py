@@ -78,6 +78,12 @@ def _np_gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None
         operation(acc, operation.reduce(rows[first : first + count], axis=0), out=acc)
 
 
+def _np_merge(most: bool, rows: Rows, a: int, b: int, dst: int, count: int) -> None:
+    if count > 0:
+        operation = np.maximum if most else np.minimum
+        operation(rows[a : a + count], rows[b : b + count], out=rows[dst : dst + count])
+
+
 def _np_suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
     if count > 0:
         operation = np.maximum if most else np.minimum
@@ -220,6 +226,17 @@ def _gather(most: bool, acc: Row, rows: Rows, first: int, count: int) -> None:
                 acc[i] = _least(acc[i], rows[r, i])
 
 
+def _merge(most: bool, rows: Rows, a: int, b: int, dst: int, count: int) -> None:
+    """Row dst+x becomes the maximum or minimum of the rows a+x and b+x, for x below ``count``."""
+    for x in range(count):
+        if most:
+            for i in range(rows.shape[1]):
+                rows[dst + x, i] = _greatest(rows[a + x, i], rows[b + x, i])
+        else:
+            for i in range(rows.shape[1]):
+                rows[dst + x, i] = _least(rows[a + x, i], rows[b + x, i])
+
+
 def _suffixes(most: bool, rows: Rows, src: int, dst: int, count: int) -> None:
     """Row dst+x becomes the maximum or minimum of the rows src+x .. src+count-1 and dst+count."""
     for x in range(count - 1, -1, -1):
@@ -301,10 +318,10 @@ def _prepend_within(most: bool, p1: Row, q1: Row, p: Row, start: Times, time: in
 
 # ---------------------------------------------------------------- the two sets
 
-_NAMES = ("copy", "fill", "arithmetic", "join", "into", "gather", "suffixes", "since", "last", "append", "prepend",
-          "known", "within", "append_within", "prepend_within")
-(copy, fill, arithmetic, join, into, gather, suffixes, since, last, append, prepend, known, within, append_within,
- prepend_within) = (globals()[f"_np_{name}"] for name in _NAMES)
+_NAMES = ("copy", "fill", "arithmetic", "join", "into", "gather", "merge", "suffixes", "since", "last", "append",
+          "prepend", "known", "within", "append_within", "prepend_within")
+(copy, fill, arithmetic, join, into, gather, merge, suffixes, since, last, append, prepend, known, within,
+ append_within, prepend_within) = (globals()[f"_np_{name}"] for name in _NAMES)
 
 
 # ---------------------------------------------------------------- streams: one value per sample, some samples late
@@ -494,7 +511,11 @@ def sequence(
     at_a, top_a = row_of(nodes, a, t), 0 if clip else nodes[a][AHEAD + side] + 1
     at_b, top_b = row_of(nodes, b, t), 0 if clip else nodes[b][AHEAD + side] + 1
     if code == R_JOIN or code == R_INTO:
-        for k in range(-settled, top + 1):
+        ready = -settled  # rows before this one are done: those at which no argument's last row must be repeated
+        if not lazy and code == R_JOIN:
+            ready = min(top, top_a, top_b) + 1
+            merge(most, rows, at_a - settled, at_b - settled, here - settled, ready + settled)
+        for k in range(ready, top + 1):
             if lazy and -settled < k < top:
                 continue
             if code == R_JOIN:
