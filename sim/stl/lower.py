@@ -185,13 +185,13 @@ class Lowered:
 @lru_cache(maxsize=256)
 def lower(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
     """``formula`` on samples each ``dt`` seconds. A window that is no whole number of samples: a FormulaError."""
-    builder = _Builder(dt, semantics)
+    builder = Builder(dt, semantics)
     root = builder.of(formula, False)
     return Lowered(builder.reachable(root), semantics)
 
 
-class _Builder:
-    """The nodes made so far; equal ones are made once."""
+class Builder:
+    """The nodes made so far; equal ones are made once. A stream lowers its untils in a way of its own: ``until``."""
 
     def __init__(self, dt: float, semantics: Semantics) -> None:
         self.dt, self.closed = dt, semantics.until == "closed"

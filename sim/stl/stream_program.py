@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.stl import stream_kernels as code
-from sim.stl.lower import Fixed, Leaf, Merge, Semantics, Shift, Slide, _Builder
+from sim.stl.lower import Builder, Fixed, Leaf, Merge, Semantics, Shift, Slide
 from sim.stl.syntax import (
     FUTURE,
     Apply,
@@ -49,7 +49,7 @@ class Fold:
     past: bool
 
 
-class _Nodes(_Builder):
+class _Nodes(Builder):
     """The lowering for streams: an until keeps its window, so that it has a delay."""
 
     nodes: list[Any]

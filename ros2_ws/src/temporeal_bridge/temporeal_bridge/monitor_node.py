@@ -42,7 +42,9 @@ LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and
 def monitor_of(manifest: Manifest, robot: RobotSpec) -> Monitor:
     """A monitor of the artifact's formula on the grid of its control period."""
     schema = {**robot.signals, MISSION_TIME.name: MISSION_TIME}
-    return Monitor(parse(manifest.formula, schema, manifest.constants), 1.0 / manifest.rate_hz)
+    formula = parse(manifest.formula, schema, manifest.constants)
+    # numpy: fast enough for a control rate, and nothing is compiled while the robot waits
+    return Monitor(formula, 1.0 / manifest.rate_hz, compiled=False)
 
 
 class Held:
