@@ -166,7 +166,7 @@ class Monitor:
 
 def watch(formula: Formula, signals: Mapping[str, Any], dt: float) -> Reading:
     """The reading at time 0 after a whole trace, ``signals`` [T, *shape]: ``undecided`` if it is too short."""
-    monitor = Monitor(formula, dt)
+    monitor = Monitor(formula, dt, compiled=False)
     used = required(signals_in(formula), signals)
     lengths = {len(value) for value in used.values()}
     if len(lengths) > 1:
