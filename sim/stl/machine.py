@@ -36,11 +36,8 @@ Floats = NDArray[Any]
 
 # ---------------------------------------------------------------- instructions
 
-_NAMES = ("LOAD", "GET", "PUT", "OUT", "MASK", "DELAY", "RUN_MIN", "RUN_MAX", "SLIDE_MIN", "SLIDE_MAX", "UNTIL",
-          "RELEASE", "MIN", "MAX", "ADD", "SUB", "MUL", "DIV", "NEG", "ABS", "SQRT", "EXP", "SIN", "COS", "ATAN2",
-          "HYPOT", "POW", "LT", "LE", "EQ", "NE")
 (LOAD, GET, PUT, OUT, MASK, DELAY, RUN_MIN, RUN_MAX, SLIDE_MIN, SLIDE_MAX, UNTIL, RELEASE, MIN, MAX, ADD, SUB, MUL, DIV,
- NEG, ABS, SQRT, EXP, SIN, COS, ATAN2, HYPOT, POW, LT, LE, EQ, NE) = range(len(_NAMES))
+ NEG, ABS, SQRT, EXP, SIN, COS, ATAN2, HYPOT, POW, LT, LE, EQ, NE) = range(31)
 _ARITHMETIC = {"+": ADD, "-": SUB, "*": MUL, "/": DIV, "neg": NEG, "abs": ABS, "sqrt": SQRT, "exp": EXP, "sin": SIN,
                "cos": COS, "atan2": ATAN2, "hypot": HYPOT, "pow": POW, "min": MIN, "max": MAX,
                "<": LT, "<=": LE, "==": EQ, "!=": NE}
@@ -87,6 +84,7 @@ class _Writer:
     initial: list[float] = field(default_factory=list)
     buffers: dict[int, int] = field(default_factory=dict)
     done: dict[Any, int] = field(default_factory=dict)  # what a register holds in the pass being written
+    now: int = 0  # the pass being written
     registers: Any = field(default_factory=count)
     counters: Any = field(default_factory=count)
 
@@ -142,8 +140,6 @@ class _Writer:
         if self.stage[index] == self.now:
             return self.done[index]
         return self.emit(("get", index), GET, 0, 0, self.buffers[index])
-
-    now: int = 0
 
     def node(self, index: int) -> None:
         node = self.nodes[index]
