@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from policies.cli.console import (
     BAD_INPUT,
@@ -106,9 +107,52 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143, a closed
-    pipe is silent. A crash has a status of its own: 1 would tell a script that the gate said no.
+    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143. Where nobody
+    reads what is printed (a closed pipe or descriptor) the status is the same. A crash has a status of its own: 1 would
+    tell a script that the gate said no.
     """
+    given = sys.stdout, sys.stderr
+    with open(os.devnull, "w") as nowhere:
+        sys.stdout, sys.stderr = (Unread(stream or nowhere) for stream in given)
+        try:
+            return attempted(work, arguments)
+        finally:
+            sys.stdout, sys.stderr = given
+
+
+class Unread:
+    """A stream of text whose reader may leave: the rest goes nowhere, and the work goes on to its exit status."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """As of the stream."""
+        try:
+            return int(self._stream.write(text))
+        except BrokenPipeError:
+            self._leave()
+            return len(text)
+
+    def flush(self) -> None:
+        """As of the stream."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._leave()
+
+    def _leave(self) -> None:
+        """The descriptor itself goes nowhere: python flushes at exit once more."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def attempted(work: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Exit status of ``work(arguments)``, whatever it raises."""
     try:
         with on_signals([signal.SIGTERM], interrupt):
             status = work(arguments)
@@ -122,9 +166,6 @@ def guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
     except KeyboardInterrupt as stop:
         complain(f"temporeal: {stop if isinstance(stop, Interrupted) else 'interrupted'}")
         return stop.status if isinstance(stop, Interrupted) else 130
-    except BrokenPipeError:  # `temporeal --help | head -1`: python would complain again when it flushes at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except OSError as error:  # a full disk, a folder that may not be written
         complain(f"temporeal: {error}")
         return BAD_INPUT

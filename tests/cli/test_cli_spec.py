@@ -614,3 +614,17 @@ def test_the_documentation_shows_what_is_printed(
     for command, shown in commands:
         main(shlex.split(command))
         assert capsys.readouterr().out == shown, command
+
+
+# ---------------------------------------------------------------- output that nobody reads
+
+
+@pytest.mark.parametrize("action", ["check", "explain", "monitor"])
+@pytest.mark.parametrize(("how", "ends"), [
+    ("{} | true; exit ${{PIPESTATUS[0]}}", 1), ("{} 2>&1 | true; exit ${{PIPESTATUS[0]}}", 1), ("{} >&-", 1),
+    ("{} >&- 2>&-", 1)])
+def test_the_verdict_is_the_status_though_nobody_reads(action: str, how: str, ends: int, flight: Path) -> None:
+    command = shlex.join([sys.executable, "-m", "policies.cli.main", "spec", action, str(flight / "mission.stl"),
+                          str(flight / "low.csv")])
+    done = subprocess.run(["bash", "-c", how.format(command)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (ends, "")
