@@ -167,19 +167,54 @@ class Lowered:
     def leaves(self) -> tuple[int, ...]:
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node, Leaf))
 
-    def ahead(self) -> int:
-        """Samples past the last one that bounded windows can reach, one more where a window has no end."""
-        reach: list[int] = []
-        for node in self.nodes:
-            own = 0
-            if isinstance(node, Slide) and not node.past:
-                own = node.lo + 1 if node.hi is None else node.hi
-            elif isinstance(node, Scan) and not node.past:
-                own = 1
-            elif isinstance(node, Shift) and not node.past:
-                own = node.by
-            reach.append(own + max((reach[i] for i in inputs(node)), default=0))
-        return reach[-1]
+    def viewed(self, samples: int) -> tuple[Lowered, int]:
+        """What to evaluate for traces of up to ``samples`` samples, and on how many samples past their end.
+
+        In the clip view that is the formula itself, on none. In the others the future is samples that are all alike:
+        as many of them are needed as it takes until no value changes any more, and windows that reach further than
+        that are cut, so that the work grows with the trace and not with the windows.
+        """
+        return (self, 0) if self.semantics.end == "clip" else _viewed(self, samples)
+
+
+@lru_cache(maxsize=256)
+def _viewed(lowered: Lowered, samples: int) -> tuple[Lowered, int]:
+    nodes: list[Node] = []
+    settled: list[int] = []  # samples past the end from which on the value of a node is always the same
+    ahead: list[int] = []
+    for node in lowered.nodes:
+        below = max((settled[i] for i in inputs(node)), default=0)
+        new, own = _cut(node, samples + below, below)
+        nodes.append(new)
+        settled.append(below + _lasting(node))
+        ahead.append(own + max((ahead[i] for i in inputs(node)), default=0))
+    return Lowered(tuple(nodes), lowered.semantics), ahead[-1]
+
+
+def _lasting(node: Node) -> int:
+    """How many samples longer than its inputs a node takes until its value stays the same."""
+    match node:
+        case Slide(_, _, lo, hi, past=True):
+            return lo if hi is None else hi
+        case Shift(_, by, _, past=True):
+            return by
+        case Scan(past=True):
+            return 1
+    return 0
+
+
+def _cut(node: Node, last: int, below: int) -> tuple[Node, int]:
+    """``node`` with nothing further ahead than ``last`` samples, and how many samples ahead it looks."""
+    match node:
+        case Slide(most, arg, lo, None, past=False):
+            return Slide(most, arg, min(lo, last), None, False), max(min(lo, last), below) + 1
+        case Slide(most, arg, lo, int(hi), past=False):
+            return Slide(most, arg, min(lo, last), min(hi, last), False), min(hi, last)
+        case Shift(arg, by, fill, past=False):
+            return Shift(arg, min(by, last), fill, False), min(by, last)
+        case Scan(past=False):
+            return node, below + 1
+    return node, 0
 
 
 @lru_cache(maxsize=256)
@@ -298,6 +333,41 @@ class Builder:
         if lo:
             parts.append(self.slide_steps(not most, keep, 0, lo - 1, past))
         return self.merge(not most, parts)
+
+
+class _Dependence(Builder):
+    """Every operator as the maximum over the samples that it may look at."""
+
+    def of(self, formula: Formula, negated: bool) -> int:
+        return self.add(Fixed(-inf)) if isinstance(formula, Truth) else super().of(formula, False)
+
+    def merge(self, most: bool, args: Sequence[int]) -> int:
+        return super().merge(True, args)
+
+    def slide_steps(self, most: bool, arg: int, lo: int, hi: int | None, past: bool) -> int:
+        return super().slide_steps(True, arg, lo, hi, past)
+
+    def shift(self, arg: int, by: int, fill: float, past: bool) -> int:
+        return super().shift(arg, by, -inf, past)
+
+    def until(self, most: bool, keep: int, reach: int, window: Window, past: bool) -> int:
+        lo, hi = window_steps(window, self.dt)
+        if self.closed:
+            reach = self.merge(True, [reach, keep])
+        parts = [self.slide_steps(True, reach, lo, hi, past)]
+        if hi != 0:
+            parts.append(self.slide_steps(True, keep, 0, None if hi is None else hi - 1, past))
+        return self.merge(True, parts)
+
+
+@lru_cache(maxsize=256)
+def dependence(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
+    """Which samples a value may depend on: where leaves are +inf at some samples and -inf elsewhere, so are the values
+    that depend on one of them, whatever the leaves are worth."""
+    view: End = "clip" if semantics.end == "clip" else "strong"
+    builder = _Dependence(dt, Semantics(view, semantics.until))
+    root = builder.of(formula, False)
+    return Lowered(builder.reachable(root), Semantics(view, semantics.until))
 
 
 def _renumbered(node: Node, new: dict[int, int]) -> Node:

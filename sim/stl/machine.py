@@ -841,9 +841,9 @@ def _prepared(
     lowered: Lowered, arrays: Any, shape: tuple[int, int], dtype: Any, truth: bool, lengths: Ints | None,
     of_each_leaf: bool, bytes_each: int,
 ) -> _Run:
-    (rows, worlds), end = shape, lowered.semantics.end
-    run_rows = rows if end == "clip" else rows + lowered.ahead()
-    masked = lengths is not None or end != "clip"
+    rows, worlds = shape
+    lowered, more = lowered.viewed(rows)
+    run_rows, masked = rows + more, lengths is not None or lowered.semantics.end != "clip"
     program = (of_leaves(lowered, run_rows, masked) if of_each_leaf
                else of_signals(lowered, run_rows, masked, truth))
     lanes = _lanes(_total(program, run_rows), worlds, bytes_each)

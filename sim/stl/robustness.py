@@ -19,13 +19,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from math import inf, prod
+from math import inf, isnan, prod
 from typing import Any
 
 import numpy as np
 
-from sim.stl.lower import RTAMT, Fixed, Leaf, Lowered, Merge, Node, Scan, Semantics, Shift, Slide, lower
-from sim.stl.syntax import Formula, clauses, horizon
+from sim.stl.lower import RTAMT, Fixed, Leaf, Lowered, Merge, Node, Scan, Semantics, Shift, Slide, dependence, lower
+from sim.stl.syntax import Formula, Predicate, clauses, horizon
 from sim.stl.traces import (
     exists,
     filled,
@@ -38,7 +38,7 @@ from sim.stl.traces import (
     traces,
     where,
 )
-from sim.stl.values import Array, predicate_margin, predicate_truth, state_margin
+from sim.stl.values import Array, Arrays, predicate_margin, predicate_truth, state_margin
 from sim.stl.windows import merged, recursion, shifted, sliding
 
 __all__ = ["clauses", "evaluate_leaves", "horizon", "margin", "robustness", "satisfied"]
@@ -70,12 +70,13 @@ def robustness(
     """
     used, shape, counts = traces(formula, signals, lengths)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
-    if _fast(used) and is_tensor(like) and _differentiated(used):
+    if _fast(used) and is_tensor(like) and _differentiated(used) and lowered.leaves:
         out = _traced(lowered, used, shape, counts)
     elif _fast(used):
         out = _machine(lowered, used, shape, counts, truth=False)
     else:
         out = _by_nodes(lowered, used, shape, counts, truth=False)
+    out = _without_spread(formula, dt, lowered, used, shape, counts, out)
     return out if counts is None else where(exists(counts, shape, like), out, filled(float("nan"), like, shape))
 
 
@@ -112,6 +113,37 @@ def evaluate_leaves(
     given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
     mask = None if lengths is None else exists(lengths, shape, np.empty(0))
     return _by_numpy(lowered, lambda node: given[node], shape, mask)
+
+
+def _without_spread(
+    formula: Formula, dt: float, lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...],
+    counts: np.ndarray | None, out: Array,
+) -> Array:
+    """``out`` with NaN only where a value depends on one.
+
+    A timed until is computed by way of one without an end, whose NaN may come from behind the window. Its value does
+    not: with any number in the place of the NaN it is the same.
+    """
+    # a maximum is NaN where one value is, and faster than to ask each
+    if not any(isinstance(node, Scan) for node in lowered.nodes) or not isnan(out.max()):
+        return out
+    nan = out != out if counts is None else (out != out) & exists(counts, shape, out)
+    flat = (shape[0], prod(shape[1:]))
+
+    def unknown(node: Leaf) -> np.ndarray:
+        margin = _plain(filled(predicate_margin(node.predicate, used, library(out)), out, shape))
+        return np.where(np.isnan(margin), inf, -inf).reshape(flat)
+
+    ends = None if counts is None else counts.reshape(-1)
+    depends = evaluate_leaves(dependence(formula, dt, lowered.semantics), unknown, flat, ends).reshape(shape) > 0
+    rescued = nan & (sys.modules["torch"].from_numpy(~depends).to(out.device) if is_tensor(out) else ~depends)
+    if not bool(rescued.any()):
+        return out
+    return where(rescued, _by_nodes(lowered, used, shape, counts, truth=False, known=True), out)
+
+
+def _plain(array: Array) -> np.ndarray:
+    return np.asarray(array.detach().cpu() if is_tensor(array) else array)
 
 
 # ---------------------------------------------------------------- compiled
@@ -152,13 +184,12 @@ def _machine(
 def _traced(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None
 ) -> Array:
-    from sim.stl import torch_traced
+    from sim.stl import torch_ops, torch_traced
 
     like = next(iter(used.values()))
     used = used if counts is None else padded(used, shape, counts)
-    arrays = library(like)
     leaves = [node for i in lowered.leaves if isinstance(node := lowered.nodes[i], Leaf)]
-    margins = {p: filled(predicate_margin(p, used, arrays), like, shape) for p in {n.predicate for n in leaves}}
+    margins = {p: filled(torch_ops.deciding_margin(p, used), like, shape) for p in {n.predicate for n in leaves}}
     return torch_traced.robustness(lowered, leaves, margins, shape, counts)
 
 
@@ -166,9 +197,10 @@ def _traced(
 
 
 def _by_nodes(
-    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
+    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool,
+    known: bool = False,
 ) -> Array:
-    """Robustness, or truth as booleans."""
+    """Robustness, or truth as booleans; with ``known`` margins that are NaN count as zero."""
     like = next(iter(used.values()))
     arrays, mask = library(like), None
     if counts is not None:
@@ -176,7 +208,9 @@ def _by_nodes(
 
     def leaf(node: Leaf) -> Array:
         if not truth:
-            margin = filled(predicate_margin(node.predicate, used, arrays), like, shape)
+            margin = filled(_margin(node.predicate, used, arrays), like, shape)
+            if known:
+                margin = where(margin == margin, margin, filled(0.0, like, shape))
             return -margin if node.negated else margin
         return filled(predicate_truth(node.predicate, used, arrays), like > 0, shape) != node.negated
 
@@ -188,10 +222,17 @@ def _by_nodes(
         return _by_numpy(lowered, lambda node: np.where(leaf(node), 1.0, -1.0), shape, mask) > 0
 
 
-def _beyond(lowered: Lowered) -> tuple[int, float]:
-    """How many samples the formula's view of the future appends to a trace, and the value of every leaf there."""
-    end = lowered.semantics.end
-    return 0 if end == "clip" else lowered.ahead(), -inf if end == "strong" else inf
+def _margin(predicate: Predicate, used: Mapping[str, Array], arrays: Arrays) -> Array:
+    if is_tensor(next(iter(used.values()))):
+        from sim.stl import torch_ops
+
+        return torch_ops.deciding_margin(predicate, used)
+    return predicate_margin(predicate, used, arrays)
+
+
+def _beyond(lowered: Lowered) -> float:
+    """The value of every leaf past the end of a trace, in the strong or weak view."""
+    return -inf if lowered.semantics.end == "strong" else inf
 
 
 def _by_torch(
@@ -199,7 +240,8 @@ def _by_torch(
 ) -> Array:
     from sim.stl import torch_ops
 
-    torch, (more, beyond) = sys.modules["torch"], _beyond(lowered)
+    torch, beyond = sys.modules["torch"], _beyond(lowered)
+    lowered, more = lowered.viewed(shape[0])
     fill = beyond > 0 if like.dtype == torch.bool else beyond
     rows = (shape[0] + more, *shape[1:])
 
@@ -217,7 +259,8 @@ def _by_torch(
 def _by_numpy(
     lowered: Lowered, leaf: Callable[[Leaf], np.ndarray], shape: tuple[int, ...], mask: np.ndarray | None
 ) -> np.ndarray:
-    more, beyond = _beyond(lowered)
+    beyond = _beyond(lowered)
+    lowered, more = lowered.viewed(shape[0])
     rows = (shape[0] + more, *shape[1:])
 
     def extended(node: Leaf) -> np.ndarray:

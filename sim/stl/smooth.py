@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from robots.signals import SignalError
-from sim.stl.lower import RTAMT, Leaf, Lowered, Merge, Node, Scan, Semantics, Slide, inputs, lower
+from sim.stl.lower import RTAMT, Leaf, Merge, Node, Scan, Semantics, Slide, inputs, lower
 from sim.stl.scans import Algebra, Fold, Parts, prefixes, recursion, suffixes, walk
 from sim.stl.syntax import Formula, FormulaError
 from sim.stl.torch_ops import torch_arrays
@@ -69,7 +69,7 @@ def smooth_robustness(
     if counts is not None:
         used = padded(used, shape, counts)
     large, arrays = _large(like), torch_arrays(like)
-    more = _beyond(lowered)
+    lowered, more = lowered.viewed(shape[0])
     rows = (shape[0] + more, *shape[1:])
     own, extended = (None, None) if counts is None else (exists(c, rows, like) for c in (counts, counts + more))
     fill = -large if semantics.end == "strong" else large
@@ -86,11 +86,6 @@ def smooth_robustness(
     return back(out if own is None else torch.where(own[: shape[0]], out, torch.nan))
 
 
-def _beyond(lowered: Lowered) -> int:
-    """Samples past the end of each trace: none that count, or in the strong and weak views as many as are reached."""
-    return 0 if lowered.semantics.end == "clip" else lowered.ahead()
-
-
 def smooth_bounds(
     formula: Formula, samples: int, dt: float, temperature: float, method: Method = "logsumexp",
     semantics: Semantics = RTAMT,
@@ -103,8 +98,8 @@ def smooth_bounds(
     _check(temperature, method)
     if samples < 1:
         raise SignalError(f"a trace has at least one sample, got samples = {samples}")
-    lowered = lower(formula, dt, semantics)
-    rows = samples + _beyond(lowered)
+    lowered, more = lower(formula, dt, semantics).viewed(samples)
+    rows = samples + more
     known: list[tuple[float, float]] = []
     for node in lowered.nodes:
         read = [known[i] for i in inputs(node)]

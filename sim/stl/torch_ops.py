@@ -29,8 +29,9 @@ from sim.stl.syntax import (
     Signal,
     constant_tuple,
     leaves,
+    signals_in,
 )
-from sim.stl.values import Arrays, _raised, numpy_arrays, signed_margin, value
+from sim.stl.values import Arrays, _raised, numpy_arrays, predicate_margin, signed_margin, value
 
 
 def _norm(v: Tensor) -> Tensor:
@@ -84,6 +85,53 @@ def torch_arrays(like: Tensor) -> Arrays:
         return torch.stack([torch.full((), x, dtype=dtype, device=like.device) for x in value])
 
     return Arrays(OPERATIONS, vector)
+
+
+# the gradient of each is infinite or undefined somewhere in its domain
+_SINGULAR = frozenset(("sqrt", "pow", "/", "exp", "atan2", "hypot", "angle", "rotation_angle"))
+
+
+def deciding_margin(predicate: Predicate, signals: Mapping[str, Tensor]) -> Any:
+    """The margin of a predicate, whose gradient is zero at every sample at which that of the margin is zero.
+
+    Through an infinite derivative (``sqrt(x)`` at 0) a gradient of zero would come back as NaN, from samples that
+    decide nothing.
+    """
+    names = signals_in(predicate)
+    arrays = torch_arrays(next(iter(signals.values())))
+    plain = all(not torch._C._functorch.is_functorch_wrapped_tensor(signals[n]) for n in names)
+    if not plain or not any(signals[n].requires_grad for n in names) or not _operations(predicate) & _SINGULAR:
+        return predicate_margin(predicate, signals, arrays)
+    deciding: dict[str, Tensor] = {}
+
+    def note(gradient: Tensor) -> None:
+        deciding["samples"] = gradient != 0
+
+    def masked(gradient: Tensor) -> Tensor:
+        samples = deciding["samples"]
+        return torch.where(samples.reshape(*samples.shape, *[1] * (gradient.ndim - samples.ndim)), gradient, 0)
+
+    used = dict(signals)
+    for name in names:
+        if signals[name].requires_grad:
+            used[name] = signals[name].view_as(signals[name])
+            used[name].register_hook(masked)  # type: ignore[no-untyped-call]
+    margin = predicate_margin(predicate, used, arrays)
+    if isinstance(margin, Tensor) and margin.requires_grad:
+        margin.register_hook(note)  # type: ignore[no-untyped-call]
+    return margin
+
+
+def _operations(predicate: Predicate) -> set[str]:
+    found, stack = set(), [predicate.left, predicate.right]
+    while stack:
+        match stack.pop():
+            case Apply(op, args):
+                found.add(op)
+                stack += args
+            case Component(of, _):
+                stack.append(of)
+    return found
 
 
 def compiled(formula: Formula) -> Callable[[Mapping[str, Tensor]], Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def library(like: Array) -> Arrays:
 
 def _floating(name: str, array: Any) -> Array:
     if is_tensor(array):
+        if array.dtype.is_complex:
+            raise SignalError(f"signal {name!r} has numbers of type {array.dtype}; legal: floats, integers, booleans")
         return array if array.dtype.is_floating_point else array.to(sys.modules["torch"].get_default_dtype())
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
@@ -53,7 +56,16 @@ def inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
     for name, signal in names.items():
         if not is_traced(used[name]):
             check_shape(signal, used[name])
-    return used
+    return _of_one_type(used)
+
+
+def _of_one_type(used: dict[str, Array]) -> dict[str, Array]:
+    """Tensors of several types in the widest; numpy finds it by itself."""
+    types = {array.dtype for array in used.values() if is_tensor(array)}
+    if len(types) < 2:
+        return used
+    widest = reduce(sys.modules["torch"].promote_types, types)
+    return {name: array.to(widest) for name, array in used.items()}
 
 
 def leading(formula: Formula, used: Mapping[str, Array]) -> tuple[int, ...]:
@@ -75,7 +87,7 @@ def traces(
         raise SignalError(f"a trace has at least one sample; the signals' leading dimensions are {shape}, time first")
     if lengths is None:
         return used, shape, None
-    count = np.asarray(lengths.detach().cpu() if is_tensor(lengths) else lengths)
+    count = np.asarray(lengths.tolist() if is_tensor(lengths) else lengths)
     if count.shape != shape[1:] or count.dtype.kind not in "iu" or (count < 1).any() or (count > shape[0]).any():
         raise SignalError(f"lengths must be integers {shape[1:]} from 1 to {shape[0]}, got {count}")
     return used, shape, count.astype(np.int64)

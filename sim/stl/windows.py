@@ -64,9 +64,10 @@ def sliding(x: Values, lo: int, hi: int | None, most: bool) -> Values:
 def recursion(keep: Values, reach: Values, most: bool) -> Values:
     """``u[t] = max(reach[t], min(keep[t], u[t+1]))``, u[T] = -inf; without ``most`` min and max change places."""
     join, meet = (np.maximum, np.minimum) if most else (np.minimum, np.maximum)
-    out = np.array(reach)
-    for t in range(len(out) - 2, -1, -1):
-        out[t] = join(reach[t], meet(keep[t], out[t + 1]))
+    out = np.empty_like(reach)
+    after = np.full_like(reach[:1], -inf if most else inf)[0]
+    for t in range(len(out) - 1, -1, -1):
+        after = out[t] = join(reach[t], meet(keep[t], after))
     return out
 
 

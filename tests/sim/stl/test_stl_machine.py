@@ -16,20 +16,26 @@ from sim.stl.syntax import (
     Apply,
     Constant,
     Eventually,
+    Historically,
+    Once,
     Or,
     Predicate,
+    Previous,
     Signal,
     Since,
+    Truth,
     Until,
     Window,
     always,
     dist,
     eventually,
+    history,
+    horizon,
     norm,
     once,
     until,
 )
-from tests.sim.stl.definition import DT, P, X, Y, formulas, split, traces
+from tests.sim.stl.definition import DT, P, X, Y, defined, formulas, split, traces
 
 SEMANTICS = st.builds(Semantics, st.sampled_from(["clip", "strong", "weak"]), st.sampled_from(["half-open", "closed"]))
 MIXED = (until(X > 0, 0.2, 0.7, Y > 0.1) & always(0, 2.1, once(0.1, 0.5, eventually(0, 1.3, Y > -1)))
@@ -46,6 +52,12 @@ def by_arrays(monkeypatch):
             return function(*args)
 
     return of
+
+
+def agree(f, given, semantics):
+    """How much and whether are what the definition says."""
+    np.testing.assert_array_equal(robustness(f, given, DT, None, semantics), defined(f, given, 0, None, semantics))
+    np.testing.assert_array_equal(satisfied(f, given, DT, None, semantics), defined(f, given, 1, None, semantics))
 
 
 def signals(length, worlds, dtype=np.float64, seed=0):
@@ -225,3 +237,90 @@ def test_times_in_the_place_of_margins():
                                       [[1.0, 3.0], [1.0, 3.0]])
     np.testing.assert_array_equal(evaluate_leaves(lowered, leaf, (4, 2), np.array([2, 4]))[:2],
                                   [[1.0, 3.0], [1.0, 3.0]])
+
+
+# ---------------------------------------------------------------- what a review found
+
+
+@settings(max_examples=80, deadline=None)
+@given(formulas(unbounded=False), st.integers(0, 19), st.sampled_from(["numpy", "arrays", "torch", "grad"]))
+def test_a_nan_reaches_what_may_look_at_it_and_nothing_else(f, at, how):
+    """Every value without a NaN is that of the trace with any number there; every other one looks at the sample."""
+    given = signals(20, 1, seed=at)
+    hurt = {k: v.copy() for k, v in given.items()}
+    for name in ("x", "y", "p"):
+        hurt[name][at] = np.nan
+    f = And((f, X >= X))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "COMPILED", how != "arrays")
+        if how in ("torch", "grad"):
+            tensors = {k: torch.from_numpy(v).requires_grad_(how == "grad") for k, v in hurt.items()}
+            out = robustness(f, tensors, DT).detach().numpy()
+        else:
+            out = robustness(f, hurt, DT)
+    whole = ~np.isnan(out)
+    np.testing.assert_allclose(out[whole], robustness(f, given, DT)[whole], rtol=1e-12)
+    other = {k: v.copy() for k, v in given.items()}
+    for seed in range(8):
+        for name in ("x", "y", "p"):
+            other[name][at] = np.random.default_rng(seed).normal(scale=3, size=other[name][at].shape)
+        np.testing.assert_allclose(robustness(f, other, DT)[whole], out[whole], rtol=1e-12)
+    reach = round((horizon(f, DT) + history(f, DT)) / DT)
+    far = np.abs(np.arange(20) - at) > reach
+    assert whole[far].all()
+
+
+def test_a_timed_until_is_nan_for_its_window_only():
+    given = {"x": np.ones((20, 1)), "y": np.ones((20, 1))}
+    given["x"][5] = np.nan
+    for f, hit in ((Until(X > 0, Y > 0, Window(0, 0.2)), [4, 5]), (Since(X > 0, Y > 0, Window(0, 0.2)), [5, 6])):
+        assert np.flatnonzero(np.isnan(robustness(f, given, DT))).tolist() == hit
+
+
+@pytest.mark.parametrize("end", ["strong", "weak"])
+def test_a_view_of_the_end_goes_on_until_nothing_changes(end):
+    given = {"x": np.array([[2.0], [1.0]]), "y": np.array([[-1.0], [-2.0]])}
+    for f in (Always(Once(X > 0, Window(0, 0.1))), Eventually(Historically(Y > 0, Window(0, 0.3))),
+              Always(Since(X > 0, X > 1, Window(0, 0.2))), Until(X > 0, Historically(Y > 0, Window(0.1, 0.2))),
+              Always(Previous(Previous(X > 0))), Eventually(Always(Once(X > 0, Window(0.2, 0.4)), Window(0.3, 0.5)))):
+        agree(f, given, Semantics(end))
+
+
+def test_windows_far_beyond_the_trace_cost_nothing():
+    given = {"x": np.random.default_rng(0).normal(size=(50, 3))}
+    cases = (eventually(0, 1e8, X > 0), always(1e7, 1e8, eventually(1e7, 2e8, X > 0)), until(X > -9, 1e6, 1e7, X > 1))
+    # what is asked for beyond the end is false in one view and true in the other; until then x is at least -9
+    for f, low, high in zip(cases, (given["x"].max(0), -np.inf, -np.inf), (np.inf, np.inf, given["x"].min(0) + 9)):
+        for end, value in (("strong", low), ("weak", high)):
+            assert lower(f, DT, Semantics(end)).viewed(50)[1] <= 200
+            np.testing.assert_array_equal(robustness(f, given, DT, None, Semantics(end))[0], value + np.zeros(3))
+
+
+def test_tensors_of_several_types_meet_in_the_widest():
+    x = torch.tensor([[1.0], [2.0], [3.0]], dtype=torch.float64, requires_grad=True)
+    for y in (torch.ones(3, 1, dtype=torch.bool), torch.ones(3, 1, dtype=torch.int64), torch.ones(3, 1)):
+        for f in (And((always(0, 0.1, X > 0), Y > -9)), And((Y > -9, always(0, 0.1, X > 0)))):
+            x.grad = None
+            out = robustness(f, {"x": x, "y": y}, DT)
+            assert out.dtype == torch.float64 and out[:, 0].tolist() == [1.0, 2.0, 3.0]
+            out.sum().backward()
+            assert x.grad[:, 0].tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(SignalError, match="complex64; legal"):
+        robustness(X > 0, {"x": torch.ones(3, dtype=torch.complex64)}, DT)
+
+
+def test_a_formula_that_is_constant_and_a_derivative_that_is_infinite():
+    x = torch.tensor([[0.0], [0.5], [0.3]], requires_grad=True)
+    assert torch.isposinf(robustness(Or((X > 1, X > X - 1, Truth(True))), {"x": x}, DT)).all()
+    # at x = 0 the derivative is infinite; the sample that decides is another one
+    for root in (Apply("sqrt", (X,)), Apply("pow", (X, Constant(0.5))), Apply("sqrt", (1 * X,)) / 2):
+        f = always(0, 0.2, Predicate("<", root, Constant(1.0)))
+        x.grad = None
+        robustness(f, {"x": x}, DT)[0].sum().backward()
+        assert (x.grad[:, 0] != 0).tolist() == [False, True, False] and torch.isfinite(x.grad).all()
+
+
+def test_lengths_as_a_tensor_inside_a_transform():
+    x, lengths = torch.tensor([[3.0], [1.0], [0.0]]), torch.tensor([2])
+    found = torch.func.grad(lambda v: robustness(always(0, 0.2, X > 0), {"x": v}, DT, lengths)[0].sum())(x)
+    assert found[:, 0].tolist() == [0.0, 1.0, 0.0]
