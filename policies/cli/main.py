@@ -107,9 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143. Where nobody
-    reads what is printed (a closed pipe or descriptor) the status is the same. A crash has a status of its own: 1 would
-    tell a script that the gate said no.
+    """Exit status of ``work(arguments)``: bad input is one line and 2, an interrupt is 130, SIGTERM is 143. It is the
+    same where nobody reads what is printed (a closed pipe or descriptor). A crash has a status of its own: 1 would tell
+    a script that the gate said no.
     """
     given = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:

@@ -12,7 +12,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,7 +29,9 @@ TOLERANCE = 0.05
 """Share of the period by which a sample may be off the uniform grid."""
 SUFFIXES = (".csv", ".tsv", ".txt", ".npz", ".parquet", ".mcap", ".db3")
 MISSING, RESAMPLE = ("error", "unknown"), ("hold", "linear")
-_COLUMN = re.compile(r"([A-Za-z_]\w*)(?:\.(\d+|[wxyz])|\[(\d+)\])?$")
+MAX_ROWS = 20_000_000
+"""Samples that a trace may have once it is on its grid."""
+_COLUMN = re.compile(r"([^\W\d]\w*)(?:\.(\d+|[wxyz])|\[(\d+)\])?$")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Table:
         load: values [T, *shape] of one signal by name; NaN where a value is missing.
         place: ``place(k, name)`` says where sample k of signal ``name`` stands in the file.
         columns: what the file has, for messages.
+        epoch_s: what ``times`` lack of the file's own clock, s: kept apart where they would lose digits with it.
     """
 
     source: str
@@ -51,6 +54,14 @@ class Table:
     load: Callable[[str], Numbers]
     place: Callable[[int, str], str]
     columns: Sequence[str]
+    epoch_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A column that cannot be numbers, and why; no error as long as no formula reads it."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Options:
         begin, end: part of the file to take, seconds since its first sample; None: all.
         maps: signal -> ``/topic:field.path``, for bags.
         robot, interface, namespace: whose topics to decode, for bags.
+        renames: column -> the name of its signal; also that of a vector's components.
     """
 
     time: str = "t"
@@ -87,6 +99,7 @@ class Options:
     robot: str = ""
     interface: str | None = None
     namespace: str | None = None
+    renames: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_tables(path: Path, options: Options) -> list[Table]:
@@ -97,14 +110,16 @@ def open_tables(path: Path, options: Options) -> list[Table]:
     bag = path.is_dir() or kind in (".mcap", ".db3")
     if not bag and (options.maps or options.robot):
         raise BadInput(f"--map and --robot are for bags (a folder or .mcap); {path} is none")
+    if bag and options.renames:
+        raise BadInput(f"--rename: {path} is a bag: --map gives its fields their names")
     if bag:
         return _bag(path, options)
     if kind == ".npz":
-        return [_npz(path, options.time)]
+        return [_npz(path, options)]
     if kind == ".parquet":
-        return [_parquet(path, options.time)]
+        return [_parquet(path, options)]
     if kind in (".csv", ".tsv", ".txt"):
-        return [_csv(path, options.time)]
+        return [_csv(path, options)]
     raise BadInput(f"{path}: a trace is {', '.join(SUFFIXES)} or the folder of a bag, not {kind or 'without suffix'!r}")
 
 
@@ -156,10 +171,43 @@ def _as_it_is(table: Table, wanted: Mapping[str, Shape], options: Options) -> Tr
     rows = _cut(times, options, table.source)
     times = times[rows]
     offset = int(rows.start or 0)
-    dt = period(times, options.dt, lambda k: table.place(k + offset, options.time), table.source)
+
+    def place(k: int) -> str:
+        return table.place(k + offset, options.time)
+
     for name, array in values.items():
         _complete(array[rows], name, offset, table, options.missing)
-    return Trace({name: array[rows] for name, array in values.items()}, dt, float(times[0]), len(times))
+    values = {name: array[rows] for name, array in values.items()}
+    start = table.epoch_s + float(times[0])
+    if options.missing == "unknown" and len(times) > 1:
+        dt = simplest_period(times) if options.dt is None else options.dt
+        index = grid_index(times, dt)
+        if index[-1] >= len(times):
+            count = _bounded(float(index[-1]) + 1, table.source)
+            off = np.abs(times - times[0] - dt * index)
+            period(dt * np.where(off > TOLERANCE * dt, np.inf, np.arange(len(times))), dt, place, table.source)
+            return Trace({name: _spread(array, index, count) for name, array in values.items()}, dt, start, count)
+    dt = period(times, options.dt, place, table.source)
+    return Trace(values, dt, start, len(times))
+
+
+def grid_index(times: Numbers, dt: float) -> NDArray[np.float64]:
+    """The nearest points of the grid of ``dt`` from the first of ``times`` on, as whole numbers."""
+    return np.asarray(np.floor((times - times[0]) / dt + 0.5))
+
+
+def _spread(values: Numbers, index: Numbers, count: int) -> Numbers:
+    """``values`` at the rows ``index`` of ``count``, NaN at the others: their samples were lost."""
+    out = np.full((count, *values.shape[1:]), np.nan)
+    out[index.astype(np.int64)] = values
+    return out
+
+
+def _bounded(count: float, source: str) -> int:
+    if not count <= MAX_ROWS:
+        raise BadInput(f"{source}: the trace would have {count:.4g} samples on the grid of its period; at most "
+                       f"{MAX_ROWS} are taken: a longer --dt, or --from and --to")
+    return int(count)
 
 
 def _resampled(tables: Sequence[Table], wanted: Mapping[str, Shape], options: Options) -> Trace:
@@ -175,7 +223,8 @@ def _resampled(tables: Sequence[Table], wanted: Mapping[str, Shape], options: Op
     if last < first:
         raise BadInput(f"{tables[0].source}: the topics have no time in common")
     # a last sample that rounding puts a hair before its grid point still counts
-    steps = np.arange(int((last - first) / options.dt + 1e-6) + 1, dtype=np.float64)
+    count = _bounded((last - first) / options.dt + 1e-6, tables[0].source) + 1
+    steps = np.arange(count, dtype=np.float64)
     grid: Numbers = first + options.dt * steps
     grid = grid[_cut(grid, options, tables[0].source)]
     signals: dict[str, Numbers] = {}
@@ -185,7 +234,7 @@ def _resampled(tables: Sequence[Table], wanted: Mapping[str, Shape], options: Op
                 values = table.load(name)
                 _complete(values, name, 0, table, options.missing)
                 signals[name] = _on_grid(grid, clock, values, options.resample, options.dt)
-    return Trace(signals, options.dt, float(grid[0]), len(grid))
+    return Trace(signals, options.dt, tables[0].epoch_s + float(grid[0]), len(grid))
 
 
 def _on_grid(grid: Numbers, times: Numbers, values: Numbers, how: str, dt: float) -> Numbers:
@@ -219,8 +268,13 @@ def _increasing(times: Numbers, table: Table, name: str) -> None:
     bad = np.flatnonzero(np.diff(times) <= 0)
     if len(bad):
         k = int(bad[0]) + 1
-        what = "is that of the sample before" if times[k] == times[k - 1] else f"is before {times[k - 1]:.9g}"
-        raise BadInput(f"{table.source}: {table.place(k, name)}: {name} = {times[k]:.9g} {what}; time must increase")
+        what = "is that of the sample before" if times[k] == times[k - 1] else f"is before {clock(times[k - 1])}"
+        raise BadInput(f"{table.source}: {table.place(k, name)}: {name} = {clock(times[k])} {what}; time must increase")
+
+
+def clock(t: float) -> str:
+    """A time with the digits that tell samples apart, also seconds since 1970."""
+    return f"{t:.9g}" if abs(t) < 1e6 else f"{t:.6f}".rstrip("0").rstrip(".")
 
 
 def _complete(values: Numbers, name: str, offset: int, table: Table, missing: str) -> None:
@@ -241,32 +295,58 @@ def period(times: Numbers, given: float | None, place: Callable[[int], str], sou
     if given is None and len(times) < 2:
         raise BadInput(f"{source}: one sample has no period; --dt S says it")
     dt = simplest_period(times) if given is None else given
-    off = np.abs(times - times[0] - dt * np.arange(len(times)))
-    if off.max() > TOLERANCE * dt:
-        k = int(np.argmax(off > TOLERANCE * dt))
+    # the first time may be off the grid as any other
+    residual = times - times[0] - dt * np.arange(len(times))
+    middle = float(np.median(residual))
+    off = np.abs(residual - middle) > TOLERANCE * dt
+    if off.any():
+        # a gap in the first half puts the middle beyond it: the first row is where the grid begins
+        middle = middle if not off[0] else 0.0
+        k = int(np.argmax(np.abs(residual - middle) > TOLERANCE * dt))
         said = f"the period is {dt:.6g} s" + (" by --dt or the formula's file" if given is not None else "")
         raise BadInput(
-            f"{source}: {place(k)}: t = {times[k]:.9g} is off the uniform grid; {times[0] + k * dt:.9g} is expected "
-            f"({said}, tolerance {TOLERANCE:.0%} of it); --dt S --resample hold (or linear) puts the samples on a grid")
+            f"{source}: {place(k)}: t = {clock(times[k])} is off the uniform grid; {clock(times[0] + k * dt)} is "
+            f"expected ({said}, tolerance {TOLERANCE:.0%} of it){_gap(times, k, dt)}; --dt S --resample hold (or "
+            "linear) puts the samples on a grid")
     return dt
 
 
-def simplest_period(times: Numbers) -> float:
-    """The mean period, as the shortest decimal, or one over a whole number, that fits as well.
+def _gap(times: Numbers, k: int, dt: float) -> str:
+    """Names the gap before sample ``k``, if there is one."""
+    step = float(times[k] - times[k - 1]) / dt if k else 0.0
+    lost = round(step) - 1
+    if lost < 1 or abs(step - lost - 1) > 2 * TOLERANCE:
+        return ""
+    return (f": {lost} sample{'s are' if lost > 1 else ' is'} missing between {clock(times[k - 1])} and "
+            f"{clock(times[k])}; --missing unknown takes them as lost")
 
-    Windows must be whole numbers of periods: 0.01, not the 0.010000000000000002 of a mean.
+
+def simplest_period(times: Numbers) -> float:
+    """The period as the shortest decimal, or one over a whole number, that fits; about that of the median step where
+    the times have gaps.
+
+    Windows must be whole numbers of periods: 0.01, not the 0.010000000000000002 of a mean. The mean of jittered times
+    is off by so much that its grid fits up to twice as well as that of the true period; so much is allowed.
     """
     count = len(times) - 1
+    usual = float(np.median(np.diff(times)))
     mean = float(times[-1] - times[0]) / count
-    steps = np.arange(count + 1, dtype=np.float64)
+    since = times - times[0]
+    if abs(mean - usual) > TOLERANCE * usual:  # gaps: what is regular are the steps
+        steps = np.maximum(1, np.floor(since / usual + 0.5))
+        steps = np.concatenate([[0.0], steps[1:]])
+        mean = float((since[1:] / steps[1:])[-1]) if float(np.abs(since - usual * steps).max()) < usual / 2 else usual
+    else:
+        steps = np.arange(count + 1, dtype=np.float64)
 
     def misfit(dt: float) -> float:
-        return float(np.abs(times - times[0] - dt * steps).max())
+        residual = since - dt * steps
+        return float(np.ptp(residual)) / 2
 
     # what the float of the largest time cannot resolve is no misfit
-    allowed = misfit(mean) * 1.05 + 1e-9 * mean + 4 * float(np.spacing(np.abs(times).max()))
+    allowed = 2 * misfit(mean) + 1e-9 * mean + 4 * float(np.spacing(np.abs(times).max()))
     digits = [float(f"{mean:.{n}g}") for n in range(1, 10)]
-    whole = round(1 / mean)
+    whole = round(min(1 / mean, 1e9))
     candidates = [*digits[:2], *([1 / whole] if whole else []), *digits[2:]]
     return next((dt for dt in candidates if dt > 0 and misfit(dt) <= allowed), mean)
 
@@ -323,10 +403,11 @@ def _stacked(columns: Sequence[Numbers], vector: bool) -> Numbers:
 # ---------------------------------------------------------------- CSV
 
 
-def text_of(raw: bytes, source: str) -> str:
-    """UTF-8, with or without a byte order mark."""
+def text_of(raw: bytes, source: str, strict: bool = True) -> str:
+    """UTF-8, with or without a byte order mark. Without ``strict`` other bytes are written out: ``\\xff``."""
     try:
-        return raw.decode("utf-8-sig")
+        utf16 = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+        return raw.decode("utf-8-sig", "strict" if strict or utf16 else "backslashreplace")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise BadInput(f"{source}: row {line} is not UTF-8 text; write the file as UTF-8 CSV") from None
@@ -346,14 +427,31 @@ def cell(text: str, place: str) -> float:
     if not stripped:
         return float("nan")
     try:
+        if "_" in stripped:  # python's own way to write numbers
+            raise ValueError
         return float(stripped)
     except ValueError:
         hint = "; the decimal separator is a point" if re.fullmatch(r"[-+]?\d+,\d+", stripped) else ""
+        if re.search(r"\\x[89a-f][0-9a-f]", stripped):
+            hint = ": it is not UTF-8 text"
         raise BadInput(f"{place}: {stripped[:40]!r} is no number{hint}") from None
 
 
-def _csv(path: Path, time: str) -> Table:
-    source, content = str(path), text_of(path.read_bytes(), str(path))
+def renamed(columns: Sequence[str], renames: Mapping[str, str], source: str) -> list[str]:
+    """The columns with the names that ``--rename`` gives them; the components of a vector go with it."""
+    out = list(columns)
+    for old, new in renames.items():
+        mine = [k for k, column in enumerate(columns) if re.split(r"[.\[]", column)[0] == old or column == old]
+        if not mine:
+            raise BadInput(f"{source}: --rename {old}={new}: there is no column {old!r}; columns: {', '.join(columns)}")
+        for k in mine:
+            out[k] = new + columns[k][len(old):]
+    return out
+
+
+def _csv(path: Path, options: Options) -> Table:
+    time = options.time
+    source, content = str(path), text_of(path.read_bytes(), str(path), strict=False)
     if not content.strip():
         raise BadInput(f"{source}: the file is empty; the first row names the columns")
     delimiter = delimiter_of(content.lstrip().split("\n")[0], source)
@@ -368,6 +466,7 @@ def _csv(path: Path, time: str) -> Table:
     except csv.Error as error:
         raise BadInput(f"{source}: row {lines.line_num}: {error}") from None
     header, rows, numbers = [c.strip() for c in rows[0]], rows[1:], numbers[1:]
+    header = renamed(header, options.renames, source)
     check_header(header, source)
     if not rows:
         raise BadInput(f"{source}: the trace is empty: there is no row below the header")
@@ -421,6 +520,7 @@ def live(stream: TextIO, options: Options, source: str = "stdin") -> Live:
         raise BadInput(f"{source}: nothing came; the first line names the columns")
     delimiter = delimiter_of(first, source)
     header = [c.strip() for c in next(csv.reader([first], delimiter=delimiter))]
+    header = renamed(header, options.renames, source)
     check_header(header, source)
     groups = group(header, source)
     groups.pop(options.time, None)
@@ -454,20 +554,31 @@ def live(stream: TextIO, options: Options, source: str = "stdin") -> Live:
 # ---------------------------------------------------------------- arrays and tables
 
 
-def _array_table(source: str, time: str, arrays: Mapping[str, Any], place: Callable[[int, str], str]) -> Table:
-    """A table of arrays by column name, the first axis being time."""
-    columns = list(arrays)
+def _array_table(
+    source: str, options: Options, arrays: Mapping[str, Any], place: Callable[[int, str], str],
+    epochs: Mapping[str, float] | None = None,
+) -> Table:
+    """A table of arrays by column name, the first axis being time; one that cannot be read is :class:`Unread`."""
+    time = options.time
+    columns = renamed(list(arrays), options.renames, source)
+    epochs = {new: (epochs or {}).get(old, 0.0) for new, old in zip(columns, arrays)}
+    arrays = dict(zip(columns, arrays.values()))
     check_header(columns, source)
     groups = group(columns, source)
-    lengths = {name: len(a) for name, a in arrays.items() if np.ndim(a) > 0}
+    lengths = {name: len(a) for name, a in arrays.items() if not isinstance(a, Unread) and np.ndim(a) > 0}
     usual = lengths.get(time, next(iter(lengths.values()), 0))
     shapes: dict[str, Shape] = {}
     for name, numbers in groups.items():
-        if name != time and all(np.ndim(arrays[columns[k]]) > 0 for k in numbers):
+        unread = any(isinstance(arrays[columns[k]], Unread) for k in numbers)
+        if unread and name != time:
+            shapes[name] = (len(numbers),) if is_vector(columns, numbers, name) else ()
+        elif name != time and all(np.ndim(arrays[columns[k]]) > 0 for k in numbers):
             parts = [np.shape(arrays[columns[k]])[1:] for k in numbers]
             shapes[name] = parts[0] if not is_vector(columns, numbers, name) else (len(numbers),)
 
     def numeric(name: str) -> Numbers:
+        if isinstance(arrays[name], Unread):
+            raise BadInput(f"{source}: {name!r}: {arrays[name].reason}")
         array = np.asarray(arrays[name])
         if array.dtype.kind not in "fiub":
             raise BadInput(f"{source}: {name!r} is of type {array.dtype}: numbers are needed")
@@ -479,63 +590,91 @@ def _array_table(source: str, time: str, arrays: Mapping[str, Any], place: Calla
         numbers = groups[name]
         return _stacked([numeric(columns[k]) for k in numbers], is_vector(columns, numbers, name))
 
-    times = numeric(time) if time in lengths else None
+    times = numeric(time) if time in lengths or isinstance(arrays.get(time), Unread) else None
     if times is not None and times.ndim != 1:
         raise BadInput(f"{source}: {time!r} has shape {list(times.shape)}: time is [T]")
     if not lengths or usual == 0:
         raise BadInput(f"{source}: the trace is empty: it has no sample")
     unit = {name: "wxyz" if columns[n[0]] == f"{name}.w" else "" for name, n in groups.items()}
     specs = {name: SignalSpec(name, shape, unit[name], dtype="float64") for name, shape in shapes.items()}
-    return Table(source, times, specs, load, place, columns)
+    return Table(source, times, specs, load, place, columns, epochs.get(time, 0.0))
 
 
-def _npz(path: Path, time: str) -> Table:
-    import zipfile
-
+def _npz(path: Path, options: Options) -> Table:
+    arrays: dict[str, Any] = {}
+    # a decoder of bytes from anywhere raises anything
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
-        raise BadInput(f"{path} is no NPZ file of plain arrays: {error}") from None
-    return _array_table(str(path), time, arrays, lambda k, name: f"sample {k} of {name!r}")
+            for name in file.files:
+                try:
+                    arrays[name] = file[name]
+                except Exception as error:
+                    arrays[name] = Unread(f"no plain array of NPZ: {told(error)}")
+    except Exception as error:
+        raise BadInput(f"{path} is no NPZ file of plain arrays: {told(error)}") from None
+    return _array_table(str(path), options, arrays, lambda k, name: f"sample {k} of {name!r}")
 
 
-def _parquet(path: Path, time: str) -> Table:
+def told(error: Exception) -> str:
+    """An error of a library in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' if text else ''}{text[:200]}"
+
+
+def _parquet(path: Path, options: Options) -> Table:
     import pyarrow  # type: ignore[import-untyped, unused-ignore]
     import pyarrow.parquet  # type: ignore[import-untyped, unused-ignore]
 
     try:
         table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise BadInput(f"{path} is no Parquet file: {error}") from None
-    arrays = {name: _arrow_column(table.column(name), f"{path}: column {name!r}") for name in table.column_names}
-    return _array_table(str(path), time, arrays, lambda k, name: f"row {k + 1}, column {name!r}")
+    except Exception as error:
+        raise BadInput(f"{path} is no Parquet file: {told(error)}") from None
+    arrays, epochs = {}, {}
+    for name, column in zip(table.column_names, table.columns):
+        arrays[name], epochs[name] = _arrow_column(column)
+    return _array_table(str(path), options, arrays, lambda k, name: f"row {k + 1}, column {name!r}", epochs)
 
 
-def _arrow_column(column: Any, place: str) -> Any:
-    """A column as numbers: nulls are NaN, lists of one length are vectors, times are seconds."""
+def _arrow_column(column: Any) -> tuple[Any, float]:
+    """A column as numbers: nulls are NaN, lists of one length are vectors, times are seconds since the first; and that.
+    """
     import pyarrow.types as types  # type: ignore[import-untyped, unused-ignore]
 
     kind = column.type
     if types.is_timestamp(kind) or types.is_duration(kind):
         scale = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[kind.unit]
         ticks = column.cast("int64").to_numpy()
-        return (ticks - ticks[0]) * scale if len(ticks) else ticks.astype(float)
+        if not len(ticks) or ticks[0] != ticks[0]:
+            return ticks * scale, 0.0
+        return (ticks - ticks[0]) * scale, float(ticks[0]) * scale
     if types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind):
-        rows = column.to_pylist()
-        lengths = {len(row) for row in rows if row is not None}
-        if len(lengths) > 1:
-            raise BadInput(f"{place} has lists of {min(lengths)} to {max(lengths)} entries: a signal has one length")
-        blank = [None] * (lengths.pop() if lengths else 1)
+        return _arrow_lists(column), 0.0
+    if types.is_decimal(kind):
+        column, kind = column.cast("float64"), "float64"
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        return Unread(f"it is of type {kind}: numbers, lists of numbers or time stamps are needed"), 0.0
+    array = column.to_numpy()
+    return (array if array.dtype.kind in "fiub" else np.array(array, dtype=float)), 0.0
+
+
+def _arrow_lists(column: Any) -> Any:
+    """Lists of numbers of one length as [T, length]."""
+    rows = column.to_pylist()
+    lengths = {len(row) for row in rows if row is not None}
+    if len(lengths) > 1:
+        return Unread(f"it has lists of {min(lengths)} to {max(lengths)} entries: a signal has one length")
+    blank = [None] * (lengths.pop() if lengths else 1)
+    try:
         return np.array([blank if row is None else row for row in rows], dtype=float)
-    return column.to_numpy()
+    except (TypeError, ValueError):
+        return Unread(f"it is of type {column.type}: lists of numbers are needed")
 
 
 # ---------------------------------------------------------------- bags
 
 
 def _bag(path: Path, options: Options) -> list[Table]:
-    from rosbags.highlevel import AnyReader, AnyReaderError
+    from rosbags.highlevel import AnyReader
 
     try:
         with AnyReader([path]) as reader:
@@ -545,8 +684,12 @@ def _bag(path: Path, options: Options) -> list[Table]:
                                f"or --robot NAME; topics: {_topics(kinds)}")
             wanted = [*_robot_topics(options, kinds, path), *_mapped_topics(options.maps, kinds, path)]
             return [_messages(reader, topic, path) for topic in wanted]
-    except AnyReaderError as error:
-        raise BadInput(f"{path} is no bag that can be read: {error}") from None
+    except BadInput as error:
+        raise BadInput(str(error) if str(error).startswith((str(path), "--map")) else f"{path}: {error}") from None
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:  # a decoder of bytes from anywhere raises anything
+        raise BadInput(f"{path} is no bag that can be read: {told(error)}") from None
 
 
 def _topics(kinds: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from sim.stl.syntax import (
     COMPARE_HINT,
     FUNCTIONS,
     MAX_DEPTH,
+    WORDS,
     Always,
     And,
     Apply,
@@ -56,6 +57,7 @@ from sim.stl.syntax import (
     fall,
     leaves,
     leaves_in,
+    name_text,
     rise,
     shape_text,
     to_text,
@@ -72,15 +74,6 @@ INFIX: Mapping[str, int] = {
 PREFIX: Mapping[str, int] = {
     "NOT": 9, "NEXT": 9, "PREVIOUS": 9, "ALWAYS": 9, "EVENTUALLY": 9, "HISTORICALLY": 9, "ONCE": 9, "MINUS": 13}
 
-WORDS: Mapping[str, str] = {
-    word: terminal for terminal, words in {
-        "ALWAYS": "G always", "EVENTUALLY": "F eventually", "HISTORICALLY": "H historically", "ONCE": "O once",
-        "UNTIL": "U until", "RELEASE": "R release", "WEAK": "W unless weak_until", "SINCE": "S since",
-        "NEXT": "X next sX s_next", "PREVIOUS": "Y prev previous sY s_prev", "NOT": "not", "AND": "and", "OR": "or",
-        "IMPLIES": "implies", "IFF": "iff", "XOR": "xor", "TRUE": "true", "FALSE": "false",
-        "TYPE": "float int long complex"}.items() for word in words.split()}
-"""Words of the language and their terminals: no signal, constant or sub-formula can be named so in a text."""
-
 _WINDOWED: Mapping[str, type[Always] | type[Eventually] | type[Historically] | type[Once]] = {
     "ALWAYS": Always, "EVENTUALLY": Eventually, "HISTORICALLY": Historically, "ONCE": Once}
 _BINARY: Mapping[str, type[Until] | type[Release] | type[WeakUntil] | type[Since]] = {
@@ -92,6 +85,8 @@ _CALLABLE = (*FUNCTIONS, *_EDGES)
 _TIME_UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 # nodes of a formula with its named sub-formulas written out: a text of 40 lines could have 2**40
 MAX_NODES = 100_000
+MAX_TEXT = 1_000_000
+"""Characters of a text."""
 UNNAMED = "out"
 """The name of a formula without one, as in rtamt."""
 
@@ -171,14 +166,7 @@ def _check_signal(signal: Signal, schema: Mapping[str, SignalSpec]) -> None:
 def _constant(name: str, number: float | Sequence[float]) -> Constant:
     if not name.isidentifier() or name in WORDS:
         raise FormulaError(f"constant {name!r}: a name is letters, digits and underscores, and no word of the language")
-    try:
-        tolist = getattr(number, "tolist", None)  # a numpy array or a tensor
-        plain: Any = tolist() if tolist else number
-        return Constant(tuple(float(x) for x in plain) if hasattr(plain, "__iter__") else float(plain), name)
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, FormulaError):
-            raise
-        raise FormulaError(f"constant {name!r} must be a number or a list of numbers, got {number!r}") from None
+    return Constant(number, name)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- from text to a tree
@@ -199,6 +187,8 @@ def _word(token: Token) -> Token:
 def _tree(text: str) -> Tree[Token]:
     if not text.strip():
         raise FormulaError("the formula is empty")
+    if len(text) > MAX_TEXT:
+        raise FormulaError(f"the formula is too large: {len(text)} characters, and at most {MAX_TEXT} are read")
     try:
         return _parser().parse(text)
     except UnexpectedInput as error:
@@ -213,6 +203,8 @@ _OPENING = {"REFERENCE": "a name or a number", "LPAR": "(", "ASSIGN": "=", "TYPE
 def _syntax_error(text: str, error: UnexpectedInput) -> FormulaError:
     if isinstance(error, UnexpectedCharacters):
         at = error.pos_in_stream or 0
+        if text[at] == '"':
+            return FormulaError('a name in quotes ends with a quote in its line', text, at, at + 1)
         return FormulaError(f"unexpected character {text[at]!r}", text, at, at + 1)
     assert isinstance(error, UnexpectedToken)
     token, accepts = error.token, error.accepts
@@ -220,16 +212,20 @@ def _syntax_error(text: str, error: UnexpectedInput) -> FormulaError:
     at = len(text.rstrip()) if early else token.start_pos or 0
     before = re.search(r"(?<![\w.])(\w+)\s*$", text[:at])
     if before and before[1] in WORDS and "REFERENCE" in accepts and token.type in ("$END", "RPAR", *INFIX):
-        rule = f"{before[1]!r} is a word of the language, no name, and needs a formula behind it"
+        rule = f"{before[1]!r} is a word of the language, no name, and needs a formula behind it; {_quoted(before[1])}"
         return FormulaError(rule, text, before.start(1), before.end(1))
     if early:
         return FormulaError(f"the formula ends too early; expected {_expected(accepts)}", text, at, at)
     rule = f"unexpected {str(token)!r}; expected {_expected(accepts)}"
     if str(token) in WORDS and "REFERENCE" in accepts:
-        rule = f"{str(token)!r} is a word of the language, no name"
+        rule = f"{str(token)!r} is a word of the language, no name; {_quoted(token)}"
     elif token.type == "ASSIGN":
         rule = "= gives a name to a formula; write == to compare"
     return FormulaError(rule, text, at, at + len(token))
+
+
+def _quoted(word: str) -> str:
+    return f'a signal of that name is written "{word}"'
 
 
 def _expected(accepts: Any) -> str:
@@ -255,6 +251,7 @@ class _Builder:
         self.schema = dict(schema or {})
         self.named: dict[str, tuple[_Part, int]] = {}
         self.nodes = 0
+        self.numbers: list[tuple[int, int]] = []  # places of the names that the text gives to numbers
 
     def error(self, rule: str, start: int, end: int, legal: str = "") -> FormulaError:
         return FormulaError(rule, self.text, start, end, legal)
@@ -281,7 +278,8 @@ class _Builder:
     def specification(self, tree: Tree[Token]) -> dict[str, Formula]:
         children: list[Any] = tree.children
         statements = [c.children for c in children if isinstance(c, Tree) and c.data == "statement"]
-        assigned = {str(s[0].children[0]) for s in statements if len(s) > 1}
+        targets = [next(_tokens(s[0])) for s in statements if len(s) > 1]
+        assigned = {str(t): (t.start_pos or 0, t.end_pos or 0) for t in targets}
         formulas: dict[str, Formula] = {}
         for child, after in zip(children, [*children[1:], None]):
             if isinstance(child, Token):
@@ -295,7 +293,18 @@ class _Builder:
             else:
                 self.check_unnamed(child, after)
                 formulas.update(self.statement(child.children, False))
+        self.check_reads(formulas)
         return formulas
+
+    def check_reads(self, formulas: Mapping[str, Formula]) -> None:
+        """Refuses a last formula that reads no signal where the text gives a number a name: = was meant as ==."""
+        leaf = None
+        for leaf in leaves_in(list(formulas.values())[-1]):
+            if isinstance(leaf, Signal):
+                return
+        if leaf is not None and self.numbers:
+            rule = "the formula reads no signal; = gives a name to a number: write == to compare"
+            raise self.error(rule, *self.numbers[0])
 
     def annotation(self, token: Token) -> None:
         """Titles and topics name what a formula does not need."""
@@ -318,11 +327,11 @@ class _Builder:
     def declare_constant(self, children: list[Any]) -> None:
         type_, name, number = children[1], children[2], children[-1]
         self.check_type(type_)
-        self.new_name(name)
+        self.new_name(name, str(name))
         sign = -1.0 if any(isinstance(c, Token) and c.type == "MINUS" for c in children) else 1.0
         self.named[str(name)] = (self.number_token(number, sign), 1)
 
-    def declare_signal(self, children: list[Any], assigned: set[str]) -> None:
+    def declare_signal(self, children: list[Any], assigned: Mapping[str, tuple[int, int]]) -> None:
         at = next(i for i, c in enumerate(children) if c.type == "TYPE")
         type_, name = children[at], children[at + 1]
         self.check_type(type_)
@@ -330,25 +339,29 @@ class _Builder:
             end = name.end_pos or 0
             rule = f"a signal has its values from the trace: write const {type_} {name} = ..., or {name} = ...; later"
             raise self.error(rule, type_.start_pos or 0, end)
-        if str(name) in assigned:
-            return
-        if not self.strict:
-            self.new_name(name)
-            self.schema[str(name)] = SignalSpec(str(name), (), "")
-        elif str(name) not in self.schema:
-            raise self.unknown("signal", str(name), name.start_pos or 0, list(self.schema), self.legal())
-        elif self.schema[str(name)].shape:
-            found = shape_text(tuple(self.schema[str(name)].shape))
-            raise self.error(f"{name!s} is declared as a scalar and is {found}", name.start_pos or 0, name.end_pos or 0)
+        plain, start, end = name.strip('"'), name.start_pos or 0, name.end_pos or 0
+        if name in assigned:
+            if children[0] == "input":
+                rule = f"{plain!r} is an input, its values are from the trace; write == to compare"
+                raise self.error(rule, *assigned[name])
+            self.schema.pop(plain, None)  # an output: what the text says of it holds
+        elif not self.strict:
+            self.new_name(name, plain)
+            self.schema[plain] = SignalSpec(plain, (), "")
+        elif plain not in self.schema:
+            raise self.unknown("signal", plain, start, end, list(self.schema), self.legal())
+        elif self.schema[plain].shape:
+            found = shape_text(tuple(self.schema[plain].shape))
+            raise self.error(f"{plain} is declared as a scalar and is {found}", start, end)
 
     def check_type(self, type_: Token) -> None:
         if type_ == "complex":
             rule = "a signal or constant of a formula is a real number: float or int"
             raise self.error(rule, type_.start_pos or 0, type_.end_pos or 0)
 
-    def new_name(self, token: Token) -> None:
-        name, start, end = str(token), token.start_pos or 0, token.end_pos or 0
-        if "." in name:
+    def new_name(self, token: Token, name: str) -> None:
+        start, end = token.start_pos or 0, token.end_pos or 0
+        if not name.isidentifier():
             raise self.error(f"{name!r} is no name: letters, digits and underscores", start, end)
         for kind, known in (("a signal", self.schema), ("a constant", self.constants), ("given above", self.named)):
             if name in known:
@@ -365,10 +378,12 @@ class _Builder:
         token = target.children[0]
         if len(target.children) > 1 or not isinstance(token, Token) or token.type != "REFERENCE":
             raise self.error("= gives a name to a formula; write == to compare", assign.start_pos, assign.end_pos)
-        self.new_name(token)
+        self.new_name(token, token.strip('"') if token.strip('"') in self.schema else str(token))
         before = self.nodes
         part = self.expression(body)
         self.named[str(token)] = (part, self.nodes - before)
+        if _is_constant(part):
+            self.numbers.append((token.start_pos or 0, token.end_pos or 0))
         vector = isinstance(part.value, Expr) and part.value.shape
         return {} if vector and not last else {str(token): self.formula(part).value}
 
@@ -515,7 +530,9 @@ class _Builder:
 
     def time_unit(self, token: Token) -> float:
         if str(token) not in _TIME_UNITS:
-            raise self.unknown("unit of time", str(token), token.start_pos or 0, (), f"units: {', '.join(_TIME_UNITS)}")
+            start = token.start_pos or 0
+            legal = f"units: {', '.join(_TIME_UNITS)}"
+            raise self.unknown("unit of time", str(token), start, start + len(token), (), legal)
         return _TIME_UNITS[str(token)]
 
     def bound(self, tree: Tree[Token]) -> float:
@@ -528,15 +545,16 @@ class _Builder:
 
     def number_token(self, token: Token, sign: float = 1.0) -> _Part:
         start, end = token.start_pos or 0, token.end_pos or 0
-        try:
-            return self.part(Constant(sign * float(token)), NUMBER, start, end)
-        except FormulaError as error:
-            raise self.error(f"{token!s} is no finite number", start, end) from error
+        number = sign * float(token)
+        if not isfinite(number):
+            raise self.error(f"{token!s} is no finite number", start, end)
+        return self.part(Constant(number), NUMBER, start, end)
 
     def call(self, children: list[Any]) -> _Part:
         name, start, end = str(children[0]), children[0].start_pos, children[-1].end_pos
         if name not in _CALLABLE:
-            raise self.unknown("function", name, start, _CALLABLE, f"functions: {', '.join(_CALLABLE)}")
+            legal = f"functions: {', '.join(_CALLABLE)}"
+            raise self.unknown("function", name, start, start + len(name), _CALLABLE, legal)
         before = self.nodes
         args = [self.expression(c) for c in children[2:-1:2]]
         if name not in _EDGES:
@@ -579,16 +597,17 @@ class _Builder:
 
     def reference(self, token: Token) -> _Part:
         start = token.start_pos or 0
-        name, *components = str(token).split(".")
-        part = self.name(name, start)
-        end = start + len(name)
+        written, components = _written_name(token), []
+        if len(written) < len(token):
+            components = token[len(written) + 1 :].split(".")
+        end = start + len(written)
+        part = self.name(written.strip('"'), start, end)
         for component in components:
             end += 1 + len(component)
             part = self.component(part, component, end)
         return part
 
-    def name(self, name: str, start: int) -> _Part:
-        end = start + len(name)
+    def name(self, name: str, start: int, end: int) -> _Part:
         if name in self.schema:
             spec = self.schema[name]
             return self.part(Signal(name, tuple(spec.shape), spec.unit), parse_unit(spec.unit), start, end)
@@ -598,14 +617,14 @@ class _Builder:
             part, nodes = self.named[name]
             self.count(nodes, start, end)
             return part._replace(start=start, end=end)
-        raise self.unknown("signal", name, start, [*self.schema, *self.constants, *self.named], self.legal())
+        raise self.unknown("signal", name, start, end, [*self.schema, *self.constants, *self.named], self.legal())
 
     def component(self, of: _Part, name: str, end: int) -> _Part:
         expression = self.expr(of, "a component")
         letters = component_names(expression)
-        if name in letters:
+        if name in tuple(letters):
             index = letters.index(name)
-        elif name.isdecimal():
+        elif name.isdecimal() and len(name) < 10:
             index = int(name)
         else:
             numbers = map(str, range(expression.shape[0] if expression.shape else 0))
@@ -617,16 +636,22 @@ class _Builder:
         except FormulaError as error:
             raise self.error(error.rule, of.end, end) from None
 
-    def unknown(self, kind: str, name: str, start: int, known: Sequence[str], legal: str) -> FormulaError:
+    def unknown(self, kind: str, name: str, start: int, end: int, known: Sequence[str], legal: str) -> FormulaError:
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        return self.error(f"unknown {kind} {name!r}{hint}", start, start + len(name), legal)
+        return self.error(f"unknown {kind} {name!r}{hint}", start, end, legal)
 
     def legal(self) -> str:
-        signals = [f"{n}{list(s.shape) if s.shape else ''} {s.unit}".rstrip() for n, s in self.schema.items()]
+        signals = [
+            f"{name_text(n)}{list(s.shape) if s.shape else ''} {s.unit}".rstrip() for n, s in self.schema.items()]
         constants = [f"{n}{list(c.shape) if c.shape else ''}" for n, c in self.constants.items()]
         named = f"; named above: {', '.join(self.named)}" if self.named else ""
         return f"signals: {', '.join(signals) or 'none'}; constants: {', '.join(constants) or 'none'}{named}"
+
+
+def _written_name(token: Token) -> str:
+    """The name at the beginning of a reference, in quotes where it stands in quotes."""
+    return token[: token.index('"', 1) + 1] if token[0] == '"' else token.split(".")[0]
 
 
 def _tokens(tree: Tree[Token]) -> Iterator[Token]:

@@ -124,8 +124,7 @@ def _without_spread(
     A timed until is computed by way of one without an end, whose NaN may come from behind the window. Its value does
     not: with any number in the place of the NaN it is the same.
     """
-    # a maximum is NaN where one value is, and faster than to ask each
-    if not any(isinstance(node, Scan) for node in lowered.nodes) or not isnan(out.max()):
+    if not any(isinstance(node, Scan) for node in lowered.nodes) or not _has_nan(out):
         return out
     nan = out != out if counts is None else (out != out) & exists(counts, shape, out)
     flat = (shape[0], prod(shape[1:]))
@@ -140,6 +139,16 @@ def _without_spread(
     if not bool(rescued.any()):
         return out
     return where(rescued, _by_nodes(lowered, used, shape, counts, truth=False, known=True), out)
+
+
+def _has_nan(array: Array) -> bool:
+    # a maximum is NaN where one value is, and faster than to ask each; inside a transform nothing can be asked
+    if is_tensor(array):
+        torch = sys.modules["torch"]
+        if torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(array):
+            return False
+        array = array.detach()
+    return isnan(array.max())
 
 
 def _plain(array: Array) -> np.ndarray:

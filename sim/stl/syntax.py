@@ -16,9 +16,11 @@ formulas; :func:`iff`, :func:`xor`, :func:`rise` and :func:`fall` are functions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf, isfinite, isinf, isnan
+from operator import index as whole_number
 from reprlib import repr as short
 from typing import Any, Union
 
@@ -34,17 +36,24 @@ class FormulaError(ValueError):
         super().__init__("\n".join([rule, *excerpt(text, start, end), *([legal] if legal else [])]))
 
 
+WIDTH = 200
+"""Characters of a line that an error shows: those around the place."""
+
+
 def excerpt(text: str, start: int, end: int) -> list[str]:
-    """The line of ``text`` that ``start`` lies in, and a line with carets below the marked part."""
+    """The line of ``text`` that ``start`` lies in, of a long one a part, and carets below the marked place."""
     if not text:
         return []
     first = text.rfind("\n", 0, start) + 1
     last = text.find("\n", start)
-    line = text[first:] if last < 0 else text[first:last]
-    marked = max(1, min(end, first + len(line)) - start)
+    last = len(text) if last < 0 else last
     number = f"{text.count(chr(10), 0, start) + 1}:{start - first + 1}"
+    shown = (first, last) if last - first <= WIDTH else (max(first, start - WIDTH // 2), min(last, start + WIDTH // 2))
+    more = ["..." if cut else "" for cut in (shown[0] > first, shown[1] < last)]
+    marked = max(1, min(end, shown[1]) - start)
+    line = more[0] + text[slice(*shown)] + more[1]
     # tabs stay tabs in the second line, or the caret would point elsewhere
-    blank = "".join("\t" if c == "\t" else " " for c in line[: start - first])
+    blank = "".join("\t" if c == "\t" else " " for c in line[: len(more[0]) + start - shown[0]])
     return [f"  {number} | {line}", f"  {' ' * len(number)} | {blank}{'^' * marked}"]
 
 
@@ -52,11 +61,14 @@ def excerpt(text: str, start: int, end: int) -> list[str]:
 
 Shape = tuple[int, ...]
 Number = int | float
-ExprLike = Union["Expr", Number, Sequence[Number]]
+ExprLike = Union["Expr", Number, Sequence[Number], Any]
+"""An expression, a number, a sequence of numbers or an array of one dimension."""
 
 
 class Expr:
     """Arithmetic over the signals of one sample; ``shape`` is that of its value for one robot."""
+
+    __array_ufunc__ = None  # numpy leaves ``array - x`` to ``x``
 
     @property
     def shape(self) -> Shape:
@@ -127,12 +139,27 @@ class Signal(Expr):
     unit: str = ""
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
-            raise FormulaError(f"signal {self.name!r}: a name is letters, digits and underscores")
+        if not self.name or not self.name.isprintable() or '"' in self.name:
+            raise FormulaError(f"signal {self.name!r}: a name is letters, digits and other visible signs, without \"")
 
     @property
     def shape(self) -> Shape:
         return self.dims
+
+
+def numbers(value: Any) -> float | tuple[float, ...]:
+    """``value`` as a float or a tuple of floats; a ``TypeError`` for texts and truth values, in arrays too."""
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(plain, Sequence) and not isinstance(plain, (str, bytes, bytearray)):
+        return tuple([_real(x) for x in plain])
+    return _real(plain)
+
+
+def _real(value: Any) -> float:
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(plain, bool) or not hasattr(plain, "__float__"):
+        raise TypeError(f"{value!r} is no number")
+    return float(plain)
 
 
 @dataclass(frozen=True)
@@ -143,10 +170,14 @@ class Constant(Expr):
     name: str = ""
 
     def __post_init__(self) -> None:
-        exact = tuple(float(x) for x in self.value) if isinstance(self.value, tuple) else float(self.value)
-        object.__setattr__(self, "value", exact)
         if self.name and not self.name.isidentifier():
             raise FormulaError(f"constant {self.name!r}: a name is letters, digits and underscores")
+        try:
+            exact = numbers(self.value)
+        except (TypeError, ValueError, OverflowError):
+            shown = f"constant {self.name!r}" if self.name else "a constant"
+            raise FormulaError(f"{shown} must be a number or a list of numbers, got {short(self.value)}") from None
+        object.__setattr__(self, "value", exact)
         if exact == ():
             raise FormulaError(f"constant {self.name or '[]'} is an empty vector")
         if not all(isfinite(x) for x in constant_tuple(self)):
@@ -170,6 +201,10 @@ class Component(Expr):
     index: int
 
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "index", whole_number(self.index))
+        except TypeError:
+            raise FormulaError(f"a component is a whole number, got {short(self.index)}") from None
         if not self.of.shape:
             raise FormulaError(f"{self.of} is a scalar and has no component {self.index}")
         if not 0 <= self.index < self.of.shape[0]:
@@ -248,9 +283,7 @@ def expr(value: ExprLike) -> Expr:
         return value
     if isinstance(value, (str, bytes)) or value is None:
         raise FormulaError(f"{value!r} is no expression: use a Signal, a number or a sequence of numbers")
-    if isinstance(value, Sequence):
-        return Constant(tuple(float(x) for x in value))
-    return Constant(float(value))
+    return Constant(value)  # type: ignore[arg-type]  # numbers and arrays become floats there
 
 
 def norm(v: ExprLike) -> Expr:
@@ -786,6 +819,22 @@ def component_names(of: Expr) -> str:
     return LETTERS[: of.shape[0]] if len(of.shape) == 1 and of.shape[0] in (2, 3) else ""
 
 
+WORDS: Mapping[str, str] = {
+    word: terminal for terminal, words in {
+        "ALWAYS": "G always", "EVENTUALLY": "F eventually", "HISTORICALLY": "H historically", "ONCE": "O once",
+        "UNTIL": "U until", "RELEASE": "R release", "WEAK": "W unless weak_until", "SINCE": "S since",
+        "NEXT": "X next sX s_next", "PREVIOUS": "Y prev previous sY s_prev", "NOT": "not", "AND": "and", "OR": "or",
+        "IMPLIES": "implies", "IFF": "iff", "XOR": "xor", "TRUE": "true", "FALSE": "false",
+        "TYPE": "float int long complex"}.items() for word in words.split()}
+"""Words of the language and their terminals: a signal named so stands in quotes, nothing else can be named so."""
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def name_text(name: str) -> str:
+    """The name of a signal as it stands in a text: in quotes where it is a word of the language or no plain name."""
+    return name if _PLAIN_NAME.fullmatch(name) and name not in WORDS else f'"{name}"'
+
+
 _EXPR_LEVEL = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
 _ATOM = 4
 
@@ -794,13 +843,13 @@ def expr_text(expression: Expr, level: int = 0) -> str:
     """Text of an expression, in parentheses where it binds less tightly than ``level``."""
     match expression:
         case Signal(name):
-            return name
+            return name_text(name)
         case Constant(value, name):
             return name or _literal_text(value)
         case Component(of, index):
             names = component_names(of)
             if names and isinstance(of, (Signal, Constant)) and of.name:
-                return f"{of.name}.{names[index]}"
+                return f"{expr_text(of)}.{names[index]}"
             return f"{expr_text(of, _ATOM)}[{index}]"
         case Apply(op, args):
             own = _EXPR_LEVEL.get(op, _ATOM)

@@ -1,14 +1,17 @@
 """The language: what a text means, what it costs to write it wrongly, and that errors point at the place."""
 
+import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from robots.crazyflie.spec import SPEC
 from robots.signals import SignalSpec
 from sim.stl.parse import check, parse, parse_specification
 from sim.stl.syntax import (
+    WIDTH,
     Always,
     And,
     Apply,
@@ -198,6 +201,10 @@ def test_names_may_begin_like_words():
     ("G[0,height] height > 1", "height", "a window bound is a time in seconds"),
     ("base_pos_w.q > 1", ".q", "no component 'q'; components of base_pos_w: x, y, z"),
     ("height.x > 1", ".x", "no component 'x'; components of height: none: it is a scalar"),
+    ("base_pos_w.xyz > 0", ".xyz", "no component 'xyz'; components of base_pos_w: x, y, z"),
+    ("base_pos_w.xy > 0", ".xy", "no component 'xy'; components of base_pos_w: x, y, z"),
+    ("base_quat_w.wx > 0", ".wx", "no component 'wx'; components of base_quat_w: w, x, y, z"),
+    (f"base_pos_w.{'1' * 5000} > 0", f".{'1' * 5000}", "no component '111"),
     ("goal_quat.w > 1", ".w", "no component 'w'; components of goal_quat: 0, 1, 2, 3"),
     ("base_pos_w[5] > 1", "[5]", "base_pos_w has components 0 to 2, not 5"),
     ("height = 3", "height", "'height' is a signal already; write == to compare"),
@@ -206,6 +213,16 @@ def test_names_may_begin_like_words():
     ("norm(base_pos_w) = 3", "=", "= gives a name to a formula; write == to compare"),
     ("x > 0 & (y = 3)", "=", "= gives a name to a formula; write == to compare"),
     ("x.y = 3", "x.y", "'x.y' is no name"),
+    ("x = 1", "x", "'x' is a signal already; write == to compare"),
+    ("x = 3; x > 0", "x", "'x' is a signal already; write == to compare"),
+    ('"x" = 3; x > 0', '"x"', "'x' is a signal already; write == to compare"),
+    ("input float x x = y x > 0", "x", "'x' is an input, its values are from the trace; write == to compare"),
+    ("z = 1", "z", "the formula reads no signal; = gives a name to a number: write == to compare"),
+    ("z = 3; z > 0", "z", "the formula reads no signal; = gives a name to a number"),
+    ("float x x = 2 x > 1", "x", "the formula reads no signal; = gives a name to a number"),
+    ('x > "z"', '"z"', "unknown signal 'z'"),
+    ('x > "', '"', "a name in quotes ends with a quote in its line"),
+    ('"z" = x; x', '"z"', "'\"z\"' is no name"),
     ("(x > 0) (y > 0)", "(", "unexpected '('; expected an operator or the end"),
     ("x > 0.3 m", "m", "unexpected 'm'; expected an operator or the end"),
     ("x > 0; y > 0", "x > 0", "only the last formula may be without a name"),
@@ -258,6 +275,8 @@ def test_errors_point_at_the_place(text, marked, rule):
     assert error.rule.startswith(rule)
     assert text[error.start : error.end] == marked
     lines = str(error).splitlines()
+    if len(text) > WIDTH:
+        return
     assert lines[1].endswith(text)
     assert lines[2].index("^") - lines[1].index(text) == error.start
     assert lines[2].count("^") == len(marked)
@@ -292,6 +311,77 @@ def test_what_is_no_formula(text, rule):
 def test_long_is_not_deep():
     assert len(read(" & ".join(["x > 0"] * 1000)).args) == 1000
     assert read("!" * 98 + "x") is not None  # with the comparison and x itself 100 levels
+
+
+def test_what_is_too_long_is_told_so_at_once_and_shown_in_part():
+    text = " & ".join(["x>0"] * 40_000)
+    with pytest.raises(FormulaError, match="too large: more than 100000 nodes") as caught:
+        read(text)
+    message = str(caught.value)
+    assert text[caught.value.start] in "x0" and len(message) < 2 * WIDTH + 200
+    shown, carets = message.splitlines()[1:3]
+    assert "| ..." in shown and shown.endswith("...") and shown[carets.index("^")] == text[caught.value.start]
+    with pytest.raises(FormulaError, match="nested too deeply"):
+        read("G " * 100_000 + "x>0")
+    with pytest.raises(FormulaError, match="too large: 1000003 characters"):
+        read(" " * 1_000_000 + "x>0")
+
+
+def test_a_long_line_is_shown_around_the_place():
+    for text in ("zz > 0" + " & x > 0" * 100, "x > 0 & " * 100 + "zz > 0", "x > 0 & " * 50 + "zz > 0" + " | x" * 99):
+        with pytest.raises(FormulaError) as caught:
+            read(text)
+        shown, carets = str(caught.value).splitlines()[1:3]
+        at = carets.index("^")
+        assert shown[at : at + 2] == "zz" and carets.count("^") == 2 and len(shown) < WIDTH + 30
+        assert ("| ..." in shown) != text.startswith("zz") and shown.endswith("...") != text.endswith("zz > 0")
+
+
+def test_signals_with_names_of_words_stand_in_quotes():
+    schema = {"X": SignalSpec("X"), "G": SignalSpec("G", (3,), "m"), "true": SignalSpec("true"),
+              "/odom/pose x": SignalSpec("odom"), "Speed (m/s) // #1": SignalSpec("speed"),
+              "height": SPEC.signals["height"]}
+    pose, speed = Signal("/odom/pose x", (), "1"), Signal("Speed (m/s) // #1", (), "1")
+    first = Signal("X", (), "1")
+    grid = Signal("G", (3,), "m")
+    for text, formula in {
+            '"X" > 0': first > 0, 'X "X" > 0': Next(first > 0), '"G".x > 1': grid[0] > 1, '"G".1 > 1': grid[1] > 1,
+            '"G"[2] > 1': grid[2] > 1, "G (\"true\" > 0)": Always(Signal("true", (), "1") > 0),
+            '"height" > 1': HEIGHT > 1, '"/odom/pose x" > 0': pose > 0,
+            'norm("G" - [1, 0, 1]) < 1': norm(grid - (1, 0, 1)) < 1,
+            '"Speed (m/s) // #1" > 0 & "X" > 0': (speed > 0) & (first > 0),
+            "q = \"X\" + 1; q > 2": first + 1 > 2}.items():
+        assert parse(text, schema) == formula
+        assert parse(to_text(formula), schema) == formula == check(formula, schema)
+        assert from_json(to_json(formula)) == formula
+    assert to_text(grid[0] > 1) == '"G".x > 1' and to_text(HEIGHT > 1) == "height > 1"
+    assert parse('float "X" X "X" > 0') == Next(Signal("X") > 0)
+    with pytest.raises(FormulaError, match="a signal of that name is written \"X\""):
+        parse("X > 0", schema)
+    with pytest.raises(FormulaError) as caught:
+        parse("zz > 0", schema)
+    assert caught.value.legal.startswith('signals: "X" 1, "G"[3] m, "true" 1, "/odom/pose x" 1')
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert to_json(POS[np.int64(1)]) == to_json(POS[1]) and type(POS[np.int64(1)].index) is int
+    goal = np.array([1, 0, 1])
+    assert norm(POS - goal) == norm(POS - (1, 0, 1)) and norm(goal - POS) == norm(Constant((1, 0, 1)) - POS)
+    assert np.float64(2) * X == 2 * X and (np.float32(0.5) < X) == (X > 0.5) and dist(POS, goal) == dist(POS, (1, 0, 1))
+    json.dumps(to_json(norm(goal - POS) < np.float32(0.5)))
+    for wrong in ("x", 1.0, slice(0, 2), None):
+        with pytest.raises(FormulaError, match="a component is a whole number"):
+            POS[wrong]
+    for wrong in (np.array([True, False, True]), np.eye(3), np.array(["1", "2", "3"]), [None], True):
+        with pytest.raises(FormulaError, match="must be a number or a list of numbers"):
+            _ = POS - wrong
+
+
+def test_an_output_that_is_declared_may_have_the_name_of_a_column():
+    schema = {"x": SignalSpec("x"), "out": SignalSpec("out")}
+    assert parse("float x output float out out = always(x > 0)", schema) == Always(P)
+    assert parse("float x float out out = always(x > 0)", schema) == Always(P)
+    assert read("1 > 0") == Predicate(">", Constant(1), Constant(0)) and read("p = true; G p") == Always(Truth(True))
 
 
 def test_a_text_declares_its_signals_where_no_schema_is_given():
@@ -333,6 +423,15 @@ def test_units_of_literals_constants_and_products():
 @pytest.mark.parametrize("constants, rule", [
     ({"height": 1.0}, "names of constants and of signals"),
     ({"a": "1.0"}, "must be a number or a list of numbers"),
+    ({"a": "101"}, "must be a number or a list of numbers, got '101'"),
+    ({"a": b"101"}, "must be a number or a list of numbers"),
+    ({"a": ["1", "2"]}, "must be a number or a list of numbers"),
+    ({"a": True}, "must be a number or a list of numbers, got True"),
+    ({"a": [1, True]}, "must be a number or a list of numbers"),
+    ({"a": np.array([True])}, "must be a number or a list of numbers"),
+    ({"a": {1: 2}}, "must be a number or a list of numbers"),
+    ({"a": [[1.0]]}, "must be a number or a list of numbers"),
+    ({"a": 10**400}, "must be a number or a list of numbers"),
     ({"a": [1.0, None]}, "must be a number or a list of numbers"),
     ({"a": float("nan")}, "is not finite"),
     ({"G": 1.0}, "no word of the language"),
@@ -359,7 +458,8 @@ def test_python_construction():
             wrong()
     with pytest.raises(FormulaError, match="> compares scalars"):
         always(0, 1, POS)
-    for wrong in (lambda: Signal("x > 0 | y"), lambda: Constant(1.0, "a b"), lambda: Signal("")):
+    for wrong in (lambda: Signal('x" > 0'), lambda: Signal("x\ny"), lambda: Constant(1.0, "a b"),
+                  lambda: Signal("")):
         with pytest.raises(FormulaError, match="a name is letters"):
             wrong()
 
