@@ -10,13 +10,16 @@ projects the solutions exactly (Dechter, Meiri and Pearl, "Temporal constraint n
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 UNBOUNDED = 1 << 40
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 def closure(variables: int, edges: Iterable[tuple[int, int, int]]) -> Ints | None:
@@ -133,28 +136,73 @@ def sampled(d: Ints, tree: list[tuple[int, int]] | None, count: int, rng: np.ran
 
 
 def _sampled_uniformly(d: Ints, tree: list[tuple[int, int]], count: int, rng: np.random.Generator) -> Ints:
-    sums = _counted(d, tree)
+    ways = _counted(d, tree)
     times = np.zeros((count, len(d)), dtype=np.int64)
     for v, parent in tree:
-        first, last = -int(d[v, 0]), int(d[0, v])
-        lo = np.maximum(times[:, parent] - d[v, parent], first) - first
-        hi = np.minimum(times[:, parent] + d[parent, v], last) - first
-        below, total = sums[v][lo], sums[v][hi + 1] - sums[v][lo]
-        drawn = np.searchsorted(sums[v], below + rng.random(count) * total, side="right") - 1
-        times[:, v] = first + np.clip(drawn, lo, hi)
+        starts = times[:, parent] - d[v, parent] + d[v, 0]
+        times[:, v] = ways[v].drawn(starts, rng) - d[v, 0]
     return times
 
 
-def _counted(d: Ints, tree: list[tuple[int, int]]) -> dict[int, NDArray[np.float64]]:
-    """Per variable the cumulative number of ways [window + 1], up to a factor, to fill it and what hangs below it."""
-    ways = {v: np.ones(int(d[0, v] + d[v, 0]) + 1) for v, _ in tree}
-    sums = {}
+def _counted(d: Ints, tree: list[tuple[int, int]]) -> dict[int, _Windows]:
+    """Per variable the number of ways to fill it and what hangs below it, in the window that its parent leaves it."""
+    logs = {v: np.zeros(int(d[0, v] + d[v, 0]) + 1) for v in range(len(d))}
+    out = {}
     for v, parent in reversed(tree):
-        sums[v] = np.concatenate([[0.0], np.cumsum(ways[v] / ways[v].max())])
+        out[v] = _windows(logs[v], int(d[v, parent] + d[parent, v]) + 1)
         if parent:
-            first, last = -int(d[v, 0]), int(d[0, v])
-            t = np.arange(-int(d[parent, 0]), int(d[0, parent]) + 1)
-            lo = np.maximum(t - d[v, parent], first) - first
-            hi = np.minimum(t + d[parent, v], last) - first
-            ways[parent] = ways[parent] * (sums[v][hi + 1] - sums[v][lo])
-    return sums
+            starts = np.arange(len(logs[parent])) - d[parent, 0] - d[v, parent] + d[v, 0]
+            logs[parent] = logs[parent] + out[v].sums(starts)
+    return out
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Sums of positive numbers over windows of ``width`` of them, and draws from a window in proportion to them.
+
+    Logarithms throughout, as the numbers may be 10^1000 times as large elsewhere; and nothing is subtracted: a window
+    is the end of one block of ``width`` numbers and the beginning of the next, whose sums ``before`` and ``behind``
+    are known from each number to the ends of its block (van Herk, 1992). Numbers off the ends are zero.
+    """
+
+    width: int
+    before: Floats
+    """[blocks * width]: logarithm of the sum of the numbers of the same block up to this one."""
+    behind: Floats
+    """[blocks * width]: the same from this one on."""
+
+    def sums(self, starts: Ints) -> Floats:
+        """Logarithm [K] of the sum over each window, which begins at ``starts`` [K] > -width."""
+        end, begin = self._parts(starts)
+        return np.logaddexp(end, begin)
+
+    def _parts(self, starts: Ints) -> tuple[Floats, Floats]:
+        """What lies in the block of the first number and, if that is another one, in the block of the last."""
+        first = starts + self.width
+        last = first + self.width - 1
+        return self.behind[first], np.where(first % self.width == 0, -inf, self.before[last])
+
+    def drawn(self, starts: Ints, rng: np.random.Generator) -> Ints:
+        """One place [K] from each window."""
+        end, begin = self._parts(starts)
+        earlier = np.log1p(-rng.random(len(starts))) + np.logaddexp(end, begin) <= end
+        wanted = np.log1p(-rng.random(len(starts))) + np.where(earlier, end, begin)
+        first = starts + self.width
+        border = (first // self.width + 1) * self.width
+        low, high = np.where(earlier, first, border), np.where(earlier, border, first + self.width) - 1
+        for _ in range(self.width.bit_length()):  # the first place behind which, or up to which, there is enough
+            middle = (low + high) // 2
+            enough = np.where(earlier, self.behind[middle + 1] < wanted, self.before[middle] >= wanted)
+            low, high = np.where(enough, low, np.minimum(middle + 1, high)), np.where(enough, middle, high)
+        return low - self.width
+
+
+def _windows(logs: Floats, width: int) -> _Windows:
+    """``logs`` [L] are the logarithms of the numbers."""
+    blocks = -(-len(logs) // width) + 2  # one of zeros on each side
+    padded = np.full(blocks * width, -inf)
+    padded[width : width + len(logs)] = logs
+    rows = padded.reshape(blocks, width)
+    before = np.logaddexp.accumulate(rows, axis=1)
+    behind = np.logaddexp.accumulate(rows[:, ::-1], axis=1)[:, ::-1]
+    return _Windows(width, before.reshape(-1), behind.reshape(-1))

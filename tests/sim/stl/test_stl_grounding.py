@@ -1,6 +1,7 @@
 """Times under difference constraints, and what a trace is worth at them: against every assignment there is."""
 
-from itertools import product
+from fractions import Fraction
+from itertools import accumulate, product
 from math import inf
 
 import numpy as np
@@ -117,6 +118,44 @@ def test_samples_are_uniform(gaps, sweeps):
     assert len(all_of_them) > 15
     for t in all_of_them:
         assert abs(drawn.count(t) - count * share) < 5 * (count * share * (1 - share)) ** 0.5
+
+
+def means_of_the_uniform(a):
+    """(mean, standard deviation) of each time of a sequence, from whole numbers of ways to go on and to get there."""
+    d, t = a.bounds, range(a.samples)
+    steps = [(-int(d[v + 1, v]), int(d[v, v + 1])) for v in range(1, a.variables)]
+
+    def moved(ways, lo, hi):
+        sums = [0, *accumulate(ways)]
+        return [sums[min(max(i - lo + 1, 0), len(ways))] - sums[min(max(i - hi, 0), len(ways))] for i in t]
+
+    there = [[int(-d[1, 0] <= i <= d[0, 1]) for i in t]]
+    for lo, hi in steps:
+        there.append(moved(there[-1], lo, hi))
+    last = a.variables
+    on = [[int(-d[last, 0] <= i <= d[0, last]) for i in t]]
+    for lo, hi in steps[::-1]:
+        on.insert(0, moved(on[0], -hi, -lo))
+    for before, after in zip(there, on, strict=True):
+        ways = [b * c for b, c in zip(before, after, strict=True)]
+        mean = Fraction(sum(i * w for i, w in enumerate(ways)), sum(ways))
+        square = Fraction(sum(i * i * w for i, w in enumerate(ways)), sum(ways))
+        yield float(mean), float(square - mean**2) ** 0.5
+
+
+@pytest.mark.parametrize("gaps, samples", [
+    ([Gap(0, 1, 0, 9), *(Gap(v, v + 1, 0, 12) for v in range(1, 90)), Gap(0, 90, 900, 999)], 1000),
+    ([Gap(v, v + 1, 0, 11) for v in range(1, 190)], 2000),
+    ([Gap(v, v + 1, 0, 11) for v in range(190)] + [Gap(0, 190, 2050, 2089)], 2090),  # nearly every step is the longest
+])
+def test_samples_of_long_sequences_are_uniform(gaps, samples):
+    """Against whole numbers, where windows have 10^-300 of all the ways."""
+    a = Alternative(max(g.after for g in gaps), (), (), tuple(gaps), samples, DT)
+    drawn = grounding.sample(a, 4000, np.random.default_rng(3))
+    assert grounding.feasible(a, drawn).all()
+    for times, (mean, deviation) in zip(drawn.T, means_of_the_uniform(a), strict=True):
+        assert abs(times.mean() - mean) <= 5 * deviation / 4000**0.5
+        assert abs(times.std() - deviation) <= 0.1 * deviation
 
 
 def test_without_sweeps_a_cycle_is_not_drawn_uniformly():
