@@ -145,6 +145,7 @@ def means_of_the_uniform(a):
 
 @pytest.mark.parametrize("gaps, samples", [
     ([Gap(0, 1, 0, 9), *(Gap(v, v + 1, 0, 12) for v in range(1, 90)), Gap(0, 90, 900, 999)], 1000),
+    ([Gap(v, v + 1, 0, 999) for v in range(1, 150)], 1000),
     ([Gap(v, v + 1, 0, 11) for v in range(1, 190)], 2000),
     ([Gap(v, v + 1, 0, 11) for v in range(190)] + [Gap(0, 190, 2050, 2089)], 2090),  # nearly every step is the longest
 ])
