@@ -27,6 +27,8 @@ from sim.stl.syntax import (
     COMPARE_HINT,
     FUNCTIONS,
     MAX_DEPTH,
+    MAX_LEVELS,
+    TOO_DEEP,
     WORDS,
     Always,
     And,
@@ -53,6 +55,7 @@ from sim.stl.syntax import (
     Until,
     WeakUntil,
     Window,
+    check_depth,
     component_names,
     fall,
     leaves,
@@ -92,13 +95,14 @@ UNNAMED = "out"
 
 
 class _Part(NamedTuple):
-    """A formula or an expression with its unit, its place in the text and how deeply it is nested."""
+    """A formula or an expression with its unit, its place in the text and how deeply it is nested (`syntax.depth`)."""
 
     value: Any
     unit: Unit
     start: int
     end: int
-    depth: int
+    levels: int
+    formulas: int
 
 
 def parse(
@@ -127,7 +131,7 @@ def parse_specification(
     try:
         return _Builder(text, schema, values).specification(_tree(text))
     except RecursionError:
-        raise FormulaError("the formula is nested too deeply") from None
+        raise FormulaError(f"the formula is {TOO_DEEP}") from None
 
 
 def check(formula: Formula, schema: Mapping[str, SignalSpec]) -> Formula:
@@ -135,16 +139,14 @@ def check(formula: Formula, schema: Mapping[str, SignalSpec]) -> Formula:
 
     A signal without a unit takes that of the schema; another shape or unit than the schema's is an error.
     """
+    check_depth(formula)
     constants: dict[str, float | tuple[float, ...]] = {}
-    try:
-        for leaf in leaves_in(formula):
-            if isinstance(leaf, Signal):
-                _check_signal(leaf, schema)
-            elif leaf.name and constants.setdefault(leaf.name, leaf.value) != leaf.value:
-                raise FormulaError(f"constant {leaf.name!r} has two values: {constants[leaf.name]} and {leaf.value}")
-        return parse(to_text(formula), schema, constants)
-    except RecursionError:
-        raise FormulaError("the formula is nested too deeply") from None
+    for leaf in leaves_in(formula):
+        if isinstance(leaf, Signal):
+            _check_signal(leaf, schema)
+        elif leaf.name and constants.setdefault(leaf.name, leaf.value) != leaf.value:
+            raise FormulaError(f"constant {leaf.name!r} has two values: {constants[leaf.name]} and {leaf.value}")
+    return parse(to_text(formula), schema, constants)
 
 
 def _check_signal(signal: Signal, schema: Mapping[str, SignalSpec]) -> None:
@@ -260,13 +262,15 @@ class _Builder:
         self, value: Formula | Expr, unit: Unit, start: int, end: int, of: Sequence[_Part] = (), levels: int = 1
     ) -> _Part:
         """``value``, ``levels`` nodes high above the parts ``of``."""
-        depth = levels
-        for below in of:
-            depth = max(depth, below.depth + levels)
+        below = formulas = 0
+        for part in of:
+            below, formulas = max(below, part.levels), max(formulas, part.formulas)
+        if isinstance(value, Formula):
+            formulas += levels
         self.count(levels, start, end)
-        if depth > MAX_DEPTH:
-            raise self.error(f"the formula is nested too deeply: more than {MAX_DEPTH} levels", start, end)
-        return _Part(value, unit, start, end, depth)
+        if below + levels > MAX_LEVELS or formulas > MAX_DEPTH:
+            raise self.error(f"the formula is {TOO_DEEP}", start, end)
+        return _Part(value, unit, start, end, below + levels, formulas)
 
     def count(self, nodes: int, start: int, end: int) -> None:
         self.nodes += nodes

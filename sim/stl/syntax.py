@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from math import inf, isfinite, isinf, isnan
 from operator import index as whole_number
 from reprlib import repr as short
@@ -248,9 +249,9 @@ class Apply(Expr):
         if not least <= len(self.args) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise FormulaError(f"{self.op} takes {wanted} argument{'s' * (wanted != '1')}, got {len(self.args)}")
-        operation_shape(self.op, [a.shape for a in self.args])
+        len(self.shape)  # an error where the arguments do not fit
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         return operation_shape(self.op, [a.shape for a in self.args])
 
@@ -403,7 +404,10 @@ def _parts(kind: type[And] | type[Or], formula: Formula) -> tuple[Formula, ...]:
 
 
 MAX_DEPTH = 100
-"""Nodes of a formula below each other that the parser and :func:`from_json` accept."""
+"""Formulas below each other, predicates included, that the parser, :func:`from_json` and `check_depth` accept."""
+MAX_LEVELS = 200
+"""Nodes below each other, those of arithmetic too: a sum of n terms has n levels. Recursion over them fits Python's."""
+TOO_DEEP = f"nested too deeply: more than {MAX_DEPTH} levels, or {MAX_LEVELS} with those of arithmetic (one each term)"
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 COMPARE_HINT = "compare a component as in v.x, or a length as in norm(v)"
 
@@ -697,6 +701,45 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     raise TypeError(f"not a formula: {formula!r}")
 
 
+def depth(node: Formula | Expr) -> tuple[int, int]:
+    """Nodes of ``node`` below each other at most, and how many at most of them are formulas.
+
+    Without recursion, and once for each node, however often it stands there.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    rest: list[Formula | Expr] = [node]
+    while rest:
+        top = rest[-1]
+        below = _below(top)
+        missing = [n for n in below if id(n) not in found]
+        if missing:
+            rest.extend(missing)
+            continue
+        levels, formulas = (max((found[id(n)][k] for n in below), default=0) for k in (0, 1))
+        found[id(rest.pop())] = levels + 1, formulas + isinstance(top, Formula)
+    return found[id(node)]
+
+
+def _below(node: Formula | Expr) -> tuple[Formula | Expr, ...]:
+    match node:
+        case Predicate(_, left, right):
+            return (left, right)
+        case Apply(_, args):
+            return args
+        case Component(of, _):
+            return (of,)
+        case Expr():
+            return ()
+    return children(node)
+
+
+def check_depth(node: Formula | Expr) -> None:
+    """A :class:`FormulaError` where ``node`` is nested more deeply than the recursions over formulas go."""
+    levels, formulas = depth(node)
+    if levels > MAX_LEVELS or formulas > MAX_DEPTH:
+        raise FormulaError(f"the formula is {TOO_DEEP}")
+
+
 def is_temporal(formula: Formula) -> bool:
     """Whether the formula looks beyond one sample."""
     return isinstance(formula, FUTURE + PAST) or any(is_temporal(c) for c in children(formula))
@@ -878,6 +921,13 @@ _LETTER: Mapping[type[Formula], str] = {
 
 def to_text(formula: Formula, level: int = 0) -> str:
     """Text that :func:`sim.stl.parse.parse` reads back to an equal formula (given the same named constants)."""
+    try:
+        return _text(formula, level)
+    except RecursionError:
+        raise FormulaError(f"the formula is {TOO_DEEP}") from None
+
+
+def _text(formula: Formula, level: int) -> str:
     own = _LEVEL[type(formula)]
     match formula:
         case Truth(value):
@@ -885,23 +935,23 @@ def to_text(formula: Formula, level: int = 0) -> str:
         case Predicate(op, left, right):
             out = f"{expr_text(left)} {op} {expr_text(right)}"
         case Not(arg):
-            out = f"!{to_text(arg, own)}"
+            out = f"!{_text(arg, own)}"
         case And(args):
-            out = " & ".join(to_text(a, own + 1) for a in args)
+            out = " & ".join(_text(a, own + 1) for a in args)
         case Or(args):
-            out = " | ".join(to_text(a, own + 1) for a in args)
+            out = " | ".join(_text(a, own + 1) for a in args)
         case Implies(left, right):
-            out = f"{to_text(left, own + 1)} -> {to_text(right, own + 1)}"
+            out = f"{_text(left, own + 1)} -> {_text(right, own + 1)}"
         case Iff(left, right):
-            out = f"{to_text(left, own + 1)} <-> {to_text(right, own + 1)}"
+            out = f"{_text(left, own + 1)} <-> {_text(right, own + 1)}"
         case Always(arg, window) | Eventually(arg, window) | Historically(arg, window) | Once(arg, window):
-            out = f"{_LETTER[type(formula)]}{window_text(window)} {to_text(arg, own)}"
+            out = f"{_LETTER[type(formula)]}{window_text(window)} {_text(arg, own)}"
         case Next(arg, strong) | Previous(arg, strong):
             letter, word = ("X", "s_next") if isinstance(formula, Next) else ("Y", "s_prev")
-            out = f"{word if strong else letter} {to_text(arg, own)}"
+            out = f"{word if strong else letter} {_text(arg, own)}"
         case Until(left, right) | Release(left, right) | WeakUntil(left, right) | Since(left, right):
             operator = f"{_LETTER[type(formula)]}{window_text(formula.window)}"
-            out = f"{to_text(left, own + 1)} {operator} {to_text(right, own + 1)}"
+            out = f"{_text(left, own + 1)} {operator} {_text(right, own + 1)}"
         case _:
             raise TypeError(f"not a formula: {formula!r}")
     return f"({out})" if own < level else out
@@ -922,15 +972,24 @@ _NODES: Mapping[str, type[Any]] = {cls.__name__.lower(): cls for cls in _NODE_TY
 
 def to_json(node: Formula | Expr) -> dict[str, Any]:
     """The node as JSON data: ``{"node": kind, field: value, ...}``; an unbounded window has ``null`` as its end."""
-    return {"node": type(node).__name__.lower(), **{f.name: _to_json(getattr(node, f.name)) for f in fields(node)}}  # type: ignore[arg-type]
+    try:
+        return _data(node)
+    except RecursionError:
+        raise FormulaError(f"the formula is {TOO_DEEP}") from None
 
 
-def _to_json(value: Any) -> Any:
-    if isinstance(value, (Formula, Expr)):
-        return to_json(value)
-    if isinstance(value, Window):
-        return [value.lo, None if isinf(value.hi) else value.hi]
-    return [_to_json(v) for v in value] if isinstance(value, tuple) else value
+def _data(node: Formula | Expr) -> dict[str, Any]:
+    out: dict[str, Any] = {"node": type(node).__name__.lower()}
+    for field in fields(node):  # type: ignore[arg-type]
+        value = getattr(node, field.name)
+        if isinstance(value, (Formula, Expr)):
+            value = _data(value)
+        elif isinstance(value, Window):
+            value = [value.lo, None if isinf(value.hi) else value.hi]
+        elif isinstance(value, tuple):
+            value = [_data(v) if isinstance(v, (Formula, Expr)) else v for v in value]
+        out[field.name] = value
+    return out
 
 
 def from_json(data: Any) -> Any:
@@ -938,17 +997,20 @@ def from_json(data: Any) -> Any:
 
     Anything else is a :class:`FormulaError` that names the place, as in ``.args[1].window``.
     """
-    return _node(data, "", 1, (Formula, Expr))
+    node = _node(data, "", 1, (Formula, Expr))
+    if depth(node)[1] > MAX_DEPTH:
+        raise _json_error("", TOO_DEEP)
+    return node
 
 
 def _json_error(place: str, rule: str) -> FormulaError:
     return FormulaError(f"formula JSON, {place or 'top level'}: {rule}")
 
 
-def _node(data: Any, place: str, depth: int, kinds: tuple[type[Any], ...]) -> Any:
+def _node(data: Any, place: str, level: int, kinds: tuple[type[Any], ...]) -> Any:
     """The node ``data``, an instance of one of ``kinds``, and what is below it."""
-    if depth > MAX_DEPTH:
-        raise _json_error(f"...{place[-40:]}", f"nested too deeply: more than {MAX_DEPTH} levels")
+    if level > MAX_LEVELS:
+        raise _json_error(f"...{place[-40:]}", TOO_DEEP)
     known = ", ".join(name for name, cls in _NODES.items() if issubclass(cls, kinds))
     if not isinstance(data, Mapping):
         raise _json_error(place, f"a node is an object with the field 'node', got {short(data)}; known: {known}")
@@ -959,20 +1021,25 @@ def _node(data: Any, place: str, depth: int, kinds: tuple[type[Any], ...]) -> An
     names, found = [f.name for f in fields(cls)], sorted(short(key) for key in data if key != "node")
     if found != sorted(map(repr, names)):
         raise _json_error(place, f"node {name!r} has the fields {', '.join(names)}; got {', '.join(found)}")
-    values = {key: _field(cls, key, data[key], f"{place}.{key}", depth) for key in names}
+    values = {}
+    for key in names:  # few frames of Python for each level, or the deepest formula would not fit
+        values[key] = _field(cls, key, data[key], f"{place}.{key}", level)
     try:
         return cls(**values)
     except FormulaError as error:
         raise _json_error(place, error.rule) from None
 
 
-def _field(cls: type[Any], name: str, data: Any, place: str, depth: int) -> Any:
+def _field(cls: type[Any], name: str, data: Any, place: str, level: int) -> Any:
     """The field ``name`` of a node of class ``cls``."""
     if name in ("left", "right", "arg", "of"):
-        return _node(data, place, depth + 1, (Expr,) if cls in (Predicate, Component) else (Formula,))
+        return _node(data, place, level + 1, (Expr,) if cls in (Predicate, Component) else (Formula,))
     if name == "args":
         kinds = (Expr,) if cls is Apply else (Formula,)
-        return tuple(_node(d, f"{place}[{i}]", depth + 1, kinds) for i, d in enumerate(_list(data, place)))
+        args = []
+        for i, d in enumerate(_list(data, place)):
+            args.append(_node(d, f"{place}[{i}]", level + 1, kinds))
+        return tuple(args)
     if name == "window":
         return _json_window(data, place)
     if name == "dims":
