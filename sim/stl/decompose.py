@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isinf
 
+import numpy as np
+
 from sim.stl.alternative import All, Alternative, Gap, Keep, NotDecomposable, Point, Reach
 from sim.stl.lower import RTAMT, Semantics
 from sim.stl.normal import positive
@@ -104,10 +106,11 @@ def decompose(
             raise NotDecomposable("its window has no end; give it one in seconds, or the samples of a trace",
                                   _endless(wanted))
         samples = steps(horizon(wanted, dt), dt) + 1
-    elif samples < 1:
-        raise FormulaError(f"a trace has at least 1 sample, got samples = {samples}")
+    elif not isinstance(samples, (int, np.integer)) or isinstance(samples, bool) or samples < 1:
+        raise FormulaError(f"a trace has a whole number of samples, at least 1 sample, got samples = {samples!r}")
     elif semantics.end != "clip":
         raise FormulaError(f"with samples the windows are clipped: semantics end must be 'clip', got {semantics.end!r}")
+    samples = int(samples)
     rules = Rules(dt, samples - 1, limit)
     tree = rules.at(wanted, Point(0))
     return Decomposition(formula, dt, samples, tree, len(rules.lowest) - 1, limit)

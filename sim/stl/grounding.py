@@ -21,6 +21,7 @@ from sim.stl.decompose import Decomposition
 from sim.stl.robustness import margin
 from sim.stl.syntax import Formula, FormulaError, signals_in
 from sim.stl.times import Ints, enumerated, forest, order, sampled
+from sim.stl.traces import is_tensor
 
 Floats = NDArray[Any]
 LIMIT = 1_000_000
@@ -112,7 +113,7 @@ def _tables(keeps: Iterable[Keep], signals: Mapping[str, Any], samples: int) -> 
     out: dict[Formula, _Lowest] = {}
     for keep in keeps:
         if keep.predicate not in out:
-            used = {name: np.asarray(signals[name]) for name in signals_in(keep.predicate) if name in signals}
+            used = {name: _numbers(signals[name]) for name in signals_in(keep.predicate) if name in signals}
             margins = np.asarray(margin(keep.predicate, used or signals), dtype=np.float64)
             if len(margins) < samples:
                 raise SignalError(f"the trace has {len(margins)} samples; the decomposition is about {samples}")
@@ -120,11 +121,16 @@ def _tables(keeps: Iterable[Keep], signals: Mapping[str, Any], samples: int) -> 
     return out
 
 
+def _numbers(signal: Any) -> Floats:
+    return np.asarray(signal.detach().cpu() if is_tensor(signal) else signal)
+
+
 def margins(alternative: Alternative, signals: Mapping[str, Any], times: Any) -> Floats:
     """Smallest margin [K] over everything that ``alternative`` asks for at ``times`` [K, n].
 
     ``signals`` are one trace, [T, *shape], or K of them, [T, K, *shape]: then row k of ``times`` is for trace k. Only
-    the first ``alternative.samples`` samples count. What asks for nothing is worth +inf.
+    the first ``alternative.samples`` samples count. What asks for nothing is worth +inf, times off the trace or against
+    the constraints are worth -inf, and a NaN among what is looked at makes NaN.
     """
     full = _with_start(alternative, times)
     keeps = _asked(alternative)
@@ -138,7 +144,7 @@ def margins(alternative: Alternative, signals: Mapping[str, Any], times: Any) ->
         world = (np.arange(len(full)),) if batch else ()
         first, last = (full[:, p.variable] + p.offset for p in (keep.start, keep.end))
         out = np.minimum(out, table.over(first, last, world))
-    return out
+    return np.where(feasible(alternative, times), out, -inf)
 
 
 def _with_start(alternative: Alternative, times: Any) -> Ints:
@@ -155,17 +161,29 @@ def _with_start(alternative: Alternative, times: Any) -> Ints:
 def best(alternative: Alternative, signals: Mapping[str, Any], limit: int = LIMIT) -> tuple[Floats, Ints]:
     """The grounding with the largest margin for each trace: margins [N] and times [N, n].
 
-    ``signals`` [T, N, *shape]. Where constraints and intervals connect the variables in a forest: dynamic programming
-    over it, O(N T W) for each connected pair, W the range of its distance. Elsewhere every grounding is tried,
-    O(K N) for K of them, and more than ``limit`` of them are a FormulaError.
+    ``signals`` [T, N, *shape], or [T, *shape] of one trace: then a margin [] and times [n]. Torch tensors are read as
+    numbers, without gradients. A NaN at a sample that some grounding looks at makes the margin NaN.
+
+    Where constraints and intervals connect the variables in a forest: dynamic programming over it, O(N T W) for each
+    connected pair, W the range of its distance. Elsewhere every grounding is tried, O(K N) for K of them, and more than
+    ``limit`` of them are a FormulaError.
     """
     keeps = _asked(alternative)
     tables = _tables(keeps, signals, alternative.samples)
+    batch = _batch(tables, signals)
+    if not batch:
+        tables = {p: _Lowest(tuple(level[:, None] for level in t.tables)) for p, t in tables.items()}
+    values, times = _best(alternative, keeps, tables, batch[0] if batch else 1, limit)
+    return (values, times) if batch else (values[0], times[0])
+
+
+def _best(
+    alternative: Alternative, keeps: list[Keep], tables: Mapping[Formula, _Lowest], worlds: int, limit: int
+) -> tuple[Floats, Ints]:
     pairs = {(g.before, g.after) for g in alternative.gaps if g.before}
     pairs |= {(k.start.variable, k.end.variable) for k in keeps
               if k.start.variable and k.end.variable and k.start.variable != k.end.variable}
     tree = forest(alternative.variables, {(min(pair), max(pair)) for pair in pairs})
-    worlds = next((t.tables[0].shape[1] for t in tables.values()), _batch(signals))
     if tree is not None:
         return _by_tree(alternative, tree, keeps, tables, worlds)
     times = groundings(alternative, limit)
@@ -178,8 +196,16 @@ def best(alternative: Alternative, signals: Mapping[str, Any], limit: int = LIMI
     return values.max(0), times[chosen]
 
 
-def _batch(signals: Mapping[str, Any]) -> int:
-    return int(next(iter(signals.values())).shape[1])
+def _batch(tables: Mapping[Formula, _Lowest], signals: Mapping[str, Any]) -> tuple[int, ...]:
+    """() of one trace, (N,) of N; from any signal where nothing is asked for."""
+    found = {table.tables[0].shape[1:] for table in tables.values()}
+    if not found:
+        if not signals:
+            raise SignalError("there are no signals, so that the number of traces is unknown")
+        return np.shape(_numbers(next(iter(signals.values()))))[1:2]
+    if len(found) > 1 or len(min(found)) > 1:
+        raise SignalError(f"traces are [T, *shape] or [T, N, *shape], all alike; got dimensions behind time {found}")
+    return found.pop()
 
 
 def _by_tree(
@@ -218,7 +244,7 @@ def _by_tree(
             here = value[v][(own - first[v])[inside]]
             if parent:
                 here = np.minimum(here, asked(v, parent, own[inside], above[inside]))
-            better = (here > most[inside]) | (taken[inside] < 0)
+            better = (here > most[inside]) | np.isnan(here) | (taken[inside] < 0)
             most[inside] = np.where(better, here, most[inside])
             taken[inside] = np.where(better, own[inside][:, None], taken[inside])
         choice[v] = taken
@@ -231,8 +257,15 @@ def _by_tree(
 
 
 def value(decomposition: Decomposition, signals: Mapping[str, Any], limit: int = LIMIT) -> Floats:
-    """Robustness [N] at the first sample of traces [T, N, *shape]: the best grounding of the best alternative."""
-    out = np.full(_batch(signals), -inf)
-    for alternative in decomposition.alternatives:
-        out = np.maximum(out, best(alternative, signals, limit)[0])
-    return out
+    """Robustness [N] at the first sample of traces [T, N, *shape]: the best grounding of the best alternative.
+
+    [] of one trace [T, *shape]. NaN where an alternative looks at a NaN; what simplification has removed decides
+    nothing whatever number stands there, and is not looked at.
+    """
+    found = [best(alternative, signals, limit)[0] for alternative in decomposition.alternatives]
+    if found:
+        return np.maximum.reduce(found)
+    names = signals_in(decomposition.formula)
+    read = {name: _numbers(signals[name]) for name in names if name in signals}
+    shapes = [array.shape[1 : array.ndim - len(names[name].shape)] for name, array in read.items()]
+    return np.full(shapes[0] if shapes else _batch({}, signals), -inf)

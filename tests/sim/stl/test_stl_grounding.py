@@ -13,7 +13,8 @@ from robots.signals import SignalError
 from sim.stl import grounding
 from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach
 from sim.stl.decompose import decompose
-from sim.stl.syntax import FormulaError, Signal, always, eventually, until
+from sim.stl.robustness import robustness
+from sim.stl.syntax import FormulaError, Signal, Truth, always, eventually, until
 from sim.stl.times import closure, forest, needed, order, sampled
 
 P, Q, R = (Signal(n) > 0 for n in "xyz")
@@ -235,6 +236,54 @@ def test_best_grounding_where_the_constraints_form_a_cycle():
         grounding.best(a, signals, limit=3)
 
 
+def test_times_that_break_a_rule_are_worth_less_than_any():
+    a = alternative(2, (Gap(1, 2, 0, 2),), [Reach(P, 1)])
+    times = np.array([[0, 0], [4, 2], [2, 5], [3, 6], [-1, 0], [100, 100], [3, 5]])
+    x = {"x": np.arange(SAMPLES, dtype=float)}
+    assert grounding.margins(a, x, times).tolist() == [0, -inf, -inf, -inf, -inf, -inf, 3]
+    nothing = alternative(1, (Gap(0, 1, 0, 2),))
+    assert grounding.margins(nothing, {}, np.array([[2], [3]])).tolist() == [inf, -inf]
+
+
+@pytest.mark.parametrize("formula", [
+    eventually(0, 0.3, P), always(0, 0.3, P), eventually(0, 0.1, P & eventually(0.1, 0.2, P)) | always(0, 0.3, Q),
+    eventually(0, 0.1, P & eventually(0, 0.2, Q)) | eventually(0, 0.3, P)])
+def test_a_nan_is_worth_nan(formula):
+    signals = noise(3, 4, 5)
+    for t in range(4):
+        signals["x"][t, t + 1] = np.nan  # trace 0 has none
+    expected = robustness(formula, signals, DT)[0]
+    assert np.isnan(expected).tolist() == [False, True, True, True, True]
+    np.testing.assert_array_equal(grounding.value(decompose(formula, DT), signals), expected)
+
+
+def test_a_nan_is_found_by_trying_every_grounding_too():
+    a = alternative(3, CYCLE, [Reach(P, 1), Reach(Q, 2), Reach(R, 3)])
+    signals = noise(5, SAMPLES, 2)
+    signals["x"][1, 1] = np.nan
+    values, chosen = grounding.best(a, signals)
+    assert np.isnan(values).tolist() == [False, True] and grounding.feasible(a, chosen).all()
+
+
+@pytest.mark.parametrize("formula", [
+    eventually(0, 0.3, P) | until(Q, 0, 0.2, R), Truth(True) | P, always(0, 0.1, Truth(False)) & P])
+def test_one_trace_needs_no_batch(formula):
+    found, signals = decompose(formula, DT), noise(2, 4, 1)
+    one = {k: v[:, 0] for k, v in signals.items()}
+    worth_it = grounding.value(found, one)
+    assert np.shape(worth_it) == () and worth_it == grounding.value(found, signals)
+    for a in found.alternatives:
+        assert [x.tolist() for x in grounding.best(a, one)] == [x[0].tolist() for x in grounding.best(a, signals)]
+
+
+def test_tensors_are_read_without_their_gradients():
+    torch = pytest.importorskip("torch")
+    formula, signals = eventually(0, 0.3, P) | until(Q, 0, 0.2, R), noise(2, 4, 3)
+    tensors = {k: torch.tensor(v, requires_grad=True) for k, v in signals.items()}
+    found = decompose(formula, DT)
+    np.testing.assert_array_equal(grounding.value(found, tensors), grounding.value(found, signals))
+
+
 def test_value_is_the_best_of_all_alternatives():
     formula = eventually(0, 0.3, P) | until(Q, 0, 0.2, R)
     signals = noise(7, 4, 5)
@@ -256,3 +305,10 @@ def test_bad_input_is_named():
         grounding.margins(a, noise(0, 6, 2), np.zeros((3, 1), dtype=int))
     with pytest.raises(SignalError, match=r"\['y'\], which are missing"):
         grounding.margins(a, {"x": np.zeros(6)}, np.zeros((1, 1), dtype=int))
+    with pytest.raises(SignalError, match=r"traces are \[T, \*shape\] or \[T, N, \*shape\], all alike; got"):
+        grounding.best(a, {"x": np.zeros((6, 2)), "y": np.zeros(6)})
+    with pytest.raises(SignalError, match="there are no signals"):
+        grounding.value(decompose(Truth(True), DT), {})
+    for samples in (2.5, True, "3"):
+        with pytest.raises(FormulaError, match="a whole number of samples, at least 1 sample, got samples = "):
+            decompose(P, DT, samples=samples)
