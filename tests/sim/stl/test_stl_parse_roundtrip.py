@@ -1,14 +1,20 @@
 """Text, formula and JSON say the same: random formulas of every operator and function, there and back."""
 
 import json
+import pickle
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robots.signals import SignalSpec
 from sim.stl.parse import check, parse
+from sim.stl.robustness import robustness
 from sim.stl.syntax import (
     MAX_DEPTH,
+    MAX_LEVELS,
+    And,
     Apply,
     Constant,
     FormulaError,
@@ -16,8 +22,11 @@ from sim.stl.syntax import (
     Predicate,
     Signal,
     Truth,
+    always,
     angle,
     atan2,
+    check_depth,
+    depth,
     exp,
     from_json,
     hypot,
@@ -36,7 +45,8 @@ from tests.sim.stl.definition import SCHEMA, formulas, predicates
 
 SETTINGS = settings(max_examples=100, deadline=None)
 SIGNALS = {**SCHEMA, "q": SignalSpec("q", (4,), "wxyz"), "ratio": SignalSpec("ratio"),
-           "grid": SignalSpec("grid", (2, 3), "m")}
+           "grid": SignalSpec("grid", (2, 3), "m"),
+           "X": SignalSpec("X"), "/odom/z": SignalSpec("odom")}
 CONSTANTS = {"far": 2.5, "goal": (1.0, -0.5, 1e-7), "turned": (0.0, 1.0, 0.0, 0.0)}
 
 LENGTHS = [Signal("x", (), "m"), Signal("y", (), "m"), Signal("grid", (2, 3), "m")[1][2], Constant(2.5, "far")]
@@ -78,7 +88,7 @@ def ratios(draw, depth=2):
         return draw(st.sampled_from([exp, sin]))(draw(ratios(depth - 1)))
     if kind == 3:
         return draw(ratios(depth - 1)) ** draw(ratios(depth - 1))
-    return draw(st.one_of(st.just(Signal("ratio", (), "1")), numbers))
+    return draw(st.one_of(st.sampled_from([Signal(n, (), "1") for n in ("ratio", "X", "/odom/z")]), numbers))
 
 
 @st.composite
@@ -144,10 +154,55 @@ def test_the_deepest_formula_comes_back():
     assert parse(to_text(g), SIGNALS) == g and from_json(to_json(g)) == g
 
 
+def test_the_deepest_formula_of_the_longest_sum_comes_back_and_has_its_value():
+    x = Signal("x", (), "m")
+    total = x
+    for _ in range(MAX_LEVELS - MAX_DEPTH - 1):
+        total = total + x
+    f = total > 0
+    for i in range(MAX_DEPTH - 1):
+        f = always(0, 0, f) if i % 2 else Not(f)
+    assert depth(f) == (MAX_LEVELS, MAX_DEPTH)
+    assert parse(to_text(f), SIGNALS) == f == from_json(to_json(f)) == check(f, SIGNALS)
+    assert pickle.loads(pickle.dumps(f)) == f
+    values = {"x": np.array([[1.0, -2.0]])}
+    assert (robustness(f, values, 1.0) == (1 if (MAX_DEPTH // 2) % 2 == 0 else -1) * 100 * values["x"]).all()
+    deeper = Not(f)
+    for refuses in (lambda: parse(to_text(deeper), SIGNALS), lambda: check(deeper, SIGNALS),
+                    lambda: from_json(to_json(deeper))):
+        with pytest.raises(FormulaError, match="nested too deeply"):
+            refuses()
+
+
+def test_sums_have_up_to_199_terms_and_python_is_told_of_more():
+    terms = MAX_LEVELS - 1
+    text = " + ".join(["x"] * terms) + " > 0"
+    values = {"x": np.array([[2.0], [3.0]])}
+    assert (robustness(parse(text, SIGNALS), values, 1.0) == terms * values["x"]).all()
+    with pytest.raises(FormulaError, match="nested too deeply"):
+        parse("x + " + text, SIGNALS)
+    total = Signal("x", (), "m")
+    for _ in range(3000):
+        total = total + 1
+    for refuses in (lambda: check(total > 0, SIGNALS), lambda: to_text(total > 0), lambda: to_json(total > 0),
+                    lambda: check_depth(total)):
+        with pytest.raises(FormulaError, match="nested too deeply"):
+            refuses()
+
+
+def test_the_depth_of_a_formula_that_shares_its_parts():
+    f = Truth(True)
+    for _ in range(60):
+        f = And((f, f))
+    assert depth(f) == (61, 61)
+    check_depth(f)
+
+
 PIECES = [
     *"xypGFHOXYURWS()[]&|!~<>=+-*/,:;.#@", "[0,1]", "[0:2 s]", "x > 0", "<->", "->", "==", "!=", "until", "s_prev",
     "not", "xor", "true", "1", "0.5", "1e9", "inf", "ms", "far", "goal", "q.w", "p.z", "grid", "[1, 2, 3]", "abs(",
-    "norm(p)", "rise(", "pow(x, 2)", "angle(p, goal)", "float", "input", "const float", "name = ", "name", "// y\n",
+    '"X"', '"/odom/z"', '"', "norm(p)", "rise(", "pow(x, 2)", "angle(p, goal)",
+    "float", "input", "const float", "name = ", "name", "// y\n",
     "/*", "*/", "from a import b", "specification z", "\n", "\t", "\u00e9", "$"]
 
 
