@@ -38,6 +38,7 @@ from sim.stl.syntax import (
     Eventually,
     Expr,
     Formula,
+    FormulaError,
     Historically,
     Iff,
     Implies,
@@ -53,7 +54,6 @@ from sim.stl.syntax import (
     Truth,
     Until,
     WeakUntil,
-    Window,
     children,
     horizon,
     leaves,
@@ -62,10 +62,12 @@ from sim.stl.syntax import (
     window_text,
 )
 from sim.stl.units import NUMBER, ONE, Unit, common, operation_unit, parse_unit, unit_text
-from sim.stl.values import check_shape, numpy_arrays, predicate_margin, predicate_truth, required, value
+from sim.stl.values import Arrays, check_shape, numpy_arrays, predicate_margin, predicate_truth, required, value
 from sim.stl.windows import window_steps
 
 SATISFIED, VIOLATED, UNDECIDED = "satisfied", "violated", "undecided"
+MOST_BEYOND = 10_000_000
+"""Samples past the end of a trace that the strong, weak and partial views follow."""
 
 Path = tuple[int, ...]
 """Place in the formula: the number of the sub-formula at each level, from the root down; ``()`` is the formula."""
@@ -74,7 +76,7 @@ Numbers = NDArray[np.float64]
 # A margin of zero is true for <= and >=, false for < and >: it is carried as the smallest number of that sign, so that
 # the sign is the truth. It is shown as zero again.
 _TINY = float(np.finfo(np.float64).tiny)
-_ARRAYS = numpy_arrays(np.float64)
+_ARRAYS = {np.dtype(kind): numpy_arrays(kind) for kind in (np.float32, np.float64)}
 
 
 @dataclass(frozen=True)
@@ -278,10 +280,16 @@ def explain(
         _shown(high), _verdict(low, high), chain, decider, clauses, obligations, parts)
 
 
-def _trace(formula: Formula, signals: Mapping[str, Any]) -> tuple[dict[str, Numbers], int]:
+def _trace(formula: Formula, signals: Mapping[str, Any]) -> tuple[dict[str, NDArray[Any]], int]:
     """The signals that the formula reads, and the number of samples."""
     names = signals_in(formula)
-    used = {n: np.asarray(v, dtype=np.float64) for n, v in (required(names, signals) if names else signals).items()}
+    given = {n: np.asarray(v) for n, v in (required(names, signals) if names else signals).items()}
+    for name, array in given.items():
+        if array.dtype.kind not in "fiub":
+            raise SignalError(f"signal {name!r} is of type {array.dtype}: real numbers are needed")
+    # as `robustness` and `satisfied` take them: a constant at float32 is not that at float64
+    single = bool(given) and np.result_type(*given.values()).itemsize <= 4
+    used = {n: array.astype(np.float32 if single else np.float64) for n, array in given.items()}
     for name, signal in names.items():
         check_shape(signal, used[name])
         if used[name].ndim != 1 + len(signal.shape):
@@ -319,13 +327,14 @@ class _Values:
     ``unknown`` stands for each predicate or negated predicate whose margin is NaN, ``beyond`` for those past the end.
     """
 
-    used: Mapping[str, Numbers]
+    used: Mapping[str, NDArray[Any]]
     count: int
     rows: int
     dt: float
     closed: bool
     unknown: float
     beyond: float
+    windows: Mapping[Path, tuple[int, int | None]]
     known: dict[tuple[Path, bool], Numbers] = field(default_factory=dict)
     margins: dict[Predicate, Numbers] = field(default_factory=dict)
 
@@ -340,12 +349,18 @@ class _Values:
         """[R] of the sub-formula ``index`` of ``f``."""
         return self.of((*path, index), children(f)[index], negated)
 
+    @property
+    def arrays(self) -> Arrays:
+        """numpy with constants of the signals' type."""
+        return _ARRAYS[next(iter(self.used.values())).dtype]
+
     def margin(self, predicate: Predicate) -> Numbers:
         """[T] with the truth at zero as its sign; NaN where unknown."""
         if predicate not in self.margins:
             with np.errstate(all="ignore"):
-                found = np.array(np.broadcast_to(predicate_margin(predicate, self.used, _ARRAYS), self.count), float)
-                truth = np.broadcast_to(predicate_truth(predicate, self.used, _ARRAYS), self.count)
+                margin = predicate_margin(predicate, self.used, self.arrays)
+                found = np.array(np.broadcast_to(margin, self.count), float)
+                truth = np.broadcast_to(predicate_truth(predicate, self.used, self.arrays), self.count)
             self.margins[predicate] = np.where(found == 0, np.where(truth, _TINY, -_TINY), found)
         return self.margins[predicate]
 
@@ -368,22 +383,24 @@ class _Values:
                 return _fold(not negated, [arg(0, True), arg(1)])
             case Iff():
                 return _fold(negated, [_fold(not negated, pair) for pair in self.pairs(path, f, negated)])
-            case Always(_, window) | Eventually(_, window) | Historically(_, window) | Once(_, window):
+            case Always() | Eventually() | Historically() | Once():
                 most, past = isinstance(f, (Eventually, Once)) != negated, isinstance(f, (Historically, Once))
-                return _slide(arg(0), *window_steps(window, self.dt), most, past)
+                return _slide(arg(0), *self.windows[path], most, past)
             case Next(_, strong) | Previous(_, strong):
                 return _shift(arg(0), 1, -inf if strong != negated else inf, isinstance(f, Previous))
             case Until() | Since() | Release() | WeakUntil():
-                return self._until(f, arg(0), arg(1), negated)
+                return self._until(path, f, arg(0), arg(1), negated)
         raise TypeError(f"not a formula: {f!r}")
 
     def pairs(self, path: Path, f: Iff, negated: bool) -> list[list[Numbers]]:
         """The values of ``!a, b`` and of ``a, !b``; of ``a <-> b`` negated those of ``a, !b`` and ``!a, b``."""
         return [[self.child(path, f, i, flip) for i, flip in pair] for pair in _iff_pairs(negated)]
 
-    def _until(self, f: Until | Since | Release | WeakUntil, keep: Numbers, reach: Numbers, negated: bool) -> Numbers:
+    def _until(
+        self, path: Path, f: Until | Since | Release | WeakUntil, keep: Numbers, reach: Numbers, negated: bool
+    ) -> Numbers:
         most = isinstance(f, Release) == negated
-        lo, hi = window_steps(f.window, self.dt)
+        lo, hi = self.windows[path]
         out = _timed_until(keep, reach, lo, hi, most, self.closed, isinstance(f, Since))
         return _fold(most, [out, _slide(keep, 0, hi, not most, False)]) if isinstance(f, WeakUntil) else out
 
@@ -408,7 +425,7 @@ class _Values:
                     if _fold(not negated, [v[at : at + 1] for v in values])[0] == target:
                         return self._one_of(path, f, [_Ask(i, flip, at) for i, flip in pair], target)
             case Always() | Eventually() | Historically() | Once():
-                first, last = self.window(f, at)
+                first, last = self.window(path, f, at)
                 if first > last:
                     return _EMPTY
                 return _Choice((ask(0, _where(self.child(path, f, 0, negated), first, last, target)),), 0)
@@ -419,9 +436,9 @@ class _Values:
                 return self._until_choice(path, f, negated, at, target)
         return _EMPTY
 
-    def window(self, f: Any, at: int) -> tuple[int, int]:
+    def window(self, path: Path, f: Any, at: int) -> tuple[int, int]:
         """First and last sample of the window of ``f`` at sample ``at``, cut to what there is."""
-        lo, hi = window_steps(f.window, self.dt)
+        lo, hi = self.windows[path]
         if isinstance(f, (Historically, Once, Since)):
             return (0 if hi is None else max(0, at - hi)), at - lo
         return at + lo, self.rows - 1 if hi is None else min(at + hi, self.rows - 1)
@@ -434,7 +451,7 @@ class _Values:
         """The samples that an until at ``at`` passes, to the end of its window."""
         keep, reach = (self.child(path, f, i, negated) for i in (0, 1))
         most, past = isinstance(f, Release) == negated, isinstance(f, Since)
-        first, last = self.window(f, at)
+        first, last = self.window(path, f, at)
         span = np.arange(at, (first if past else last) + (-1 if past else 1), -1 if past else 1)
         worst = (np.minimum if most else np.maximum).accumulate(keep[span])
         if not self.closed:
@@ -445,7 +462,7 @@ class _Values:
         """The sample of the window that decides, and whether the right side decides there or the left on the way."""
         keep, reach = (self.child(path, f, i, negated) for i in (0, 1))
         most = isinstance(f, Release) == negated
-        first, last = self.window(f, at)
+        first, last = self.window(path, f, at)
         if isinstance(f, WeakUntil) and _extreme(keep[at : last + 1], not most) == target:
             return _Choice((_Ask(0, negated, _where(keep, at, last, target)),), 0)
         if first > last:
@@ -526,7 +543,7 @@ class _Bounds:
         self, path: Path, f: Formula, negated: bool, at: int, asks: Sequence[_Ask]
     ) -> Iterator[_Ask]:
         """Where a part may be undecided because of which ``f`` is."""
-        first, last = self.low.window(f, at) if hasattr(f, "window") else (at, at)
+        first, last = self.low.window(path, f, at) if hasattr(f, "window") else (at, at)
         match f:
             case Iff():
                 for k, pair in enumerate(_iff_pairs(negated)):
@@ -542,7 +559,7 @@ class _Bounds:
 
     def on_the_way(self, path: Path, f: Any, negated: bool, at: int) -> Iterator[_Ask]:
         """Of an until that is undecided: the samples of its sides up to one that leaves it so."""
-        first, last = self.low.window(f, at)
+        first, last = self.low.window(path, f, at)
         step = -1 if isinstance(f, Since) else 1
         if isinstance(f, WeakUntil):
             yield from (_Ask(0, negated, s) for s in range(at, last + 1))
@@ -566,17 +583,20 @@ class _Bounds:
 
 
 def _bounds(
-    formula: Formula, used: Mapping[str, Numbers], count: int, dt: float, semantics: Semantics, partial: bool
+    formula: Formula, used: Mapping[str, NDArray[Any]], count: int, dt: float, semantics: Semantics, partial: bool
 ) -> _Bounds:
-    extended = partial or semantics.end != "clip"
-    rows = count + (_reach(formula, dt) if extended else 0)
+    windows = _windows(formula, count, dt, partial or semantics.end != "clip")
+    rows = max(count, _rows_asked(formula, count, windows) if partial or semantics.end != "clip" else 0)
+    if rows > count + MOST_BEYOND:
+        raise FormulaError(f"the formula looks {rows - count} samples past the end of the trace; at most {MOST_BEYOND} "
+                           "are followed there: end='clip' cuts windows to the trace")
     closed = semantics.until == "closed"
     beyond = (-inf, inf) if partial else ((-inf,) * 2 if semantics.end == "strong" else (inf,) * 2)
-    low = _Values(used, count, rows, dt, closed, -inf, beyond[0])
+    low = _Values(used, count, rows, dt, closed, -inf, beyond[0], windows)
     holes = any(np.isnan(low.margin(p)).any() for p in _predicates(formula))
     if not holes and not partial:
         return _Bounds(low, low)
-    return _Bounds(low, _Values(used, count, rows, dt, closed, inf, beyond[1], margins=low.margins))
+    return _Bounds(low, _Values(used, count, rows, dt, closed, inf, beyond[1], windows, margins=low.margins))
 
 
 def _predicates(formula: Formula) -> list[Predicate]:
@@ -585,14 +605,43 @@ def _predicates(formula: Formula) -> list[Predicate]:
     return [p for c in children(formula) for p in _predicates(c)]
 
 
-def _reach(formula: Formula, dt: float) -> int:
-    """Samples past the end after which nothing changes any more: all windows one behind the other, and one each."""
-    own = 1
-    window = getattr(formula, "window", None)
-    if isinstance(window, Window):
-        lo, hi = window_steps(window, dt)
-        own += lo if hi is None else hi
-    return own + sum(_reach(c, dt) for c in children(formula))
+def _windows(formula: Formula, count: int, dt: float, extended: bool) -> dict[Path, tuple[int, int | None]]:
+    """Windows in samples, by sub-formula. In the ``extended`` views a window into the future ends at the latest where
+    nothing changes any more: there is only one value beyond.
+    """
+    out: dict[Path, tuple[int, int | None]] = {}
+
+    def settled(path: Path, f: Formula) -> int:
+        """The sample of the extended trace from which on ``f`` is constant."""
+        since = max([settled((*path, i), c) for i, c in enumerate(children(f))], default=count)
+        if isinstance(f, Previous):
+            return since + 1
+        if not hasattr(f, "window"):
+            return since
+        lo, hi = out[path] = window_steps(f.window, dt)
+        if isinstance(f, (Historically, Once, Since)):
+            return since + 1 + (lo if hi is None else hi)
+        if extended and hi is not None:
+            out[path] = lo, min(hi, max(lo, since))
+        return since
+
+    settled((), formula)
+    return out
+
+
+def _rows_asked(formula: Formula, count: int, windows: Mapping[Path, tuple[int, int | None]]) -> int:
+    """Samples that any sub-formula is asked for when the formula is at every sample of the trace."""
+
+    def walk(path: Path, f: Formula, last: int) -> int:
+        lo, hi = windows.get(path, (0, 0))
+        ahead = int(isinstance(f, Next))
+        if isinstance(f, (Always, Eventually, Until, Release, WeakUntil)):
+            # a window without an end: to where nothing changes any more
+            ahead = max(0, max(lo, settled_at) if hi is None else hi)
+        return max([last, *(walk((*path, i), c, last + ahead) for i, c in enumerate(children(f)))])
+
+    settled_at = count + sum(lo if hi is None else hi for lo, hi in windows.values())
+    return walk((), formula, count - 1) + 2
 
 
 def _fold(most: bool, arrays: Sequence[Numbers]) -> Numbers:
@@ -676,7 +725,7 @@ def _chain(
         # of a verdict that is certain the bound that proves it
         signed = {SATISFIED: bounds.low, VIOLATED: bounds.high}.get(verdict)
         own = nan if signed is None else float(signed.of(path, f, negated)[at]) * (-1 if negated else 1)
-        time_s, how = _time(at, bounds.low.dt), _how(bounds.low, f, at, own)
+        time_s, how = _time(at, bounds.low.dt), _how(bounds.low, path, f, at, own)
         step = Step(path, to_text(f), listed[path][1], negated, at, time_s, _shown(own), _verdict(own, own), how)
         steps.append(step)
         if choice.deciding is None:
@@ -696,7 +745,7 @@ def _decider(values: _Values, step: Step, f: Formula) -> Decider:
         return replace(out, kind="end")
     here = {name: values.used[name][step.sample] for name in _names(f)}
     with np.errstate(all="ignore"):
-        left, right = (float(value(side, here, _ARRAYS)) for side in (f.left, f.right))
+        left, right = (float(value(side, here, values.arrays)) for side in (f.left, f.right))
     kind = "unknown" if np.isnan(values.margin(f)[step.sample]) else "predicate"
     shown = {n: v.tolist() for n, v in here.items()}
     return replace(out, kind=kind, left=left, right=right, signals=shown)
@@ -707,7 +756,7 @@ def _names(predicate: Predicate) -> list[str]:
     return list(dict.fromkeys(leaf.name for leaf in found if isinstance(leaf, Signal)))
 
 
-def _how(values: _Values, f: Formula, at: int, own: float) -> str:
+def _how(values: _Values, path: Path, f: Formula, at: int, own: float) -> str:
     """Why the next step decides, by the operator and by whether it holds."""
     true = own > 0
     if own != own:
@@ -726,7 +775,7 @@ def _how(values: _Values, f: Formula, at: int, own: float) -> str:
             return f"at the {word} sample" if 0 <= at + (1 if word == "next" else -1) < values.rows else (
                 f"there is no {word} sample")
         case Always() | Eventually() | Historically() | Once():
-            if (ends := values.window(f, at))[0] > ends[1]:
+            if (ends := values.window(path, f, at))[0] > ends[1]:
                 return "no sample lies in its window"
             if isinstance(f, (Always, Historically)):
                 return "holds throughout, here by the least" if true else "fails here by the most"
@@ -910,7 +959,10 @@ def describe(decider: Decider) -> list[str]:
         return [f"{decider.text} {where}", "past the end of the trace"]
     read = ", ".join(f"{name} = {_value_text(v)}" for name, v in decider.signals.items())
     if decider.kind == "unknown":
-        return [f"{decider.text} {where}", f"{read or 'its value'}: the margin is not a number"]
+        lost = any(np.isnan(v).any() for v in decider.signals.values())
+        why = "the margin is not a number" if lost else (
+            "its arithmetic is undefined there, as the root of a negative number is")
+        return [f"{decider.text} {where}", f"{read or 'its value'}: {why}"]
     sides = f"{number(decider.left, decider.unit)} against {number(decider.right, decider.unit)}"
     verb = "holds" if decider.verdict == SATISFIED else "fails"
     return [f"{decider.text} {where}",

@@ -14,11 +14,14 @@ from robots.signals import SignalError
 from sim.stl.explain import describe, explain, note, operator_text
 from sim.stl.lower import Semantics
 from sim.stl.monitor import Monitor
+from sim.stl.robustness import robustness, satisfied
 from sim.stl.syntax import (
     ALL_TIME,
     Always,
     And,
+    Apply,
     Eventually,
+    FormulaError,
     Iff,
     Next,
     Not,
@@ -401,3 +404,56 @@ def test_samples_that_matter(formula, spans):
     e = explain(formula, {"x": np.arange(10.0)}, 1.0)
     assert [part.matters for part in e.predicates] == spans
     assert e.parts[0].matters == (0, 0)
+
+
+# ---------------------------------------------------------------- what a review found
+
+
+@settings(max_examples=60, deadline=None)
+@given(formulas(), traces(batch=1))
+def test_of_float32_signals_it_says_what_satisfied_says(formula, signals):
+    single = {name: (values * 0.1).astype(np.float32) for name, values in one(signals).items()}
+    e = explain(formula, single, DT)
+    assert (e.verdict == "satisfied") == satisfied(formula, single, DT)[0]
+    assert e.robustness == pytest.approx(robustness(formula, single, DT)[0], abs=1e-5)
+
+
+def test_a_constant_at_float32_is_that_of_the_signals():
+    x = {"x": np.array([0.1], dtype=np.float32)}
+    assert satisfied(X <= 0.1, x, 1.0)[0]
+    e = explain(X <= 0.1, x, 1.0)
+    assert (e.verdict, e.robustness) == ("satisfied", 0.0)
+    assert explain(X <= 0.1, {"x": x["x"].astype(np.float64)}, 1.0).verdict == "violated"
+
+
+def test_complex_signals_are_refused():
+    with pytest.raises(SignalError, match="complex128: real numbers"):
+        explain(X > 0, {"x": np.array([1j])}, 1.0)
+
+
+def test_undefined_arithmetic_is_told_from_lost_samples():
+    e = explain(Apply("sqrt", (X,)) > 0, {"x": np.array([-1.0])}, 1.0)
+    assert e.verdict == "undecided"
+    assert "its arithmetic is undefined there" in e.text()
+
+
+@settings(max_examples=80, deadline=None)
+@given(formulas(unbounded=True), traces(batch=1), st.sampled_from([Semantics("strong"), Semantics("weak")]))
+def test_windows_into_the_future_end_where_nothing_changes(formula, signals, semantics):
+    """Longer bounded windows than the trace, around any formula: the views of the end by the engine."""
+    n = len(one(signals)["x"])
+    for long in (eventually(0, 3 * n * DT, formula), always(DT, 5 * n * DT, formula),
+                 until(formula, 0, 4 * n * DT, Not(formula))):
+        assert explain(long, one(signals), DT, semantics).robustness == robustness(
+            long, one(signals), DT, semantics=semantics)[0]
+
+
+def test_windows_far_longer_than_the_trace():
+    x = {"x": np.array([1.0, 2.0])}
+    e = explain(eventually(0, 2e9, X > 3), x, 1.0, partial=True)
+    assert (e.verdict, e.lower, e.upper, e.decider.sample) == ("undecided", -1.0, inf, 2)
+    assert explain(always(0, 2e9, X > 0), x, 1.0, Semantics("strong")).verdict == "violated"
+    assert explain(always(0, 2e9, X > 0), x, 1.0, Semantics("weak")).robustness == 1.0
+    assert explain(once(0, 2e9, X > 0), x, 1.0, partial=True).robustness == 1.0
+    with pytest.raises(FormulaError, match="past the end of the trace"):
+        explain(eventually(1e9, 2e9, X > 3), x, 1.0, partial=True)
