@@ -5,7 +5,7 @@ numpy only. The rules that make it of a formula are in `sim.stl.rules`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sim.stl.syntax import Formula, FormulaError, number_text, to_text
@@ -152,9 +152,10 @@ class All:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one of ``branches`` asks for."""
+    """What one of ``branches`` asks for. ``origin`` is the sub-formula of the user's that leaves the choice."""
 
     branches: tuple[All, ...]
+    origin: Formula | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def count(self) -> int:

@@ -9,25 +9,29 @@ each is exact. A formula that has no such form raises :class:`NotDecomposable`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isinf
+from math import isinf, log10
 
 import numpy as np
 
-from sim.stl.alternative import All, Alternative, Gap, Keep, NotDecomposable, Point, Reach
+from sim.stl.alternative import All, Alternative, Choice, Gap, Keep, NotDecomposable, Point, Reach
 from sim.stl.lower import RTAMT, Semantics
 from sim.stl.normal import positive
 from sim.stl.rules import Rules
 from sim.stl.simplify import finished, simplified, undominated
-from sim.stl.syntax import Formula, FormulaError, WindowedBinary, WindowedUnary, children, horizon
+from sim.stl.syntax import Formula, FormulaError, WindowedBinary, WindowedUnary, children, horizon, to_text
 from sim.stl.windows import steps, window_steps
 
 __all__ = ["Alternative", "Decomposition", "Gap", "Keep", "NotDecomposable", "Point", "Reach", "decompose"]
 
 LIMIT = 1000
 """How many alternatives are listed, and how many time variables one formula may have, unless told otherwise."""
+
+
+LISTED = 1_000_000
+"""Up to how many combinations it is worth iterating over them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Decomposition:
     def combination(self, number: int) -> Alternative | None:
         """Combination ``number`` of ``count``, simplified; None if no times satisfy its constraints."""
         if not 0 <= number < self.count:
-            raise FormulaError(f"there is no combination {number}: there are {self.count}, counted from 0")
+            raise FormulaError(
+                f"there is no combination {_number(number)}: there are {_number(self.count)}, counted from 0")
         system = simplified(_picked(self.tree, number), self.variables, self.samples)
         return None if system is None else finished(system, self.samples, self.dt)
 
@@ -67,19 +72,27 @@ class Decomposition:
     def alternatives(self) -> tuple[Alternative, ...]:
         """Every alternative, without those that ask for all that another one does."""
         if self.count > self.limit:
-            raise FormulaError(
-                f"{self.formula} has {self.count} combinations of branches, more than the limit of {self.limit}: "
-                "iterate over the decomposition to make them one by one, or raise the limit")
+            raise FormulaError(self._too_many())
         made = (simplified(_picked(self.tree, k), self.variables, self.samples) for k in range(self.count))
         systems = undominated([system for system in made if system is not None])
         return tuple(dict.fromkeys(finished(system, self.samples, self.dt) for system in systems))
+
+    def _too_many(self) -> str:
+        choice = _widest(self.tree)
+        named = "" if choice.origin is None else f": {to_text(choice.origin)} alone leaves {_number(choice.count)}"
+        many = sum(c.count > 1 for c in self.tree.choices)
+        apart = "" if many < 2 else f"; {many} choices, each free of the others, multiply"
+        advice = ("iterate over the decomposition to make them one by one, or raise the limit"
+                  if self.count <= LISTED else "combination(k) makes single ones")
+        return (f"{to_text(self.formula)} has {_number(self.count)} combinations of branches, more than the limit of "
+                f"{self.limit}{named}{apart}; {advice}")
 
     def single(self) -> Alternative:
         """The alternative, where there is exactly one."""
         if self.count <= self.limit and len(self.alternatives) == 1:
             return self.alternatives[0]
         found = len(self.alternatives) if self.count <= self.limit else self.count
-        raise NotDecomposable(f"it has {found} alternatives, and exactly one is wanted here", self.formula)
+        raise NotDecomposable(f"it has {_number(found)} alternatives, and exactly one is wanted here", self.formula)
 
     def __str__(self) -> str:
         return "\nor\n".join(map(str, self.alternatives)) or "nothing satisfies it"
@@ -100,18 +113,19 @@ def decompose(
             is refused there.
     """
     _check_windows(formula, dt)
-    wanted = positive(formula, semantics.until)
+    origins: dict[Formula, Formula] = {}
+    wanted = positive(formula, semantics.until, origins)
     if samples is None:
         if isinf(horizon(wanted, dt)):
             raise NotDecomposable("its window has no end; give it one in seconds, or the samples of a trace",
-                                  _endless(wanted))
+                                  _endless(wanted, origins, formula))
         samples = steps(horizon(wanted, dt), dt) + 1
     elif not isinstance(samples, (int, np.integer)) or isinstance(samples, bool) or samples < 1:
         raise FormulaError(f"a trace has a whole number of samples, at least 1 sample, got samples = {samples!r}")
     elif semantics.end != "clip":
         raise FormulaError(f"with samples the windows are clipped: semantics end must be 'clip', got {semantics.end!r}")
     samples = int(samples)
-    rules = Rules(dt, samples - 1, limit)
+    rules = Rules(dt, samples - 1, limit, origins)
     tree = rules.at(wanted, Point(0))
     return Decomposition(formula, dt, samples, tree, len(rules.lowest) - 1, limit)
 
@@ -124,12 +138,32 @@ def _check_windows(formula: Formula, dt: float) -> None:
         _check_windows(child, dt)
 
 
-def _endless(formula: Formula) -> Formula:
-    """A sub-formula whose own window ahead has no end."""
+def _endless(formula: Formula, origins: Mapping[Formula, Formula], outer: Formula) -> Formula:
+    """The innermost of the user's sub-formulas that holds one whose own window ahead has no end."""
+    outer = origins.get(formula, outer)
     for child in children(formula):
         if isinf(horizon(child, 1.0)):
-            return _endless(child)
-    return formula
+            return _endless(child, origins, outer)
+    return outer
+
+
+def _widest(tree: All) -> Choice:
+    """The choice with most combinations; one inside it if that has at least half of them."""
+    widest = max(tree.choices, key=lambda c: c.count)
+    branch = max(widest.branches, key=lambda b: b.count)
+    inner = _widest(branch) if branch.choices else None
+    return inner if inner and 2 * inner.count >= widest.count else widest
+
+
+def _number(count: int) -> str:
+    """``count`` in full up to 15 digits, else its order of magnitude."""
+    return str(count) if abs(count) < 10**15 else f"about {'-' if count < 0 else ''}10^{_log10(abs(count)):.0f}"
+
+
+def _log10(count: int) -> float:
+    """Of a positive whole number of any length: one beyond 1e308 is no float."""
+    shift = max(count.bit_length() - 64, 0)
+    return log10(count >> shift) + shift * log10(2)
 
 
 def _picked(tree: All, number: int) -> list[Gap | Keep]:

@@ -264,7 +264,7 @@ def value(decomposition: Decomposition, signals: Mapping[str, Any], limit: int =
     """
     found = [best(alternative, signals, limit)[0] for alternative in decomposition.alternatives]
     if found:
-        return np.maximum.reduce(found)
+        return reduce(np.maximum, found)
     names = signals_in(decomposition.formula)
     read = {name: _numbers(signals[name]) for name in names if name in signals}
     shapes = [array.shape[1 : array.ndim - len(names[name].shape)] for name, array in read.items()]

@@ -8,8 +8,9 @@ shorter than their window they are not constant.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+from sim.stl.alternative import NotDecomposable
 from sim.stl.lower import Left
 from sim.stl.syntax import (
     Always,
@@ -31,21 +32,72 @@ from sim.stl.syntax import (
     Until,
     WeakUntil,
     Window,
+    children,
 )
 
 TRUE, FALSE = Truth(True), Truth(False)
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
-def positive(formula: Formula, until: Left = "half-open") -> Formula:
+EXPANDED = 20_000
+"""How many operators and predicates more than the formula its normal form may have."""
+
+
+@dataclass(frozen=True)
+class _How:
+    closed: bool
+    origins: dict[Formula, Formula] = field(default_factory=dict)
+
+    def note(self, made: Formula, f: Formula, negated: bool) -> Formula:
+        self.origins.setdefault(made, Not(f) if negated else f)
+        return made
+
+
+def positive(
+    formula: Formula, until: Left = "half-open", origins: dict[Formula, Formula] | None = None
+) -> Formula:
     """The positive normal form. ``until`` says what until, release and since mean in ``formula``; in the result they
-    are half-open. Only a negated since stays as it is: the syntax has no operator for its dual."""
-    return _positive(formula, False, False, until == "closed")
+    are half-open. Only a negated since stays as it is: the syntax has no operator for its dual.
+
+    ``origins`` is filled: the sub-formula of ``formula``, or its negation, that each part of the result is made of.
+    More than :data:`EXPANDED` operators more than in ``formula`` are a :class:`NotDecomposable`, before they are made.
+    """
+    how = _How(until == "closed", {} if origins is None else origins)
+    _sizes(formula, False, how.closed, {})
+    return how.note(_positive(formula, False, False, how), formula, False)
 
 
-def _positive(f: Formula, negated: bool, under_always: bool, closed: bool) -> Formula:
+def _sizes(f: Formula, negated: bool, closed: bool, known: dict[tuple[int, bool], tuple[int, int]]) -> tuple[int, int]:
+    """How many operators and predicates ``f`` and its normal form (without folding) have."""
+    if (id(f), negated) in known:
+        return known[id(f), negated]
+    match f:
+        case Iff(left, right):
+            parts = [(left, False), (right, False), (left, True), (right, True)]
+        case Not(arg):
+            parts = [(arg, not negated)]
+        case Implies(left, right):
+            parts = [(left, not negated), (right, negated)]
+        case Since(left, right):
+            parts = [(left, False), (right, False), *[(left, False)] * closed]
+        case Until(left, right) | Release(left, right) | WeakUntil(left, right):
+            again = closed + (negated and isinstance(f, WeakUntil))
+            parts = [(left, negated), (right, negated), *[(left, negated)] * again]
+        case _:
+            parts = [(child, negated) for child in children(f)]
+    sizes = [_sizes(part, wrong, closed, known) for part, wrong in parts]
+    written, made = 1 + sum(own for own, _ in sizes[: len(children(f))]), 1 + sum(of for _, of in sizes)
+    if made - written > EXPANDED:
+        raise NotDecomposable(
+            f"its normal form would have {made:,} operators and predicates, {EXPANDED:,} more than it (the limit): "
+            "each <-> doubles what it joins, as does a closed until what is kept", f)
+    known[id(f), negated] = written, made
+    return written, made
+
+
+def _positive(f: Formula, negated: bool, under_always: bool, how: _How) -> Formula:
     def of(g: Formula, also: bool = False, under: bool = under_always) -> Formula:
-        return _positive(g, negated != also, under, closed)
+        return how.note(_positive(g, negated != also, under, how), g, negated != also)
 
     match f:
         case Predicate(op):
@@ -61,20 +113,20 @@ def _positive(f: Formula, negated: bool, under_always: bool, closed: bool) -> Fo
         case Implies(left, right):
             return (all_of if negated else any_of)([of(left, True), of(right)])
         case Iff(left, right):
-            return _iff(left, right, negated, under_always, closed)
+            return _iff(left, right, negated, under_always, how)
         case Next(arg, strong) | Previous(arg, strong):
             return type(f)(of(arg), strong != negated)
         case Always(arg, window) | Historically(arg, window) | Eventually(arg, window) | Once(arg, window):
             always = isinstance(f, (Always, Historically)) != negated
             return _windowed(always, of(arg, under=always), window, isinstance(f, (Historically, Once)))
         case Since(left, right, window):
-            inside = [_positive(g, False, True, closed) for g in (left, right)]
-            since = Since(inside[0], all_of(inside[::-1]) if closed else inside[1], window)
+            inside = [how.note(_positive(g, False, True, how), g, False) for g in (left, right)]
+            since = Since(inside[0], all_of(inside[::-1]) if how.closed else inside[1], window)
             return Not(since) if negated else since
         case Until(left, right, window) | Release(left, right, window) | WeakUntil(left, right, window):
             release = isinstance(f, Release) != negated
             parts = of(left, under=under_always or not release), of(right, under=under_always or release)
-            return _until(f, *parts, window, release, closed)
+            return _until(f, *parts, window, release, how.closed)
     raise TypeError(f"not a formula: {f!r}")
 
 
@@ -91,11 +143,11 @@ def _until(
     return release
 
 
-def _iff(left: Formula, right: Formula, negated: bool, under_always: bool, closed: bool) -> Formula:
+def _iff(left: Formula, right: Formula, negated: bool, under_always: bool, how: _How) -> Formula:
     """Two implications under an always, which are two clauses; else two cases. The robustness is the same (in a
     Kleene algebra min(a, -a) <= max(b, -b), so the terms by which the two forms differ decide nothing)."""
     def of(f: Formula, negate: bool) -> Formula:
-        return _positive(f, negate, under_always, closed)
+        return how.note(_positive(f, negate, under_always, how), f, negate)
 
     if under_always:
         return all_of([any_of([of(left, not negated), of(right, False)]), any_of([of(left, negated), of(right, True)])])

@@ -5,7 +5,8 @@ docs/stl-decomposition.md has them as a table, with the reason why each is exact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isinf
 
@@ -64,11 +65,12 @@ def _both(*parts: All) -> All:
     return All(constraints, tuple(c for part in parts for c in part.choices))
 
 
-def _either(*parts: All) -> All:
+def _either(*parts: All, origin: Formula | None = None) -> All:
     possible = tuple(part for part in parts if part.count)
     if any(not part.constraints and not part.choices for part in possible):
         return _NOTHING
-    return _NEVER if not possible else possible[0] if len(possible) == 1 else All(choices=(Choice(possible),))
+    return _NEVER if not possible else possible[0] if len(possible) == 1 else All(
+        choices=(Choice(possible, origin),))
 
 
 def _gap(before: Point, after: Point, lo: int = -UNBOUNDED, hi: int = UNBOUNDED) -> All:
@@ -91,20 +93,38 @@ class Rules:
     """Makes the tree of choices, and the time variables, of a formula in positive normal form.
 
     ``last`` is the last sample of the trace. ``lowest`` and ``highest`` bound each variable, by what is known when it
-    is made.
+    is made. ``origins`` are the user's sub-formulas, which errors name.
     """
 
-    def __init__(self, dt: float, last: int, limit: int) -> None:
-        self.dt, self.last, self.limit = dt, last, limit
+    def __init__(self, dt: float, last: int, limit: int, origins: Mapping[Formula, Formula]) -> None:
+        self.dt, self.last, self.limit, self.origins = dt, last, limit, origins
+        self.origin: Formula | None = None
         self.lowest, self.highest = [0], [0]
         self.known: dict[tuple[int, int], tuple[int, int]] = {}
+
+    @contextmanager
+    def inside(self, f: Formula) -> Iterator[None]:
+        """While ``f`` is decomposed, the innermost sub-formula of the user's that it is a part of is ``origin``."""
+        outer, self.origin = self.origin, self.origins.get(f, self.origin)
+        try:
+            yield
+        finally:
+            self.origin = outer
+
+    def users(self, f: Formula) -> Formula:
+        """The sub-formula that an error names: the user's own."""
+        return f if self.origin is None else self.origin
+
+    def either(self, *parts: All) -> All:
+        return _either(*parts, origin=self.origin)
 
     # ------------------------------------------------ points and intervals
 
     def time(self, lo: int, hi: int, formula: Formula) -> Point:
         """A new time variable in [lo, hi], clipped to the trace."""
         if len(self.lowest) > self.limit:
-            raise NotDecomposable(f"more than {self.limit} time variables (the limit) would be needed", formula)
+            raise NotDecomposable(
+                f"more than {self.limit} time variables (the limit) would be needed", self.users(formula))
         self.lowest.append(max(lo, 0))
         self.highest.append(min(hi, self.last))
         return Point(len(self.lowest) - 1)
@@ -136,7 +156,7 @@ class Rules:
         if state == TRUE or self.difference(start, end)[1] < 0:
             return _NOTHING
         if state == FALSE:  # there must be no sample to keep it at
-            return _either(self.when(start, end, hi=-1), self.when(Point(0), start, lo=self.last + 1),
+            return self.either(self.when(start, end, hi=-1), self.when(Point(0), start, lo=self.last + 1),
                            self.when(Point(0), end, hi=-1))
         return All((Keep(state, start, end),))
 
@@ -185,44 +205,50 @@ class Rules:
         """What ``f`` asks for at ``point``, a sample of the trace."""
         if not is_temporal(f):
             return self.keep(f, point, point)
-        look = self.look(f)
-        if look and look.always:
-            return self.span(look.arg, later(point, look.first), later(point, look.last))
-        if look:
-            hit, when = self.hit(point, look.first, look.last, f)
-            return _both(when, self.at(look.arg, hit)) if when.count else _NEVER
-        match f:
-            case And(args):
-                return _both(*(self.at(part, point) for part in _grouped(args, all_of)))
-            case Or(args):
-                return _either(*(self.at(part, point) for part in _grouped(args, any_of)))
-            case Until(left, right, window):
-                hit, when = self.hit(point, *self.samples(window, f), f)
-                return _both(when, self.at(right, hit), self.span(left, point, later(hit, -1))) if when.count else when
-            case Since(left, right, window):
-                first, last = self.samples(window, f)
-                hit, when = self.hit(point, -last, -first, f)
-                return _both(when, self.at(right, hit), self.span(left, later(hit, 1), point)) if when.count else when
-            case WeakUntil(left, right, window):
-                _, last = self.samples(window, f)
-                return _either(self.span(left, point, later(point, last)), self.at(Until(left, right, window), point))
-            case Release(left, right, window):
-                first, last = self.samples(window, f)
-                forever = self.span(right, later(point, first), later(point, last))
-                freed, when = self.hit(point, 0, max(last - 1, 0), f)
-                if not last or not when.count:
-                    return forever
-                return _either(forever, _both(
-                    when, self.at(left, freed), self.span(right, later(point, first), freed)))
-            case Not(Since(left, right, window)):  # a release into the past
-                left, right = positive(Not(left)), positive(Not(right))
-                first, last = self.samples(window, f)
-                forever = self.span(right, later(point, -last), later(point, -first))
-                freed, when = self.hit(point, min(1 - last, 0), 0, f)
-                if not last or not when.count:
-                    return forever
-                return _either(forever, _both(
-                    when, self.at(left, freed), self.span(right, freed, later(point, -first))))
+        with self.inside(f):
+            look = self.look(f)
+            if look and look.always:
+                return self.span(look.arg, later(point, look.first), later(point, look.last))
+            if look:
+                hit, when = self.hit(point, look.first, look.last, f)
+                return _both(when, self.at(look.arg, hit)) if when.count else _NEVER
+            match f:
+                case And(args):
+                    return _both(*(self.at(part, point) for part in _grouped(args, all_of)))
+                case Or(args):
+                    return self.either(*(self.at(part, point) for part in _grouped(args, any_of)))
+                case Until(left, right, window):
+                    hit, when = self.hit(point, *self.samples(window, f), f)
+                    if not when.count:
+                        return when
+                    return _both(when, self.at(right, hit), self.span(left, point, later(hit, -1)))
+                case Since(left, right, window):
+                    first, last = self.samples(window, f)
+                    hit, when = self.hit(point, -last, -first, f)
+                    if not when.count:
+                        return when
+                    return _both(when, self.at(right, hit), self.span(left, later(hit, 1), point))
+                case WeakUntil(left, right, window):
+                    _, last = self.samples(window, f)
+                    forever = self.span(left, point, later(point, last))
+                    return self.either(forever, self.at(Until(left, right, window), point))
+                case Release(left, right, window):
+                    first, last = self.samples(window, f)
+                    forever = self.span(right, later(point, first), later(point, last))
+                    freed, when = self.hit(point, 0, max(last - 1, 0), f)
+                    if not last or not when.count:
+                        return forever
+                    return self.either(forever, _both(
+                        when, self.at(left, freed), self.span(right, later(point, first), freed)))
+                case Not(Since(left, right, window)):  # a release into the past
+                    left, right = positive(Not(left)), positive(Not(right))
+                    first, last = self.samples(window, f)
+                    forever = self.span(right, later(point, -last), later(point, -first))
+                    freed, when = self.hit(point, min(1 - last, 0), 0, f)
+                    if not last or not when.count:
+                        return forever
+                    return self.either(forever, _both(
+                        when, self.at(left, freed), self.span(right, freed, later(point, -first))))
         raise TypeError(f"not a formula in positive normal form: {f!r}")
 
     # ------------------------------------------------ at every sample of an interval
@@ -238,7 +264,7 @@ class Rules:
                 if some.count and begins.count and ends.count:
                     cases.append(_both(begins, ends, some, self.over(f, begin, until)))
                 cases.append(_both(begins, ends, self.when(begin, until, hi=-1)))
-        return _either(*cases)
+        return self.either(*cases)
 
     def clipped(self, point: Point, limit: Point, above: bool) -> list[tuple[Point, All]]:
         """The lesser (``above``) or greater of ``point`` and the constant ``limit``, with what makes it that."""
@@ -250,45 +276,46 @@ class Rules:
         """What ``f`` asks for at every sample from ``start`` to ``end``, samples of the trace with start <= end."""
         if not is_temporal(f):
             return self.keep(f, start, end)
-        look = self.look(f)
-        if look and look.always:
-            return self.span(look.arg, later(start, look.first), later(end, look.last))
-        if look:
-            return self.chain(look, f, start, end)
-        match f:
-            case And(args):
-                return _both(*(self.over(part, start, end) for part in _grouped(args, all_of)))
-            case Or(args):
-                return self.clause(f, args, start, end)
-            case Until(left, right, window):
-                # each sample needs a hit in its window, and up to the last hit before the end left or right
-                kept = any_of([left, right]) if window.lo == 0 else left
-                return _both(self.over(Eventually(right, window), start, end), self.over(kept, start, end),
-                             self.at(f, end))
-            case Since(left, right, window):
-                kept = any_of([left, right]) if window.lo == 0 else left
-                return _both(self.over(Once(right, window), start, end), self.over(kept, start, end),
-                             self.at(f, start))
-            case WeakUntil(left, right, window):
-                first, _ = self.samples(window, f)
-                if first:
-                    rest = WeakUntil(left, right, Window(0.0, round(window.hi - window.lo, 9)))
-                    return _both(self.span(left, start, later(end, first - 1)),
-                                 self.span(rest, later(start, first), later(end, first)))
-                return _both(self.over(any_of([left, right]), start, end), self.at(f, end))
-            case Release(left, right, window):
-                first, _ = self.samples(window, f)
-                if first:
-                    before = Eventually(left, Window(0.0, seconds(first - 1, self.dt)))
-                    right = any_of([Always(right, Window(window.lo, window.lo)), before])
-                return _both(self.over(right, start, end), self.at(f, end))
-            case Not(Since(left, right, window)):
-                left, right = positive(Not(left)), positive(Not(right))
-                first, _ = self.samples(window, f)
-                if first:
-                    after = Once(left, Window(0.0, seconds(first - 1, self.dt)))
-                    right = any_of([Historically(right, Window(window.lo, window.lo)), after])
-                return _both(self.over(right, start, end), self.at(f, start))
+        with self.inside(f):
+            look = self.look(f)
+            if look and look.always:
+                return self.span(look.arg, later(start, look.first), later(end, look.last))
+            if look:
+                return self.chain(look, f, start, end)
+            match f:
+                case And(args):
+                    return _both(*(self.over(part, start, end) for part in _grouped(args, all_of)))
+                case Or(args):
+                    return self.clause(f, args, start, end)
+                case Until(left, right, window):
+                    # each sample needs a hit in its window, and up to the last hit before the end left or right
+                    kept = any_of([left, right]) if window.lo == 0 else left
+                    return _both(self.over(Eventually(right, window), start, end), self.over(kept, start, end),
+                                 self.at(f, end))
+                case Since(left, right, window):
+                    kept = any_of([left, right]) if window.lo == 0 else left
+                    return _both(self.over(Once(right, window), start, end), self.over(kept, start, end),
+                                 self.at(f, start))
+                case WeakUntil(left, right, window):
+                    first, _ = self.samples(window, f)
+                    if first:
+                        rest = WeakUntil(left, right, Window(0.0, round(window.hi - window.lo, 9)))
+                        return _both(self.span(left, start, later(end, first - 1)),
+                                     self.span(rest, later(start, first), later(end, first)))
+                    return _both(self.over(any_of([left, right]), start, end), self.at(f, end))
+                case Release(left, right, window):
+                    first, _ = self.samples(window, f)
+                    if first:
+                        before = Eventually(left, Window(0.0, seconds(first - 1, self.dt)))
+                        right = any_of([Always(right, Window(window.lo, window.lo)), before])
+                    return _both(self.over(right, start, end), self.at(f, end))
+                case Not(Since(left, right, window)):
+                    left, right = positive(Not(left)), positive(Not(right))
+                    first, _ = self.samples(window, f)
+                    if first:
+                        after = Once(left, Window(0.0, seconds(first - 1, self.dt)))
+                        right = any_of([Historically(right, Window(window.lo, window.lo)), after])
+                    return _both(self.over(right, start, end), self.at(f, start))
         raise TypeError(f"not a formula in positive normal form: {f!r}")
 
     def chain(self, look: _Look, f: Formula, start: Point, end: Point, rest: _Rest | None = None) -> All:
@@ -365,12 +392,13 @@ class Rules:
         else:
             raise self.choices_per_sample(f, start, end)
         rule = self.runs if main.always else self.chain
-        return _either(rest.keep(self, start, end), rule(main, f, start, end, rest))
+        return self.either(rest.keep(self, start, end), rule(main, f, start, end, rest))
 
     def choices_per_sample(self, f: Formula, start: Point, end: Point) -> NotDecomposable:
         length = seconds(self.difference(start, end)[1], self.dt)
         above = f"it must hold at every sample of an interval of {number_text(length)} s"
-        return NotDecomposable(f"{above}, and each sample would ask for its own choice between its parts", f)
+        reason = f"{above}, and each sample would ask for its own choice between its parts"
+        return NotDecomposable(reason, self.users(f))
 
     def merged(self, parts: Sequence[Formula], start: Point, end: Point) -> list[_Look] | None:
         """The parts of a disjunction, those of equal windows as one; None where one is of another kind.

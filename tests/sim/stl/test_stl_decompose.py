@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sim.stl.decompose import Gap, Keep, NotDecomposable, Point, Reach, decompose
+from sim.stl.alternative import All
+from sim.stl.decompose import Decomposition, Gap, Keep, NotDecomposable, Point, Reach, decompose
 from sim.stl.grounding import value
 from sim.stl.lower import Semantics
 from sim.stl.normal import positive
@@ -351,10 +352,56 @@ def test_alternatives_are_counted_and_made_lazily():
     assert (len(first.reaches), len(first.keeps)) == (60, 0)
     last = found.combination(2**60 - 1)
     assert (len(last.reaches), len(last.keeps)) == (0, 60)
-    with pytest.raises(FormulaError, match=f"has {2**60} combinations of branches, more than the limit of 1000"):
+    with pytest.raises(FormulaError, match=r"has about 10\^18 combinations of branches, more than the") as caught:
         _ = found.alternatives
+    assert str(caught.value).endswith(
+        ": F[0,1] (a0 > 0) | G[0,1] (b0 > 0) alone leaves 2; 60 choices, each free of the others, multiply; "
+        "combination(k) makes single ones")
     with pytest.raises(FormulaError, match="no combination -1"):
         found.combination(-1)
+
+
+def test_the_widest_choice_is_named():
+    wide = Or(tuple(eventually(0, 1, Signal(f"a{i}") > 0) for i in range(30)))
+    formula = P & ~(Not(wide) | eventually(0, 1, Q)) & (P | eventually(0, 1, R))
+    with pytest.raises(FormulaError, match="has 60 combinations") as caught:
+        _ = decompose(formula, 0.1, limit=50).alternatives
+    assert f": {wide} alone leaves 30; 2 choices" in str(caught.value)
+    assert str(caught.value).endswith("; iterate over the decomposition to make them one by one, or raise the limit")
+
+
+def test_numbers_of_any_length_are_shown():
+    many = And(tuple(eventually(0, 0.1, Signal(f"a{i}") > 0) | (Signal(f"b{i}") > 0) for i in range(15)))
+    found = decompose(many, 0.1)
+    tree = found.tree
+    for _ in range(3):
+        tree = All(choices=tree.choices * 10)
+    huge = Decomposition(many, 0.1, 2, tree, found.variables)
+    assert huge.count == 2**15000
+    with pytest.raises(FormulaError, match=r"has about 10\^4515 combinations"):
+        _ = huge.alternatives
+    with pytest.raises(NotDecomposable, match=r"it has about 10\^4515 alternatives"):
+        huge.single()
+    with pytest.raises(FormulaError, match=r"no combination about -10\^5000: there are about 10\^4515"):
+        huge.combination(-(10**5000))
+
+
+def test_a_normal_form_that_would_be_too_long_is_not_made():
+    def chained(n):
+        f = P
+        for i in range(n):
+            f = Iff(f, Signal(f"a{i}") > 0)
+        return f
+
+    assert decompose(chained(6), 0.1).count == 1
+    with pytest.raises(NotDecomposable, match="would have 32,765 operators and predicates, 20,000 more") as caught:
+        decompose(Q & chained(40), 0.1)
+    assert caught.value.formula == chained(13)
+    closed = P
+    for _ in range(40):
+        closed = until(closed, 0, 0.1, Q)
+    with pytest.raises(NotDecomposable, match="as does a closed until"):
+        decompose(closed, 0.1, semantics=Semantics(until="closed"))
 
 
 def test_time_variables_have_a_limit():
@@ -369,8 +416,11 @@ def test_time_variables_have_a_limit():
 @pytest.mark.parametrize("formula, named", [
     (always(0, 1, eventually(0, 2, P) | eventually(0, 1, Q)), "F[0,2] (x > 0) | F[0,1] (y > 0)"),
     (always(0, 1, eventually(0, 2, P) | always(0, 1, Q)), "F[0,2] (x > 0) | G[0,1] (y > 0)"),
-    (always(0, 1, P >> until(P, 0, 1, Q)), "x <= 0 | (x > 0) U[0,1] (y > 0)"),
-    (always(0, 1, R & (P >> release(P, 0, 1, Q))), "x <= 0 | (x > 0) R[0,1] (y > 0)"),
+    (always(0, 1, P >> until(P, 0, 1, Q)), "x > 0 -> (x > 0) U[0,1] (y > 0)"),
+    (always(0, 1, R & (P >> release(P, 0, 1, Q))), "x > 0 -> (x > 0) R[0,1] (y > 0)"),
+    (~eventually(0, 1, ~(eventually(0, 2, P) | eventually(0, 1, Q))), "F[0,2] (x > 0) | F[0,1] (y > 0)"),
+    (~eventually(0, 1, always(0, 2, P) & always(0, 1, Q)), "!(G[0,2] (x > 0) & G[0,1] (y > 0))"),
+    (always(0, 1, R | (P & until(P, 0, 1, Q))), "z > 0 | x > 0 & (x > 0) U[0,1] (y > 0)"),
     (until(eventually(0, 1, P) | Until(P, Q, Window(0, 1)), 0, 1, R), "F[0,1] (x > 0) | (x > 0) U[0,1] (y > 0)"),
 ])
 def test_a_choice_at_each_sample_is_named(formula, named):
@@ -384,6 +434,8 @@ def test_bad_input_is_named():
         decompose(always(0, 0.25, P) & always(0, 0.2, Q), 0.1)
     with pytest.raises(NotDecomposable, match=r"F \(x > 0\): its window has no end; give it one in seconds, or the"):
         decompose(always(0, 1, Eventually(P)), 0.1)
+    with pytest.raises(NotDecomposable, match=r"!F \(x > 0\): its window has no end"):
+        decompose(always(0, 1, ~Eventually(P)), 0.1)
     with pytest.raises(FormulaError, match="at least 1 sample, got samples = 0"):
         decompose(P, 0.1, samples=0)
     with pytest.raises(FormulaError, match="end must be 'clip', got 'weak'"):
