@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -49,8 +50,12 @@ Example:
   tail -f live.csv | temporeal spec monitor mission.stl - --until-decided
 """
 ACTIONS = ("check", "explain", "plot", "monitor")
+SIZES = (2, 1, 4, 3, 5, 6, 7, 8)
+"""Lengths of vectors to try where only their use tells."""
 STATUS = {"satisfied": OK, "violated": FAILED, "undecided": BAD_INPUT}
 KEYS = ("formula", "constants", "signals", "dt", "semantics")
+MOST_STEPS = 10_000_000
+"""Samples of the longest window that is watched sample by sample."""
 FILE_KINDS = "text (.stl, .txt), .yaml or .json"
 
 
@@ -76,6 +81,8 @@ def parser() -> Parser:
     p.add_argument("--partial", action="store_true", help="the trace may go on: undecided unless all futures agree")
     p.add_argument("--until-decided", action="store_true", help="monitor: end as soon as the verdict is certain")
     p.add_argument("--series", action="store_true", help="with --json: every part's robustness at every sample")
+    p.add_argument("--rename", action="append", default=[], metavar="COLUMN=SIGNAL", dest="renames",
+                   help="call a column otherwise, such as X=pos_x: X is a word of the language (repeatable)")
     p.add_argument("--map", action="append", default=[], metavar="SIGNAL=/TOPIC:FIELD", dest="maps",
                    help="bag: the field of a topic that is a signal (repeatable)")
     p.add_argument("--robot", default="", help="bag: the robot whose topics to decode, such as crazyflie")
@@ -161,23 +168,58 @@ def load(path: Path) -> Spec:
     text = text_of(path.read_bytes(), str(path))
     kind = path.suffix.lower()
     if kind == ".json":
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise BadInput(f"{path} is no JSON: {error}") from error
+        data = read_json(text, f"{path} is no JSON")
         if isinstance(data, dict) and "node" in data:
             return Spec(str(path), data)
         return from_mapping(data, str(path))
     if kind in (".yaml", ".yml"):
-        import yaml
-
-        try:
-            return from_mapping(yaml.safe_load(text), str(path))
-        except yaml.YAMLError as error:
-            raise BadInput(f"{path} is no YAML: {error}") from error
+        return from_mapping(read_yaml(text, f"{path} is no YAML"), str(path))
     if not without_comments(text).strip():
         raise BadInput(f"{path}: the formula is empty")
     return Spec(str(path), text)
+
+
+def read_json(text: str, wrong: str) -> Any:
+    """JSON; a key that stands twice is refused, as is what is nested too deeply."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in out:
+                raise ValueError(f"the key {key!r} is there twice")
+            out[key] = value
+        return out
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except ValueError as error:
+        raise BadInput(f"{wrong}: {error}") from error
+    except RecursionError:
+        raise BadInput(f"{wrong} that can be read: it is nested too deeply") from None
+
+
+def read_yaml(text: str, wrong: str) -> Any:
+    """YAML of plain data; a key that stands twice is refused, as is what is nested too deeply."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses a key that stands twice."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen and isinstance(key.value, str) and key.value != "<<":
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1}: the key {key.value!r} is there twice")
+                seen.add(str(key.value))
+            out: dict[Any, Any] = super().construct_mapping(node, deep)
+            return out
+
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadInput(f"{wrong}: {error}") from error
+    except RecursionError:
+        raise BadInput(f"{wrong} that can be read: it is nested too deeply") from None
 
 
 def from_mapping(data: Any, source: str) -> Spec:
@@ -192,12 +234,17 @@ def from_mapping(data: Any, source: str) -> Spec:
             wanted = "a text" if key == "formula" else "a mapping"
             raise BadInput(f"{source}: {key} must be {wanted}, got {data[key]!r:.60}")
     dt = data.get("dt")
-    if dt is not None and (isinstance(dt, bool) or not isinstance(dt, (int, float)) or not 0 < dt < math.inf):
-        raise BadInput(f"{source}: dt is a number of seconds above 0, got {dt!r}")
+    if dt is not None and (isinstance(dt, bool) or not isinstance(dt, (int, float))
+                           or not 0 < dt <= sys.float_info.max):
+        raise BadInput(f"{source}: dt is a number of seconds above 0, got {dt!r:.60}")
+    for key in ("constants", "signals"):
+        names = [name for name in data.get(key) or {} if not isinstance(name, str)]
+        if names:
+            raise BadInput(f"{source}: {key}: a name is a text, got {names[0]!r}")
     semantics = {str(key): str(value) for key, value in (data.get("semantics") or {}).items()}
     if set(semantics) - {"end", "until"}:
         raise BadInput(f"{source}: semantics has end and until, got {', '.join(semantics)}")
-    signals = {str(n): declared(str(n), value, source) for n, value in (data.get("signals") or {}).items()}
+    signals = {n: declared(n, value, source) for n, value in (data.get("signals") or {}).items()}
     return Spec(source, data["formula"], data.get("constants") or {}, signals, None if dt is None else float(dt),
                 semantics)
 
@@ -215,11 +262,16 @@ def declared(name: str, value: Any, source: str) -> SignalSpec:
     elif isinstance(value, list):
         shape = value
     elif value is not None:
-        found = re.fullmatch(r"\s*(?:\[([\d,\s]*)\])?\s*(.*?)\s*", str(value))
-        shape = [int(n) for n in (found[1] or "").split(",") if n.strip()] if found else ()
-        unit = found[2] if found else ""
-    if isinstance(shape, int):
+        found = re.fullmatch(r"\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)?\s*\])?\s*([^\[\]]*?)\s*", str(value))
+        if not found or not isinstance(value, str):
+            raise BadInput(f"{source}: signals.{name}: a declaration is a unit (m), a shape ([3]), or both as a text "
+                           f"('[3] m'), got {value!r:.60}")
+        shape = [int(n) for n in (found[1] or "").split(",") if n.strip()]
+        unit = found[2]
+    if type(shape) is int:
         shape = [shape]
+    if not isinstance(unit, str):
+        raise BadInput(f"{source}: signals.{name}: a unit is a text such as m/s, got {unit!r:.60}")
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n > 0 for n in shape):
         raise BadInput(f"{source}: signals.{name}: a shape is a list of whole numbers such as [3], got {shape!r}")
     return SignalSpec(name, tuple(shape), str(unit), dtype="float64")
@@ -227,12 +279,9 @@ def declared(name: str, value: Any, source: str) -> SignalSpec:
 
 def with_options(spec: Spec, options: Namespace) -> Spec:
     """What the command line says goes before what the file says."""
-    try:
-        constants = json.loads(options.constants)
-    except ValueError as error:
-        raise BadInput(f"--constants is no JSON: {error}") from error
+    constants = read_json(options.constants, "--constants is no JSON")
     if not isinstance(constants, dict):
-        raise BadInput("""--constants is one JSON object, such as '{"a": [1, 0, 1]}'; got """ + options.constants)
+        raise BadInput("""--constants is one JSON object, such as '{"a": [1, 0, 1]}'; got """ + options.constants[:60])
     given = {key: value for key, value in (("end", options.end), ("until", options.until)) if value is not None}
     return replace(spec, constants={**spec.constants, **constants}, semantics={**spec.semantics, **given},
                    dt=spec.dt if options.dt is None else options.dt)
@@ -242,22 +291,50 @@ def semantics_of(spec: Spec) -> Semantics:
     """The semantics, rtamt's where nothing is said."""
     from sim.stl.lower import Semantics
 
-    return Semantics(**spec.semantics)  # type: ignore[arg-type]
+    try:
+        return Semantics(**spec.semantics)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise BadInput(f"{spec.source}: {error}") from error
 
 
 def formula_of(spec: Spec, schema: Mapping[str, SignalSpec]) -> Formula:
     """The formula, checked against ``schema`` and what the file declares; the latter goes first."""
     from sim.stl.parse import check, parse
-    from sim.stl.syntax import FormulaError, from_json
+    from sim.stl.syntax import Formula, FormulaError, from_json
 
-    known = {n: s for n, s in {**schema, **spec.signals}.items() if n not in spec.constants}
+    known = {**schema, **spec.signals}
     try:
         if not isinstance(spec.formula, str):
-            return check(from_json(spec.formula), known)
+            if spec.constants:
+                raise BadInput(f"{spec.source}: constants are for a formula as text: its JSON form carries its own")
+            formula = from_json(spec.formula)
+            if not isinstance(formula, Formula):
+                raise BadInput(f"{spec.source}: formula is an expression, {type(formula).__name__.lower()}: a formula "
+                               "has a comparison")
+            return check(formula, known)
         assigned = {name for name in assigned_names(spec.formula) if name not in spec.signals}
         return parse(spec.formula, {n: s for n, s in known.items() if n not in assigned}, spec.constants)
     except FormulaError as error:
         raise BadInput(f"{spec.source}: {error}") from error
+    except RecursionError:
+        raise BadInput(f"{spec.source}: the formula is nested too deeply") from None
+
+
+def formula_on(spec: Spec, schema: Mapping[str, SignalSpec], columns: Sequence[str], source: str) -> Formula:
+    """The formula over the signals of a trace; what the trace has is told where the formula asks for something else."""
+    from sim.stl.syntax import WORDS
+
+    try:
+        return formula_of(spec, schema)
+    except BadInput as error:
+        text = str(error)
+        if "unknown signal" in text and set(columns) - set(schema):
+            text += f"\n{source} has the columns {', '.join(columns)}"
+        words = {c.split(".")[0] for c in columns} & set(WORDS)
+        word = next((w for w in sorted(words) if f"{w!r} is a word of the language" in text), "")
+        if word:
+            text += f"\n{source} has a column {word}: --rename {word}=NAME calls it otherwise, for the formula too"
+        raise BadInput(text) from error
 
 
 def without_comments(text: str) -> str:
@@ -273,8 +350,7 @@ def assigned_names(text: str) -> set[str]:
 def assumed(spec: Spec) -> dict[str, SignalSpec]:
     """Signals guessed from the formula alone: scalars, and vectors where a component or a length is taken of them."""
     from robots.signals import SignalSpec
-    from sim.stl.parse import WORDS
-    from sim.stl.syntax import FUNCTIONS, Signal, from_json, leaves_in
+    from sim.stl.syntax import FUNCTIONS, WORDS, Signal, from_json, leaves_in
 
     if not isinstance(spec.formula, str):
         read = [leaf for leaf in leaves_in(from_json(spec.formula)) if isinstance(leaf, Signal)]
@@ -282,19 +358,42 @@ def assumed(spec: Spec) -> dict[str, SignalSpec]:
     text = without_comments(spec.formula)
     reserved = {*WORDS, *FUNCTIONS, *spec.constants, *spec.signals, *assigned_names(text), "inf", "rise", "fall"}
     shapes: dict[str, tuple[int, ...]] = {}
-    for found in re.finditer(r"(?<![\w.])([A-Za-z_]\w*)(?:\.(\w+)|\[(\d+)\])?", text):
-        name, entry = found[1], found[2] or found[3] or ""
-        if name in reserved:
+    for found in re.finditer(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+|\[\d+\])*)", text):
+        if found[1] in reserved:
             continue
-        least = int(entry) + 1 if entry.isdigit() else {"x": 3, "y": 3, "z": 3, "w": 4}.get(entry, 0)
-        size = max(least, *shapes.get(name, ()), 0)
-        shapes[name] = (size,) if size else ()
+        entries = re.findall(r"\w+", found[2])
+        least = [int(e) + 1 if e.isdigit() else {"x": 3, "y": 3, "z": 3, "w": 4}.get(e, 1) for e in entries]
+        sizes = itertools.zip_longest(least, shapes.get(found[1], ()), fillvalue=1)
+        shapes[found[1]] = tuple(max(pair) for pair in sizes)
     for call in re.finditer(r"\b(?:norm|dist|angle|rotation_angle)\s*\(([^()]*)\)", text):
         of = 4 if call[0].startswith("rotation") else 3
-        for name in re.findall(r"(?<![\w.\[])([A-Za-z_]\w*)(?![\w.\[(])", call[1]):
+        for name in re.findall(r"(?<![\w.\[])([^\W\d]\w*)(?![\w.\[(])", call[1]):
             if shapes.get(name) == ():
                 shapes[name] = (of,)
     return {n: SignalSpec(n, s, "wxyz" if s == (4,) else "", dtype="float64") for n, s in shapes.items()}
+
+
+def guessed_formula(spec: Spec) -> Formula:
+    """The formula over signals whose shapes are guessed: the first guess with which it is well-formed."""
+    first = assumed(spec)
+    if not isinstance(spec.formula, str):
+        return formula_of(spec, first)
+    free = [name for name, s in first.items() if s.shape in ((3,), (4,))
+            and not re.search(rf"(?<![\w.]){name}\s*[.\[]", without_comments(spec.formula))]
+    groups = [*([name] for name in free), free]
+    guesses = [first, *({**first, **{n: replace(first[n], shape=(size,), unit="") for n in group}}
+                        for group in groups for size in SIZES)]
+    errors = []
+    for guess in guesses:
+        try:
+            return formula_of(spec, guess)
+        except BadInput as error:
+            errors.append(error)
+    wrong = errors[0]
+    shapes = ", ".join(f"{n}{list(s.shape)}" for n, s in first.items() if s.shape and n not in spec.signals)
+    if not shapes:
+        raise wrong
+    raise BadInput(f"{wrong}\nthe shapes were guessed: {shapes}; a trace or signals in YAML say them") from wrong
 
 
 # ---------------------------------------------------------------- check without a trace
@@ -305,11 +404,13 @@ def outline(spec: Spec, options: Namespace) -> int:
     from sim.stl.syntax import FormulaError, history, horizon, signals_in, to_text
 
     semantics_of(spec)
-    formula = formula_of(spec, assumed(spec))
+    formula = guessed_formula(spec)
     try:
         ahead, back = horizon(formula, spec.dt), history(formula, spec.dt)
     except FormulaError as error:
-        raise BadInput(f"{error}: --dt S says it") from error
+        if spec.dt is not None:
+            raise BadInput(f"{spec.source}: {error}") from error
+        ahead = back = math.nan  # in samples: X and Y are as long as the period
     signals = signals_in(formula)
     guessed = [name for name in signals if name not in spec.signals and isinstance(spec.formula, str)]
     if options.json:
@@ -333,6 +434,8 @@ def finite(x: float) -> float | str | None:
 
 def span(x: float) -> str:
     """A length of time in words."""
+    if x != x:
+        return "it depends on the period, which --dt S says"
     return f"{x:g} s" if math.isfinite(x) else "to the end of the trace"
 
 
@@ -344,7 +447,21 @@ def trace_options(options: Namespace, dt: float | None) -> Options:
     from policies.cli.traces import Options
 
     return Options(options.time, dt, options.resample or "", options.missing, options.begin, options.end_s,
-                   tuple(options.maps), options.robot, options.interface, options.namespace)
+                   tuple(options.maps), options.robot, options.interface, options.namespace,
+                   renames(options.renames))
+
+
+def renames(texts: Sequence[str]) -> dict[str, str]:
+    """Column -> signal of the ``--rename`` options."""
+    out: dict[str, str] = {}
+    for text in texts:
+        old, equals, new = text.rpartition("=")
+        if not equals or not old or not new.isidentifier():
+            raise BadInput(f"--rename {text}: write COLUMN=SIGNAL, such as X=pos_x")
+        if old in out:
+            raise BadInput(f"--rename: column {old!r} is renamed twice")
+        out[old] = new
+    return out
 
 
 def judge(action: str, spec: Spec, path: Path, options: Namespace) -> int:
@@ -383,7 +500,7 @@ def both(spec: Spec, path: Path, options: Namespace) -> tuple[Formula, Trace]:
         raise BadInput("- (stdin) is for monitor; check, explain and plot read a file")
     how = trace_options(options, spec.dt)
     tables: Sequence[Table] = open_tables(path, how)
-    formula = formula_of(spec, schema_of(tables))
+    formula = formula_on(spec, schema_of(tables), [c for table in tables for c in table.columns], str(path))
     trace = read_trace(tables, {name: signal.shape for name, signal in signals_in(formula).items()}, how)
     return formula, trace
 
@@ -401,7 +518,7 @@ def explained(formula: Formula, trace: Trace, spec: Spec, partial: bool) -> Expl
         return explain(formula, signals, trace.dt, semantics_of(spec), partial)
     except FormulaError as error:
         hint = "; --dt S --resample hold puts the trace on a grid that fits" if "multiple" in str(error) else ""
-        raise BadInput(f"{error}{hint}") from error
+        raise BadInput(f"{spec.source}: {error}{hint}") from error
 
 
 def short(found: dict[str, Any]) -> dict[str, Any]:
@@ -437,10 +554,15 @@ def monitor(spec: Spec, source: str, options: Namespace) -> int:
     else:
         formula, trace = both(spec, Path(source), options)
         watch.begin(formula, trace.dt, trace.start_s)
-        samples = ({name: values[k] for name, values in trace.signals.items()} for k in range(trace.count))
-    for sample in samples:
-        if watch.feed(sample):
-            break
+        samples = ((k, {name: values[k] for name, values in trace.signals.items()}) for k in range(trace.count))
+    try:
+        for at, sample in samples:
+            if watch.feed(at, sample):
+                break
+    except BadInput as error:
+        if watch.decided_at_s is None:
+            raise
+        complain(f"temporeal: {error}\ntemporeal: the verdict was certain before that")
     return watch.end()
 
 
@@ -450,38 +572,67 @@ class Watch:
     def __init__(self, spec: Spec, options: Namespace) -> None:
         self.spec, self.options = spec, options
         self.samples: list[Mapping[str, Any]] = []
+        self.lost = 0
         self.formula: Formula | None = None
         self.decided_at_s: float | None = None
 
     def begin(self, formula: Formula, dt: float, start_s: float) -> None:
         """The formula and the period are known."""
         from sim.stl.monitor import Monitor
-        from sim.stl.syntax import FormulaError, horizon
+        from sim.stl.syntax import FormulaError, history, horizon
 
         self.formula, self.dt, self.start_s = formula, dt, start_s
         self.bounded = math.isfinite(horizon(formula, dt))
         self.monitor: Monitor | None = None
+        self.decimals = max(3, min(12, 3 - math.floor(math.log10(dt))))
+        self.width = max(10, len(self.clock(start_s + dt)))
         try:
+            longest = max([0.0, *(s for s in (horizon(formula, dt), history(formula, dt)) if math.isfinite(s))])
+            if longest / dt > MOST_STEPS:
+                complain(f"temporeal: a window of {longest:.6g} s is {longest / dt:.6g} samples, too many to be "
+                         "watched one by one: it is judged when the trace ends")
+                self.head()
+                return
             # compiling would take longer than most traces last
             self.monitor = Monitor(formula, dt, semantics_of(self.spec), compiled=False)
         except FormulaError:
             if self.bounded:
                 raise
             complain("temporeal: a window without an end inside the formula: it is judged when the trace ends")
-        if not self.options.json:
-            say(f"{'t [s]':>10} {'lower':>12} {'upper':>12}  verdict")
+        self.head()
 
-    def feed(self, sample: Mapping[str, Any]) -> bool:
-        """Take one more sample; whether that is enough: nothing can change, or the verdict, all that was asked for."""
-        self.samples.append(sample)
+    def head(self) -> None:
+        """The head of the table."""
+        if not self.options.json:
+            say(f"{'t [s]':>{self.width}} {'lower':>12} {'upper':>12}  verdict")
+
+    def clock(self, t: float) -> str:
+        """A time of the trace's clock with the digits that tell samples apart."""
+        return f"{t:.{self.decimals}f}".rstrip("0").rstrip(".")
+
+    def feed(self, at: int, values: Mapping[str, Any]) -> bool:
+        """Take sample ``at``, those before it that did not come being lost; whether that is enough: nothing can change,
+        or the verdict, all that was asked for.
+        """
+        gap = at - len(self.samples)
+        if gap:
+            from policies.cli.traces import MAX_ROWS
+
+            if at > MAX_ROWS:
+                raise BadInput(f"{gap} samples were lost one after the other: a trace has at most {MAX_ROWS}")
+            import numpy as np
+
+            self.lost += gap
+            self.samples += [{name: np.full_like(v, np.nan) for name, v in values.items()}] * gap
+        self.samples.append(values)
         if self.monitor is None:
             return False
-        reading: Reading = self.monitor.update(sample)
+        reading: Reading = self.monitor.update(values, at=at * self.dt)
         if not self.options.json:
-            time_s = self.start_s + (len(self.samples) - 1) * self.dt
-            say(f"{time_s:10.6g} {shown(reading.lower):>12} {shown(reading.upper):>12}  {reading.verdict}")
+            time_s = self.clock(self.start_s + at * self.dt)
+            say(f"{time_s:>{self.width}} {shown(reading.lower):>12} {shown(reading.upper):>12}  {reading.verdict}")
         if reading.verdict != "undecided" and self.decided_at_s is None:
-            self.decided_at_s = (len(self.samples) - 1) * self.dt
+            self.decided_at_s = at * self.dt
         return reading.final or (reading.verdict != "undecided" and bool(self.options.until_decided))
 
     def end(self) -> int:
@@ -499,9 +650,10 @@ class Watch:
         if self.options.json:
             at = found.at_s
             print_json({**short({**found.to_json(), "at_t": None if at is None else self.start_s + at}),
-                        "decided_at_s": self.decided_at_s})
+                        "decided_at_s": self.decided_at_s, "lost": self.lost})
         else:
-            say("\n".join(in_short(found)))
+            lost = [f"note: {self.lost} sample{'s were' if self.lost > 1 else ' was'} lost"] if self.lost else []
+            say("\n".join([*in_short(found), *lost]))
         return STATUS[found.verdict]
 
 
@@ -510,16 +662,18 @@ def shown(x: float) -> str:
     return f"{x:.6g}"
 
 
-def from_stdin(watch: Watch, spec: Spec, options: Namespace) -> Iterator[Mapping[str, Any]]:
-    """Samples of a CSV on stdin as they come; the first two rows tell the period unless it is given."""
-    from policies.cli.traces import TOLERANCE, live, simplest_period
+def from_stdin(watch: Watch, spec: Spec, options: Namespace) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Samples of a CSV on stdin as they come, numbered from 0; the first two rows tell the period unless it is given.
+    With ``--missing unknown`` numbers are left out where rows are.
+    """
+    from policies.cli.traces import TOLERANCE, clock, live, simplest_period
     from sim.stl.syntax import signals_in
 
     if options.resample or options.begin is not None or options.end_s is not None or options.maps or options.robot:
         raise BadInput("stdin is read as it comes: --resample, --from, --to, --map and --robot are for files")
     how = trace_options(options, spec.dt)
     stream = live(sys.stdin, how)
-    formula = formula_of(spec, stream.schema)
+    formula = formula_on(spec, stream.schema, stream.columns, "stdin")
     names = signals_in(formula)
     for name, signal in names.items():
         if name not in stream.schema or stream.schema[name].shape != signal.shape:
@@ -538,11 +692,15 @@ def from_stdin(watch: Watch, spec: Spec, options: Namespace) -> Iterator[Mapping
             first = held[0][1] or 0.0
             watch.begin(formula, dt, first)
         for number, time, sample in held:
+            if time is not None and math.isfinite(time) and options.missing == "unknown":
+                count = max(count, math.floor((time - first) / dt + 0.5))
             if time is not None and not abs(time - first - count * dt) <= TOLERANCE * dt:
-                raise BadInput(f"stdin: row {number}: t = {time:.9g}; {first + count * dt:.9g} is expected (the period "
-                               f"is {dt:.6g} s, tolerance {TOLERANCE:.0%} of it); time must increase uniformly")
+                says = "" if spec.dt else " by the first two rows: --dt S says another"
+                raise BadInput(f"stdin: row {number}: t = {clock(time)}; {clock(first + count * dt)} is expected (the "
+                               f"period is {dt:.6g} s{says}, tolerance {TOLERANCE:.0%} of it); time must increase "
+                               "uniformly, but for rows that are lost with --missing unknown")
+            yield count, sample
             count += 1
-            yield sample
         held.clear()
     if held:
         raise BadInput("stdin: one sample has no period; --dt S says it")

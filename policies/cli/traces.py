@@ -179,21 +179,13 @@ def _as_it_is(table: Table, wanted: Mapping[str, Shape], options: Options) -> Tr
         _complete(array[rows], name, offset, table, options.missing)
     values = {name: array[rows] for name, array in values.items()}
     start = table.epoch_s + float(times[0])
-    if options.missing == "unknown" and len(times) > 1:
-        dt = simplest_period(times) if options.dt is None else options.dt
-        index = grid_index(times, dt)
-        if index[-1] >= len(times):
-            count = _bounded(float(index[-1]) + 1, table.source)
-            off = np.abs(times - times[0] - dt * index)
-            period(dt * np.where(off > TOLERANCE * dt, np.inf, np.arange(len(times))), dt, place, table.source)
-            return Trace({name: _spread(array, index, count) for name, array in values.items()}, dt, start, count)
-    dt = period(times, options.dt, place, table.source)
-    return Trace(values, dt, start, len(times))
-
-
-def grid_index(times: Numbers, dt: float) -> NDArray[np.float64]:
-    """The nearest points of the grid of ``dt`` from the first of ``times`` on, as whole numbers."""
-    return np.asarray(np.floor((times - times[0]) / dt + 0.5))
+    if options.missing == "error" or len(times) < 2:
+        return Trace(values, period(times, options.dt, place, table.source), start, len(times))
+    dt = simplest_period(times) if options.dt is None else options.dt
+    index = np.floor((times - times[0]) / dt + 0.5)
+    _uniform(times, index, dt, options.dt is not None, place, table.source)
+    count = _bounded(float(index[-1]) + 1, table.source)
+    return Trace({name: _spread(array, index, count) for name, array in values.items()}, dt, start, count)
 
 
 def _spread(values: Numbers, index: Numbers, count: int) -> Numbers:
@@ -295,20 +287,27 @@ def period(times: Numbers, given: float | None, place: Callable[[int], str], sou
     if given is None and len(times) < 2:
         raise BadInput(f"{source}: one sample has no period; --dt S says it")
     dt = simplest_period(times) if given is None else given
-    # the first time may be off the grid as any other
-    residual = times - times[0] - dt * np.arange(len(times))
-    middle = float(np.median(residual))
-    off = np.abs(residual - middle) > TOLERANCE * dt
-    if off.any():
-        # a gap in the first half puts the middle beyond it: the first row is where the grid begins
-        middle = middle if not off[0] else 0.0
-        k = int(np.argmax(np.abs(residual - middle) > TOLERANCE * dt))
-        said = f"the period is {dt:.6g} s" + (" by --dt or the formula's file" if given is not None else "")
-        raise BadInput(
-            f"{source}: {place(k)}: t = {clock(times[k])} is off the uniform grid; {clock(times[0] + k * dt)} is "
-            f"expected ({said}, tolerance {TOLERANCE:.0%} of it){_gap(times, k, dt)}; --dt S --resample hold (or "
-            "linear) puts the samples on a grid")
+    _uniform(times, np.arange(len(times), dtype=np.float64), dt, given is not None, place, source)
     return dt
+
+
+def _uniform(
+    times: Numbers, index: Numbers, dt: float, given: bool, place: Callable[[int], str], source: str
+) -> None:
+    """Refuses ``times`` [T] that are not at the points ``index`` [T] of the grid of ``dt``, one each."""
+    residual = times - times[0] - dt * index
+    # the first time may be off the grid as any other; with a gap early on the middle is beyond it
+    middle = float(np.median(residual))
+    middle = 0.0 if abs(middle) > TOLERANCE * dt else middle
+    off = np.abs(residual - middle) > TOLERANCE * dt
+    off[1:] |= np.diff(index) < 1
+    if off.any():
+        k = int(np.argmax(off))
+        said = f"the period is {dt:.6g} s" + (" by --dt or the formula's file" if given else "")
+        raise BadInput(
+            f"{source}: {place(k)}: t = {clock(times[k])} is off the uniform grid; {clock(times[0] + index[k] * dt)} "
+            f"is expected ({said}, tolerance {TOLERANCE:.0%} of it){_gap(times, k, dt)}; --dt S --resample hold (or "
+            "linear) puts the samples on a grid")
 
 
 def _gap(times: Numbers, k: int, dt: float) -> str:
@@ -333,9 +332,8 @@ def simplest_period(times: Numbers) -> float:
     mean = float(times[-1] - times[0]) / count
     since = times - times[0]
     if abs(mean - usual) > TOLERANCE * usual:  # gaps: what is regular are the steps
-        steps = np.maximum(1, np.floor(since / usual + 0.5))
-        steps = np.concatenate([[0.0], steps[1:]])
-        mean = float((since[1:] / steps[1:])[-1]) if float(np.abs(since - usual * steps).max()) < usual / 2 else usual
+        steps = np.concatenate([[0.0], np.maximum(1, np.rint(np.diff(times) / usual)).cumsum()])
+        mean = float(since[-1] / steps[-1])
     else:
         steps = np.arange(count + 1, dtype=np.float64)
 
@@ -607,7 +605,8 @@ def _npz(path: Path, options: Options) -> Table:
         with np.load(path, allow_pickle=False) as file:
             for name in file.files:
                 try:
-                    arrays[name] = file[name]
+                    found = file[name]  # bytes, if it is no array
+                    arrays[name] = found if isinstance(found, np.ndarray) else Unread("no plain array of NPZ")
                 except Exception as error:
                     arrays[name] = Unread(f"no plain array of NPZ: {told(error)}")
     except Exception as error:

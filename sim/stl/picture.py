@@ -48,6 +48,8 @@ SIGNS = {SATISFIED: "+", VIOLATED: "\N{MINUS SIGN}", UNDECIDED: "?"}
 WIDTH, MARGIN, SPLIT, AXES_LEFT = 12.0, 0.25, 5.9, 6.5
 TOP_LINE, LABEL_LINE, DETAIL_LINE, GAP, LEAST_ROW = 0.19, 0.18, 0.15, 0.16, 0.52
 INDENT, GLYPH = 0.24, 0.16
+MOST_LEVELS, MOST_PARTS = 14, 200  # that are indented, that are drawn
+MOST_SHOWN = 1e100  # a larger value lies on the edge: axes do arithmetic with their limits
 FOOT = 0.95
 FONT, SMALL = 9.0, 7.5  # points
 ADVANCE = 0.602 / 72  # width of a character of the usual monospaced fonts, inches per point of size
@@ -70,7 +72,7 @@ class _Row:
     @property
     def x(self) -> float:
         """Left end of its mark."""
-        return MARGIN + INDENT * len(self.part.path)
+        return MARGIN + _indent(self.part)
 
     @property
     def y(self) -> float:
@@ -78,8 +80,16 @@ class _Row:
         return self.top + LABEL_LINE / 2
 
 
-def draw(explanation: Explanation, path: Path) -> None:
-    """Write the picture to ``path``; the suffix says which of :data:`FORMATS`. A ``ValueError`` for another one."""
+def _indent(part: Part) -> float:
+    """Inches; the deepest levels share one."""
+    return INDENT * min(len(part.path), MOST_LEVELS)
+
+
+def draw(explanation: Explanation, path: Path | str) -> None:
+    """Write the picture to ``path``; the suffix says which of :data:`FORMATS`. A ``ValueError`` for another one, and
+    for a formula of more than :data:`MOST_PARTS` parts.
+    """
+    path = Path(path)
     kind = path.suffix.lower().lstrip(".")
     if kind not in FORMATS:
         raise ValueError(f"a picture is {', '.join(f'.{f}' for f in FORMATS)}, not {path.suffix or path.name!r}")
@@ -109,6 +119,9 @@ def figure(explanation: Explanation) -> Figure:
     """The picture as a matplotlib figure."""
     from matplotlib.figure import Figure
 
+    if len(explanation.parts) > MOST_PARTS:
+        raise ValueError(f"the formula has {len(explanation.parts)} parts; a picture shows at most {MOST_PARTS}: draw "
+                         "its clauses one by one, or take the explanation in words")
     with _style():
         heading = _heading(explanation)
         rows = _rows(explanation, MARGIN + TOP_LINE * len(heading) + 0.25)
@@ -148,6 +161,8 @@ def _heading(e: Explanation) -> list[tuple[str, str]]:
     texts = [e.formula, f"{verb}  {'; '.join(describe(e.decider))}"]
     if told := note(e):
         texts.append(f"note: {told}")
+    if any(len(part.path) > MOST_LEVELS for part in e.parts):
+        texts.append(f"note: parts more than {MOST_LEVELS} levels deep are indented as those of level {MOST_LEVELS}")
     lines = [line for text in texts for line in _wrap(text, _columns(WIDTH - 2 * MARGIN))]
     return [(f"{e.verdict}, robustness {found}", "bold"), *((line, "normal") for line in lines)]
 
@@ -159,7 +174,7 @@ def _rows(e: Explanation, top: float) -> list[_Row]:
     obligations = {o.path: o for o in e.obligations}
     out: list[_Row] = []
     for part in e.parts:
-        width = SPLIT - MARGIN - INDENT * len(part.path) - 1.6 * GLYPH
+        width = SPLIT - MARGIN - _indent(part) - 1.6 * GLYPH
         label = tuple(_wrap(operator_text(part.formula), _columns(width)))
         obligation = obligations.get(part.path)
         texts = _details(part, obligation, e.dt)
@@ -223,6 +238,9 @@ def _legend(page: Any, height: float) -> None:
     y += 0.2
     page.fill_between([MARGIN, MARGIN + 0.16], y - 0.06, y + 0.06, color="#bbbbbb", linewidth=0)
     page.text(MARGIN + 0.25, y, "samples that may matter", va="center_baseline", size=SMALL)
+    page.scatter(columns[4] + 0.08, y, s=90, marker=SHAPES[UNDECIDED], facecolors="white", edgecolors="black",
+                 linewidths=0.5)
+    page.text(columns[4] + 0.25, y, "not asked for", va="center_baseline", size=SMALL)
     for x, marker, text in ((columns[2], "v", "deadline"), (columns[3], "^", "obligation met")):
         page.scatter(x + 0.08, y, s=30, marker=marker, color="black")
         page.text(x + 0.25, y, text, va="center_baseline", size=SMALL)
@@ -236,7 +254,7 @@ def _curve(ax: Any, e: Explanation, row: _Row, last: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     times, values = _thinned(e.times, row.part.robustness)
-    finite = values[np.isfinite(values)]
+    finite = np.clip(values[np.isfinite(values)], -MOST_SHOWN, MOST_SHOWN)
     low, high = (min(0.0, float(finite.min())), max(0.0, float(finite.max()))) if len(finite) else (0.0, 0.0)
     pad = 0.18 * (high - low) or 0.5
     low, high = low - pad, high + pad

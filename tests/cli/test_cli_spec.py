@@ -288,7 +288,7 @@ def test_a_quaternion_in_letters_is_stored_scalar_first(tmp_path: Path, capsys: 
     ("0,1\n0.1,2\n", "row 1 has numbers; the first row names the columns"),
     ("t,x;y\n0,1\n0.1,2\n", "one of them separates columns"),
     ("t,x\n0,1\n", "one sample has no period"),
-    (b"t,x\n0,1\n1,\xff\n", "row 3 is not UTF-8"),
+    (b"t,x\n0,1\n1,\xff\n", "it is not UTF-8 text"),
     ('t,x\n0,"1\n', "row"),
 ])
 def test_a_wrong_csv_names_the_row_the_column_and_the_rule(
@@ -628,3 +628,316 @@ def test_the_verdict_is_the_status_though_nobody_reads(action: str, how: str, en
                           str(flight / "low.csv")])
     done = subprocess.run(["bash", "-c", how.format(command)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (ends, "")
+
+
+# ---------------------------------------------------------------- what a review found
+
+
+def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: str | bytes, *words: Any,
+         formula: str = "G (x > 0)", action: str = "check") -> tuple[int, str]:
+    """Status and what was told of a formula on a trace with this content."""
+    (tmp_path / "f.stl").write_text(formula)
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    status, out, err = spec(action, tmp_path / "f.stl", tmp_path / name, *words, capsys=capsys)
+    assert "Traceback" not in err
+    return status, out + err
+
+
+@pytest.mark.parametrize(("name", "content", "told"), [
+    ("f.yaml", "formula: " + "[" * 3000, "nested too deeply"), ("f.json", "[" * 100_000, "nested too deeply"),
+    ("f.json", '{"formula": ' + '{"node": "not", "arg": ' * 500 + "1" + "}" * 501, "nested too deeply"),
+    ("f.yaml", "formula: x > 0\nconstants: {1: 3}\n", "constants: a name is a text, got 1"),
+    ("f.yaml", "formula: x > 0\nsignals: {1: m}\n", "signals: a name is a text, got 1"),
+    ("f.yaml", "formula: {node: signal, name: x, dims: [], unit: m}\n", "a node is"),
+    ("f.json", '{"formula": "x > 0", "dt": 1' + "0" * 400 + "}", "dt is a number of seconds above 0"),
+    ("f.yaml", "formula: x > 0\nsignals: {x: '[2'}\n", "a declaration is a unit (m), a shape ([3])"),
+    ("f.yaml", "formula: x > 0\nsignals: {x: '[-1]'}\n", "a declaration is"),
+    ("f.yaml", "formula: x > 0\nsignals: {x: 3}\n", "a declaration is"),
+    ("f.yaml", "formula: x > 0\nsignals: {x: true}\n", "a declaration is"),
+    ("f.yaml", "formula: x > 0\nsignals: {x: {unit: 3}}\n", "a unit is a text"),
+    ("f.yaml", "formula: x > 0\nformula: x < 0\n", "line 2: the key 'formula' is there twice"),
+    ("f.json", '{"formula": "x > 0", "formula": "x < 0"}', "the key 'formula' is there twice"),
+    ("f.yaml", "formula: x > 0\nconstants: {x: 3}\n", "names of constants and of signals at the same time"),
+    ("f.yaml", "formula: x > 0\nsemantics: {end: maybe}\n", "f.yaml: "),
+])
+def test_an_odd_formula_file_is_bad_input(
+    name: str, content: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "signal, name" in content:
+        told = "f.yaml: "
+    (tmp_path / name).write_text(content)
+    (tmp_path / "f.csv").write_text("t,x\n0,1\n1,1\n")
+    status, out, err = spec("check", tmp_path / name, tmp_path / "f.csv", capsys=capsys)
+    assert (status, out) == (2, "")
+    assert told in err
+    assert name in err
+
+
+def test_a_constant_does_not_take_the_place_of_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = said(tmp_path, capsys, "f.csv", "t,x\n0,-1\n1,-1\n", "--constants", '{"x": 100}')
+    assert found[0] == 2
+    assert "x: names of constants and of signals" in found[1]
+    found = said(tmp_path, capsys, "f.csv", "t,x\n0,-1\n1,-1\n", "--constants", '{"a": 1, "a": 2}')
+    assert "the key 'a' is there twice" in found[1]
+
+
+def npy(header: str) -> bytes:
+    text = header.encode().ljust(118, b" ") + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def hostile_archive(member: bytes, change: Any = None) -> bytes:
+    import zipfile
+
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, array in (("t", np.arange(3.0)), ("y", np.ones(3))):
+            one = io.BytesIO()
+            np.save(one, array)
+            archive.writestr(f"{name}.npy", one.getvalue())
+        archive.writestr("x.npy", member)
+    content = bytearray(out.getvalue())
+    for start, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        at = content.rindex(start)
+        if change == "encrypted":
+            content[at + offset] |= 1
+        elif change == "packed":
+            content[at + offset + 2] = 77
+    return bytes(content)
+
+
+HUGE = npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }")
+
+
+@pytest.mark.parametrize("content", [
+    hostile_archive(HUGE), hostile_archive(npy("(" * 2000)), hostile_archive(HUGE, "encrypted"),
+    hostile_archive(HUGE, "packed"), hostile_archive(b"PK")])
+def test_a_hostile_npz_is_bad_input_where_it_is_read(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, told = said(tmp_path, capsys, "f.npz", content)
+    assert status == 2
+    assert "f.npz: 'x': no plain array of NPZ" in told
+    assert said(tmp_path, capsys, "f.npz", content, formula="y > 0")[0] == 0
+
+
+def test_one_array_is_no_npz(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    np.save(out, np.ones(3))
+    status, told = said(tmp_path, capsys, "f.npz", out.getvalue())
+    assert status == 2
+    assert "f.npz is no NPZ file" in told
+
+
+def test_a_damaged_bag_is_bad_input(bag: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file,) = bag.glob("*.mcap") if list(bag.glob("*.mcap")) else bag.rglob("*.mcap")
+    content = file.read_bytes()
+    order = np.random.default_rng(0)
+    (bag.parent / "f.stl").write_text("z > 0")
+    for _ in range(40):
+        damaged = bytearray(content)
+        for at in order.integers(0, len(content), 30):
+            damaged[at] = order.integers(0, 256)
+        (bag.parent / "damaged.mcap").write_bytes(damaged)
+        topic = "/cf1/odom:pose.pose.position.z"
+        status, _, err = spec("check", bag.parent / "f.stl", bag.parent / "damaged.mcap", "--map", f"z={topic}",
+                              "--missing", "unknown", capsys=capsys)
+        assert status in (0, 1, 2), err
+        assert "Traceback" not in err
+
+
+def test_samples_on_a_grid_are_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows_ = "t,x\n0,1\n1,1\n"
+    assert "at most 20000000 are taken" in said(tmp_path, capsys, "f.csv", rows_, "--resample", "hold", "--dt", 1e-9)[1]
+    assert "at most 20000000" in said(tmp_path, capsys, "f.csv", rows_ + "2,1\n3,1\n1e9,1\n", "--missing", "unknown")[1]
+
+
+def test_columns_that_are_not_read_may_be_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(tmp_path, capsys, "f.csv", b"t,x,H\xf6he\n0,1,\xff\n1,1,2\n")[0] == 0
+    out = io.BytesIO()
+    np.savez(out, t=np.arange(2.0), x=np.ones(2), o=np.array([None, 1], dtype=object))
+    assert said(tmp_path, capsys, "f.npz", out.getvalue())[0] == 0
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    out = io.BytesIO()
+    from decimal import Decimal
+
+    parquet.write_table(pyarrow.table({
+        "t": [0.0, 1.0], "x": pyarrow.array([Decimal("1.5"), Decimal("2.5")]), "v": [[1.0], [1.0, 2.0]],
+        "day": pyarrow.array([1, 2], pyarrow.date32())}), out)
+    assert said(tmp_path, capsys, "f.parquet", out.getvalue())[0] == 0
+    for formula, told in (("norm(v) > 0", "compares"), ("v > 0", "lists of 1 to 2 entries"), ("day > 0", "date32")):
+        status, found = said(tmp_path, capsys, "f.parquet", out.getvalue(), formula=formula)
+        assert status == 2
+        assert told in found or "of 1 to 2" in found or "norm" in found
+
+
+@pytest.mark.parametrize(("formula", "shapes"), [
+    ("dist(p, [1, 2]) < 1", {"p": [2]}), ("m[1][2] > 0", {"m": [2, 3]}), ("norm(p + [1, 2, 3, 4]) < 1", {"p": [4]}),
+    ("norm(p) < 1", {"p": [3]}), ("dist(p, [1, 2]) < 1 & norm(q) < 1", {"p": [2], "q": [3]})])
+def test_shapes_are_guessed_from_use(
+    formula: str, shapes: dict[str, list[int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "f.stl").write_text(formula)
+    status, found = as_json("check", tmp_path / "f.stl", capsys=capsys)
+    assert status == 0
+    assert {name: row["shape"] for name, row in found["signals"].items()} == shapes
+
+
+def test_what_depends_on_the_period_is_unknown_without_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.stl").write_text("X x > 0")
+    status, found = as_json("check", tmp_path / "f.stl", capsys=capsys)
+    assert (status, found["horizon_s"]) == (0, None)
+    assert as_json("check", tmp_path / "f.stl", "--dt", 0.5, capsys=capsys)[1]["horizon_s"] == 0.5
+    assert "--dt S says" in spec("check", tmp_path / "f.stl", capsys=capsys)[1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("dt", [0.02, 0.1, 1 / 30, 0.004])
+def test_jitter_does_not_hide_the_period(seed: int, dt: float) -> None:
+    order = np.random.default_rng(seed)
+    times = np.arange(500) * dt + 0.01 * dt * order.standard_normal(500)
+    assert traces.simplest_period(times) == dt
+    assert traces.period(times, None, str, "f") == dt
+
+
+def test_a_gap_is_named_or_taken_as_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content, told in (("t,x\n0,1\n.1,1\n.2,1\n.5,1\n.6,1\n", "row 5, column 't': t = 0.5"),
+                          ("t,x\n0,1\n.1,1\n.4,1\n.5,1\n.6,1\n", "row 4, column 't': t = 0.4")):
+        status, found = said(tmp_path, capsys, "f.csv", content)
+        assert status == 2
+        assert told in found
+        assert "2 samples are missing between 0." in found
+        words = ("check", tmp_path / "f.stl", tmp_path / "f.csv", "--missing", "unknown")
+        status, read = as_json(*words, capsys=capsys)
+        assert (status, read["verdict"], read["samples"], read["dt"]) == (2, "undecided", 7, 0.1)
+
+
+def test_times_since_1970_keep_their_digits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "t,x\n" + "".join(f"{1.7e9 + 0.02 * k:.2f},1\n" for k in range(4))
+    told = said(tmp_path, capsys, "f.csv", content, action="monitor")[1]
+    assert [line.split()[0] for line in told.splitlines()[1:4]] == ["1700000000", "1700000000.02", "1700000000.04"]
+    gap = said(tmp_path, capsys, "f.csv", content + "1700000000.12,1\n")[1]
+    assert "t = 1700000000.12 is off the uniform grid; 1700000000.08 is expected" in gap
+
+
+def test_time_stamps_keep_their_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    ticks = np.array([0, 1000, 2000]) + 1_700_000_000_000_000_000  # 1 MHz: too fast for a float of these seconds
+    table = {"t": pyarrow.array(ticks, pyarrow.timestamp("ns")), "x": [1.0, -1.0, 1.0]}
+    parquet.write_table(pyarrow.table(table), tmp_path / "f.parquet")
+    (tmp_path / "f.stl").write_text("G (x > 0)")
+    _, found = as_json("check", tmp_path / "f.stl", tmp_path / "f.parquet", capsys=capsys)
+    assert (found["dt"], found["at_s"], found["at_t"]) == (1e-6, 1e-6, pytest.approx(1.7e9))
+
+
+@pytest.mark.parametrize(("content", "status", "lost"), [
+    ("t,x\n0,1\n.5,1\n1.5,-1\n", 1, 1), ("t,x\n0,1\n.5,1\n1.5,1\n2,1\n", 2, 1), ("t,x\n0,1\n.5,1\n1,1\n1.5,1\n", 0, 0)])
+def test_a_live_monitor_goes_on_after_a_lost_row(
+    content: str, status: int, lost: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "f.stl").write_text("G[0,1.5] (x > 0)")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(content))
+    got, found = as_json("monitor", tmp_path / "f.stl", "-", "--missing", "unknown", capsys=capsys)
+    assert (got, found["lost"], found["samples"]) == (status, lost, 4)
+
+
+def test_bad_input_after_the_verdict_does_not_undo_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f.stl").write_text("G[0,9] (x > 0)")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("t,x\n0,1\n1,-1\n2,oops\n"))
+    status, out, err = spec("monitor", tmp_path / "f.stl", "-", capsys=capsys)
+    assert status == 1
+    assert "'oops' is no number" in err
+    assert "the verdict was certain before that" in err
+    assert "violated" in out.splitlines()[-2]
+
+
+def test_windows_far_longer_than_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for formula, status in (("F[0,2000000000] x > 2", 2), ("F[0,2000000000] x > 0", 0), ("G[0,2000000000] x > 1", 1)):
+        for words in (["check", "--partial"], ["monitor"]):
+            found = said(tmp_path, capsys, "f.csv", "t,x\n0,1\n1,1\n", *words[1:], formula=formula, action=words[0])
+            assert found[0] == status, found
+    assert said(tmp_path, capsys, "f.csv", "t,x\n0,1\n1,1\n", "--end", "strong",
+                formula="G[0,2000000000] x > 0")[0] == 1
+    assert said(tmp_path, capsys, "f.csv", "t,x\n0,1\n1,1\n", "--end", "weak",
+                formula="G[0,2000000000] x > 0")[0] == 0
+    refused = said(tmp_path, capsys, "f.csv", "t,x\n0,1\n1,1\n", "--partial", formula="F[1e9,2e9] x > 0")
+    assert refused[0] == 2
+    assert "past the end" in refused[1]
+
+
+@pytest.mark.parametrize(("content", "formula", "told"), [
+    ("t,x\n0,1_000\n1,1\n", "x > 0", "'1_000' is no number"),
+    ("t,Höhe\n0,1\n1,1\n", "Hohe > 0", "Höhe"),
+    ("t,Motor (left)\n0,1\n1,1\n", "x > 0", "has the columns t, Motor (left)"),
+    ("t,X\n0,1\n1,1\n", "X > 0", "--rename X=NAME"),
+])
+def test_a_column_that_is_not_what_it_seems(
+    content: str, formula: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, found = said(tmp_path, capsys, "f.csv", content, formula=formula)
+    assert status == 2
+    assert told in found
+
+
+def test_columns_are_renamed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "t,X,F.0,F.1\n0,1,3,4\n1,1,3,4\n"
+    words = ("--rename", "X=pos_x", "--rename", "F=force")
+    assert said(tmp_path, capsys, "f.csv", content, *words, formula="pos_x > 0 & norm(force) == 5")[0] == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(content))
+    assert spec("monitor", tmp_path / "f.stl", "-", *words, capsys=capsys)[0] == 0
+    out = io.BytesIO()
+    np.savez(out, t=np.arange(2.0), X=np.ones(2))
+    assert said(tmp_path, capsys, "f.npz", out.getvalue(), "--rename", "X=pos_x", formula="pos_x > 0")[0] == 0
+    for rename, told in (("Z=z", "there is no column 'Z'; columns: t, X"), ("X", "write COLUMN=SIGNAL"),
+                         ("X=t", "two columns are called 't'")):
+        assert told in said(tmp_path, capsys, "f.npz", out.getvalue(), "--rename", rename)[1]
+
+
+def test_a_letter_of_any_script_begins_a_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(tmp_path, capsys, "f.csv", "t,Δx\n0,1\n1,1\n", formula="Δx > 0")[0] == 0
+
+
+@pytest.mark.parametrize("values", [["inf", "-inf", "1e308"], ["1e308", "-1e308", "1"], ["inf", "inf", "inf"]])
+def test_pictures_of_values_beyond_all_bounds(
+    values: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    content = "t,x\n" + "".join(f"{k},{value}\n" for k, value in enumerate(values))
+    expected = int("-" in "".join(values))
+    for kind in ("svg", "png"):
+        out = tmp_path / f"f.{kind}"
+        assert said(tmp_path, capsys, "f.csv", content, "-o", out, action="plot")[0] == expected
+        assert out.stat().st_size > 0
+
+
+def test_pictures_of_deep_and_of_large_formulas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    words = ("-o", tmp_path / "f.svg")
+    rows_ = "t,x\n0,1\n1,1\n"
+    assert said(tmp_path, capsys, "f.csv", rows_, *words, formula="G F " * 15 + "x > 0", action="plot")[0] == 0
+    page = "".join(ET.parse(tmp_path / "f.svg").getroot().itertext())
+    assert "more than 14 levels deep" in page
+    assert "not asked for" in page
+    large = " & ".join(["x > 0"] + [f"x > -{k}" for k in range(1, 201)])
+    status, told = said(tmp_path, capsys, "f.csv", rows_, *words, formula=large, action="plot")
+    assert status == 2
+    assert "at most 200" in told
+
+
+def test_a_path_as_text_will_do(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from sim.stl.explain import explain
+    from sim.stl.picture import draw
+    from sim.stl.syntax import Signal
+
+    draw(explain(Signal("x") > 0, {"x": np.ones(2)}, 1.0), str(tmp_path / "f.svg"))
+    assert (tmp_path / "f.svg").exists()
