@@ -45,6 +45,7 @@ from sim.stl.syntax import (
     Until,
     WeakUntil,
     Window,
+    check_depth,
 )
 from sim.stl.windows import window_steps
 
@@ -217,9 +218,14 @@ def _cut(node: Node, last: int, below: int) -> tuple[Node, int]:
     return node, 0
 
 
-@lru_cache(maxsize=256)
 def lower(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
     """``formula`` on samples each ``dt`` seconds. A window that is no whole number of samples: a FormulaError."""
+    check_depth(formula)  # before it is hashed, which recurs
+    return _lowered(formula, dt, semantics)
+
+
+@lru_cache(maxsize=256)
+def _lowered(formula: Formula, dt: float, semantics: Semantics) -> Lowered:
     builder = Builder(dt, semantics)
     root = builder.of(formula, False)
     return Lowered(builder.reachable(root), semantics)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from robots.signals import SignalError
-from sim.stl.syntax import Formula, signals_in, to_text
+from sim.stl.syntax import Formula, check_depth, signals_in, to_text
 from sim.stl.values import Array, Arrays, check_shape, numpy_arrays, required
 
 
@@ -47,6 +47,7 @@ def _floating(name: str, array: Any) -> Array:
 
 def inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
     """The signals that ``formula`` reads, as floating-point arrays of one library, their last dimensions checked."""
+    check_depth(formula)
     names = signals_in(formula)
     if not names:
         raise SignalError(f"{to_text(formula)} reads no signal, so that its batch is unknown")

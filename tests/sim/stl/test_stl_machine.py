@@ -16,6 +16,7 @@ from sim.stl.syntax import (
     Apply,
     Constant,
     Eventually,
+    FormulaError,
     Historically,
     Once,
     Or,
@@ -324,3 +325,12 @@ def test_lengths_as_a_tensor_inside_a_transform():
     x, lengths = torch.tensor([[3.0], [1.0], [0.0]]), torch.tensor([2])
     found = torch.func.grad(lambda v: robustness(always(0, 0.2, X > 0), {"x": v}, DT, lengths)[0].sum())(x)
     assert found[:, 0].tolist() == [0.0, 1.0, 0.0]
+
+
+def test_a_formula_nested_too_deeply_is_refused():
+    f = X > 0
+    for _ in range(2000):
+        f = ~f
+    for run in (lambda: robustness(f, {"x": np.ones((3, 1))}, DT), lambda: lower(f, DT)):
+        with pytest.raises(FormulaError, match="nested"):
+            run()
