@@ -220,8 +220,11 @@ def _cut(node: Node, last: int, below: int) -> tuple[Node, int]:
 
 def lower(formula: Formula, dt: float, semantics: Semantics = RTAMT) -> Lowered:
     """``formula`` on samples each ``dt`` seconds. A window that is no whole number of samples: a FormulaError."""
-    check_depth(formula)  # before it is hashed, which recurs
-    return _lowered(formula, dt, semantics)
+    try:
+        return _lowered(formula, dt, semantics)
+    except RecursionError:
+        check_depth(formula)
+        raise
 
 
 @lru_cache(maxsize=256)

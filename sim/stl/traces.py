@@ -47,8 +47,11 @@ def _floating(name: str, array: Any) -> Array:
 
 def inputs(formula: Formula, signals: Mapping[str, Array]) -> dict[str, Array]:
     """The signals that ``formula`` reads, as floating-point arrays of one library, their last dimensions checked."""
-    check_depth(formula)
-    names = signals_in(formula)
+    try:
+        names = signals_in(formula)
+    except RecursionError:
+        check_depth(formula)
+        raise
     if not names:
         raise SignalError(f"{to_text(formula)} reads no signal, so that its batch is unknown")
     used = {name: _floating(name, array) for name, array in required(names, signals).items()}
