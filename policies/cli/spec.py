@@ -358,13 +358,14 @@ def assumed(spec: Spec) -> dict[str, SignalSpec]:
     text = without_comments(spec.formula)
     reserved = {*WORDS, *FUNCTIONS, *spec.constants, *spec.signals, *assigned_names(text), "inf", "rise", "fall"}
     shapes: dict[str, tuple[int, ...]] = {}
-    for found in re.finditer(r"(?<![\w.])([^\W\d]\w*)((?:\.\w+|\[\d+\])*)", text):
-        if found[1] in reserved:
+    for found in re.finditer(r"""(?<![\w."])(?:"([^"\n]+)"|([^\W\d]\w*))((?:\.\w+|\[\d+\])*)""", text):
+        name = found[1] or found[2]
+        if name in (reserved - set(WORDS) if found[1] else reserved):
             continue
-        entries = re.findall(r"\w+", found[2])
+        entries = re.findall(r"\w+", found[3])
         least = [int(e) + 1 if e.isdigit() else {"x": 3, "y": 3, "z": 3, "w": 4}.get(e, 1) for e in entries]
-        sizes = itertools.zip_longest(least, shapes.get(found[1], ()), fillvalue=1)
-        shapes[found[1]] = tuple(max(pair) for pair in sizes)
+        sizes = itertools.zip_longest(least, shapes.get(name, ()), fillvalue=1)
+        shapes[name] = tuple(max(pair) for pair in sizes)
     for call in re.finditer(r"\b(?:norm|dist|angle|rotation_angle)\s*\(([^()]*)\)", text):
         of = 4 if call[0].startswith("rotation") else 3
         for name in re.findall(r"(?<![\w.\[])([^\W\d]\w*)(?![\w.\[(])", call[1]):
@@ -391,7 +392,7 @@ def guessed_formula(spec: Spec) -> Formula:
             errors.append(error)
     wrong = errors[0]
     shapes = ", ".join(f"{n}{list(s.shape)}" for n, s in first.items() if s.shape and n not in spec.signals)
-    if not shapes:
+    if not shapes or len({str(error) for error in errors}) == 1 < len(errors):  # whatever the shapes
         raise wrong
     raise BadInput(f"{wrong}\nthe shapes were guessed: {shapes}; a trace or signals in YAML say them") from wrong
 
