@@ -97,6 +97,14 @@ def updates(key: str, signals: Signals) -> list[float]:
     return seconds
 
 
+def monitored(text: str, signals: Signals, period_ms: int) -> list[float]:
+    """What an online monitor says after each sample."""
+    spec = specification(text, list(signals), period_ms, online=True)
+    spec.pastify()
+    samples = [list(zip(signals, values)) for values in zip(*signals.values())]
+    return [float(spec.update(i, sample)) for i, sample in enumerate(samples)]
+
+
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    serve([evaluate, raw, prepare, run, monitor, updates])
+    serve([evaluate, raw, prepare, run, monitor, updates, monitored])

@@ -15,25 +15,27 @@ from stlcgpp import formula as stlcg  # type: ignore[import-not-found]
 from policies.cli.peers import peak_beyond, seconds_of, serve
 
 Tree = list[Any]
+OPERATORS = {"G": "Always", "F": "Eventually", "U": "Until"}
 
 
-def build(tree: Tree, names: list[str]) -> Any:
-    """The formula over a signal [T, len(names)]."""
+def build(tree: Tree, names: list[str], recurrent: bool = False) -> Any:
+    """The formula over a signal [T, len(names)].
+
+    With ``recurrent`` of the operators that go along the signal with a hidden state, from its last sample to its first;
+    else of those with masks, which are the library's default.
+    """
     match tree:
         case [">", str(name), float(number)]:
             index = names.index(name)
             return stlcg.Predicate(name, lambda signal: signal[:, index]) > number
         case ["and", first, *others]:
-            out = build(first, names)
+            out = build(first, names, recurrent)
             for other in others:
-                out = stlcg.And(out, build(other, names))
+                out = stlcg.And(out, build(other, names, recurrent))
             return out
-        case ["G", int(lo), int(hi), arg]:
-            return stlcg.Always(build(arg, names), interval=[lo, hi])
-        case ["F", int(lo), int(hi), arg]:
-            return stlcg.Eventually(build(arg, names), interval=[lo, hi])
-        case ["U", int(lo), int(hi), left, right]:
-            return stlcg.Until(build(left, names), build(right, names), interval=[lo, hi])
+        case [str(letter), int(lo), int(hi), *args] if letter in OPERATORS:
+            operator = getattr(stlcg, OPERATORS[letter] + ("Recurrent" if recurrent else ""))
+            return operator(*(build(arg, names, recurrent) for arg in args), interval=[lo, hi])
     raise ValueError(f"not a formula: {tree}")
 
 
@@ -42,25 +44,31 @@ def batch(signals: dict[str, Any], names: list[str]) -> torch.Tensor:
     return torch.tensor([signals[name] for name in names], dtype=torch.float32).permute(2, 1, 0).contiguous()
 
 
-def traces(tree: Tree, names: list[str]) -> Callable[[torch.Tensor], torch.Tensor]:
+def traces(tree: Tree, names: list[str], recurrent: bool = False) -> Callable[[torch.Tensor], torch.Tensor]:
     """Robustness [N, T] of signals [N, T, len(names)]: one signal as the library takes it, several through vmap."""
-    formula = build(tree, names)
+    formula = build(tree, names, recurrent)
     several = torch.vmap(formula)
-    return lambda data: several(data) if len(data) > 1 else formula(data[0])[None]
+
+    def forward(data: torch.Tensor) -> torch.Tensor:
+        values: torch.Tensor = several(data) if len(data) > 1 else formula(data[0])[None]
+        return values
+
+    # recurrent operators look back: the signal is turned around, as the library's own tests do
+    return (lambda data: forward(data.flip(1)).flip(1)) if recurrent else forward
 
 
-def evaluate(tree: Tree, signals: dict[str, Any]) -> list[list[float]]:
+def evaluate(tree: Tree, signals: dict[str, Any], recurrent: bool = False) -> list[list[float]]:
     """Robustness [T][N] of signals [T][N]."""
     names = sorted(signals)
-    values: list[list[float]] = traces(tree, names)(batch(signals, names)).T.tolist()
+    values: list[list[float]] = traces(tree, names, recurrent)(batch(signals, names)).T.tolist()
     return values
 
 
-def gradient(tree: Tree, signals: dict[str, Any]) -> dict[str, list[list[float]]]:
+def gradient(tree: Tree, signals: dict[str, Any], recurrent: bool = False) -> dict[str, list[list[float]]]:
     """Gradient [T][N] of the summed robustness at the first sample with respect to each signal."""
     names = sorted(signals)
     data = batch(signals, names).requires_grad_()
-    torch.autograd.backward(traces(tree, names)(data)[:, 0].sum())
+    torch.autograd.backward(traces(tree, names, recurrent)(data)[:, 0].sum())
     assert data.grad is not None
     return {name: data.grad[:, :, i].T.tolist() for i, name in enumerate(names)}
 
@@ -68,10 +76,10 @@ def gradient(tree: Tree, signals: dict[str, Any]) -> dict[str, list[list[float]]
 kept: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = {}
 
 
-def prepare(key: str, tree: Tree, signals: dict[str, Any], backward: bool) -> None:
+def prepare(key: str, tree: Tree, signals: dict[str, Any], backward: bool, recurrent: bool = False) -> None:
     """Keep a formula and signals under ``key``, for :func:`run`."""
     names = sorted(signals)
-    kept[key] = traces(tree, names), batch(signals, names).requires_grad_(backward)
+    kept[key] = traces(tree, names, recurrent), batch(signals, names).requires_grad_(backward)
 
 
 def run(key: str) -> float:

@@ -267,11 +267,12 @@ def common():
     return st.recursive(leaf, grow, max_leaves=4)
 
 
+@pytest.mark.parametrize("recurrent", [False, True], ids=["masks", "recurrent"])
 @settings(max_examples=60, deadline=None)
 @given(f=common(), signals=traces(least=12, most=20))
-def test_stlcgpp_has_the_same_robustness_within_the_horizon(stlcgpp, f, signals):
+def test_stlcgpp_has_the_same_robustness_within_the_horizon(stlcgpp, recurrent, f, signals):
     known = len(signals["x"]) - round(horizon(f) / DT)  # beyond, stlcg++ takes -1e9 for every sample
     scalar = {name: signals[name].tolist() for name in ("x", "y")}
-    peer = np.array(stlcgpp.ask("evaluate", tree=to_stlcgpp(f, DT), signals=scalar))
+    peer = np.array(stlcgpp.ask("evaluate", tree=to_stlcgpp(f, DT), signals=scalar, recurrent=recurrent))
     ours = robustness(f, signals, DT, semantics=Semantics(until="closed"))
     np.testing.assert_array_equal(ours[: max(known, 0)], peer[: max(known, 0)])
