@@ -16,7 +16,8 @@ A parameter's name says what it sets, for one episode:
 What is not in the space is drawn as in an evaluation, keyed by the seed of the rollout; so is the white noise of the
 sensors. A rollout is then a function of parameters and seed alone, whatever world simulates it beside whatever others.
 
-The judgement is that of an evaluation: an episode that ended early without having decided the formula violates it.
+The judgement is that of an evaluation (:mod:`policies.evaluate.partial`): what was seen of an episode decides, and of
+one that ended early nothing is made up. See :func:`policy_judge`.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.evaluate.evaluation import held_robustness
-from policies.evaluate.partial import verdict
-from policies.evaluate.rollout import Act, Rollout, rollout
+from policies.evaluate.partial import bounds, verdict
+from policies.evaluate.rollout import Act, rollout
 from robots.signals import SignalError
 from sim.env import Env
 from sim.random import stream, uniform
 from sim.randomize import DISTURBANCES, Distribution, draw_parameters
-from sim.stl.falsify import Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
-from sim.stl.space import REACH, Scale
+from sim.stl.falsify import Choice, Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
+from sim.stl.space import REACH, Scale, is_number, number_hint
 from sim.stl.syntax import Formula
+from sim.stl.trials import check_signals
 from sim.task import Task
 
 ALIVE = "episode_alive"
@@ -57,7 +58,8 @@ def default_space(env: Env) -> Space:
 
     Sampled, it *is* the evaluation's distribution, but that each component of a normal one ends at three standard
     deviations (beyond lie 0.27 % of its draws): what its samples say is about the evaluation's episodes. A search goes
-    wherever it likes in it, to corners too that draws seldom reach: what it finds is possible, and may be rare.
+    wherever it likes in it, to corners too that draws seldom reach: what it finds is possible, and may be rare. Where
+    the evaluation draws a command_delay beyond one control step, which acts as one of one step, so does the space.
     """
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
                             for name, count in start_draws(env.task).items()]
@@ -122,21 +124,48 @@ def check_space(space: Space, env: Env) -> None:
     for p in space.parameters:
         if p.name not in shapes:
             raise SpaceError(f"unknown parameter {p.name!r}; legal: {', '.join(shapes)}")
-        shape = np.shape(getattr(p, "low", ()))
+        if isinstance(p, Choice) and not all(is_number(option) for option in p.options):
+            raise SpaceError(f"parameter {p.name!r}: its choices are numbers, got {list(p.options)}"
+                             f"{number_hint(p.options)}")
+        shape = () if isinstance(p, Choice) else np.shape(p.low)
         if shape not in shapes[p.name]:
             legal = " or ".join("a scalar" if not s else f"{s[0]} components" for s in shapes[p.name])
-            raise SpaceError(f"parameter {p.name!r} is {legal}, got bounds of shape {shape}")
+            given = "choices, which are scalars" if isinstance(p, Choice) else f"bounds of shape {shape}"
+            raise SpaceError(f"parameter {p.name!r} is {legal}, got {given}")
+        check_range(p, env)
     names = set(space.names)
     if names & {"push.force_w", "push.torque_b"} and not {"push.at_s", "push.for_s"} <= names:
         raise SpaceError("a push needs push.at_s and push.for_s: when it begins, and how long it lasts")
+    if names & {"push.at_s", "push.for_s"} and not names & {"push.force_w", "push.torque_b"}:
+        raise SpaceError("push.at_s and push.for_s do nothing without push.force_w or push.torque_b")
     for name in sorted(n.removeprefix("share.") for n in names if n.startswith("share.")):
         if f"physics.{name}" in names:
             raise SpaceError(f"physics.{name} and share.{name} set the same parameter: leave one out")
-    if "sensor.delay_steps" in names:
-        values = np.concatenate([space.from_unit(np.full((1, space.dim), u))["sensor.delay_steps"] for u in (0.0, 1.0)])
+
+
+def check_range(p: Parameter, env: Env) -> None:
+    """Values of ``p`` without a meaning or an effect are a :class:`SpaceError` that names the legal range."""
+    values = np.asarray(p.options if isinstance(p, Choice) else (p.low, p.high), np.float64)
+    group, _, name = p.name.partition(".")
+    if p.name == "sensor.delay_steps":
         most = env.sensors.config.delay_steps
-        if not np.isin(values, np.arange(most + 1)).all():
-            raise SpaceError(f"sensor.delay_steps is a whole number from 0 to {most} (randomize.sensors.delay_steps)")
+        if isinstance(p, Real) or not np.isin(values, np.arange(most + 1)).all():
+            raise SpaceError(f"sensor.delay_steps is a whole number from 0 to {most} (randomize.sensors.delay_steps), "
+                             "with 'integer: true'")
+        return
+    ranges = {"start": (0.0, LARGEST_DRAW, "draws of the reset, in [0, 1)"), "share": (0.0, 1.0, "a share")}
+    if p.name == "physics.command_delay":
+        step, drawn = env.task.control_dt, env.randomization.get(name)
+        most_drawn = distribution_bounds(env.task, name, drawn)[1][0] if drawn is not None else 0.0
+        ranges["physics"] = (0.0, max(step, most_drawn), f"s: beyond one control step, {step:g} s, nothing changes")
+    if p.name == "push.at_s":
+        ranges["push"] = (0.0, env.task.episode_s, "s: the episode")
+    if p.name == "push.for_s":
+        ranges["push"] = (0.0, float("inf"), "s")
+    low, high, what = ranges.get(group, (-float("inf"), float("inf"), ""))
+    if (values < low).any() or (values > high).any():
+        raise SpaceError(f"parameter {p.name!r} runs from {values.min():.9g} to {values.max():.9g}; legal: from "
+                         f"{low:g} to {high:.8g} ({what})")
 
 
 def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -290,7 +319,9 @@ class PolicyRollout:
         self.backend, self.sensors = PlannedBackend(env.backend, env.task.control_dt), PlannedSensors(env.sensors)
         self.fresh = env.state_dict()
         env.backend, env.sensors = self.backend, self.sensors  # type: ignore[assignment]
-        for corner in (0.0, 1.0):  # a bound that the simulator refuses is refused now
+        options = {len(p.options) for p in space.parameters if isinstance(p, Choice)}
+        corners = {0.0, 1.0, *((k + 0.5) / n for n in options for k in range(n))}
+        for corner in sorted(corners):  # a bound or choice that the simulator refuses is refused now
             self._begin(space.from_unit(np.full((1, space.dim), corner)), np.zeros(1, np.int64))
             env.reset()
 
@@ -320,17 +351,23 @@ class PolicyRollout:
 
 
 def policy_judge(dt: float) -> Judge:
-    """The judge of `policies.evaluate.evaluation`: what was seen must decide the formula, else it is violated."""
+    """The judge of flights that may end early, by their known samples alone, as an evaluation.
+
+    ``violated`` is what no continuation could mend, with the time at which that was certain; ``undecided`` what a
+    continuation could still decide either way (an evaluation counts such an episode as failed). The robustness is the
+    greatest that any continuation could give (the weak view): a violated clause's own margin, +inf for an ``F`` that is
+    still open, and of an episode that was not cut short the robustness itself.
+    """
 
     def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judged:
         if ALIVE not in signals:
             raise SignalError(f"a policy's rollout has the signal {ALIVE}, this one has: {', '.join(signals)}")
         traces = {k: v for k, v in signals.items() if k != ALIVE}
         lengths = signals[ALIVE].sum(0).astype(np.int64)
-        holds = verdict(formula, traces, dt, lengths).satisfied
-        nothing = np.zeros(len(lengths), bool)
-        episodes = Rollout(traces, np.empty((0, len(lengths), 0), np.float32), lengths, nothing, ~nothing, dt)
-        return Judged(held_robustness(formula, episodes, holds), ~holds)
+        check_signals(formula, traces)
+        found = verdict(formula, traces, dt, lengths)
+        _, greatest = bounds(formula, traces, dt, lengths)
+        return Judged(greatest, found.violated, ~(found.satisfied | found.violated), found.decided_at_s)
 
     return judge
 

@@ -39,7 +39,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import inf, lgamma, log
+from math import inf, isfinite, isnan, lgamma, log
 from typing import Any, Literal
 
 import numpy as np
@@ -94,6 +94,7 @@ class Clause:
 
     ``robustness`` is the least value seen, at ``parameters``; ``spread`` the interquartile range of its values among
     the uniform samples (NaN with fewer than 8): ``robustness / spread`` compares clauses of different units.
+    ``undecided``: it was never violated, but in some traces, which ended early, neither known to hold.
     """
 
     text: str
@@ -103,11 +104,13 @@ class Clause:
     parameters: Values
     seed: int
     spread: float
+    undecided: bool = False
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What the independent uniform samples say, and only they: ``findings`` violations or failures of ``samples``.
+    """What the independent uniform samples say, and only they: ``findings`` violations, failures or traces that ended
+    undecided, of ``samples``.
 
     If parameters are drawn as the space draws (:meth:`sim.stl.space.Space.sample`), the probability of a finding lies
     in [low, high] with at least ``confidence``: with none found ``high = 1 - (1 - confidence)^(1/samples)``, about
@@ -124,7 +127,7 @@ class Sampled:
     confidence: float
 
 
-Verdict = Literal["violated", "unconfirmed", "failed", "none found"]
+Verdict = Literal["violated", "unconfirmed", "undecided", "failed", "none found"]
 
 
 @dataclass(frozen=True)
@@ -133,16 +136,19 @@ class Falsification:
 
     Args:
         verdict: ``violated``: a trace violates the formula, and did so again when simulated alone. ``unconfirmed``: one
-            did in the search, but not again: the rollout is no function of its arguments. ``failed``: no violation, but
+            did in the search, but not again: the rollout is no function of its arguments. ``undecided``: no violation,
+            but a trace ended before the formula was decided, as only some judges say. ``failed``: no violation, but
             rollouts failed. ``none found``: which proves nothing.
         robustness: least robustness at time 0, of the trace ``signals`` [T, *shape] at ``parameters`` and ``seed``,
             simulated alone; ``searched`` is what the search saw there (equal where a batch does not change the bits).
-        clause: text of the clause that decides it.
+        clause: text of the clause that decides it: of violated ones the first to be decided, where the judge says when,
+            else the least. ``margin`` is its own value, ``at_s`` the time at which it was decided (NaN: unknown).
         clauses: per conjunct.
         history: evaluations made, and the least robustness by then, [B, 2] after each batch.
         evaluations: rollouts judged, of ``budget``; one more was made to confirm.
         method, attack, noise: as they were given.
-        stopped: why it ended: ``violation``, ``budget``, ``patience``, ``failure``, or ``converged`` without restarts.
+        stopped: why it ended: ``violation``, ``budget``, ``patience``, ``failure``, ``converged`` without restarts,
+            ``broken`` (nothing but failures of one kind, from the first on), or ``interrupted``.
     """
 
     formula: Formula
@@ -166,14 +172,22 @@ class Falsification:
     attack: str
     noise: str
     stopped: str
+    margin: float = float("nan")
+    at_s: float = float("nan")
 
     def statement(self) -> str:
         """What this result says and does not say, in words."""
         if self.verdict == "violated":
-            return f"violated: robustness {self.robustness:.6g} after {self.evaluations} evaluations, by {self.clause}"
+            when = f"; first at {self.at_s:.6g} s," if isfinite(self.at_s) else ","
+            own = "" if self.margin == self.robustness or isnan(self.margin) else f", whose margin is {self.margin:.6g}"
+            return (f"violated: robustness {self.robustness:.6g} after {self.evaluations} evaluations{when} by "
+                    f"{self.clause}{own}")
         found = {
+            "undecided": f"no violation found in {self.evaluations} evaluations, but traces that ended before the "
+                         "formula was decided",
             "none found": f"no violation found in {self.evaluations} evaluations, which proves nothing",
-            "failed": f"no violation found, but {len(self.failures)} of {self.evaluations} rollouts failed: "
+            "failed": f"no violation found, but {len(self.failures)} of {self.evaluations} rollouts failed"
+                      f"{', every one: the search was given up' if self.stopped == 'broken' else ''}: "
                       f"{self.failures[0].message if self.failures else ''}",
             "unconfirmed": f"a robustness of {self.searched:.6g} was seen, but {self.robustness:.6g} when simulated "
                            "again alone: the rollout does not repeat itself",
@@ -184,7 +198,7 @@ class Falsification:
             f"; of {s.samples} independent samples none was one: with parameters drawn as this space draws them"
             f"{' and this noise' if self.noise == 'fixed' else ''}, the probability of one is at most {s.high:.2g} at "
             f"{s.confidence:.0%} confidence")
-        return f"{found}{least}{bound}"
+        return f"{'interrupted: ' if self.stopped == 'interrupted' else ''}{found}{least}{bound}"
 
     def counterexample(self, about: Mapping[str, Any] | None = None, revision: str = "") -> Counterexample:
         """What was found, to save and to replay. ``about``: which rollout this was, as JSON data."""
@@ -207,6 +221,7 @@ ON_FAILURE = ("record", "stop", "raise")
 SIGMA = 0.3  # initial standard deviation in the unit cube: Hansen's tutorial advises 0.2 to 0.5 of the interval
 RESOLUTION = 1e-5  # of an interval: a search that is down to it has converged. The library's 1e-11 is for minima
 ENOUGH = 8  # values of which an interquartile range is worth something
+BROKEN = 32  # rollouts that fail alike, without one that does not, and the rollout is broken
 
 
 def falsify(
@@ -214,7 +229,7 @@ def falsify(
     seed: int = 0, batch: int | None = None, attack: str = "formula", explore: float = 0.1, restarts: str = "ipop",
     stop_at_violation: bool = True, on_failure: str = "record", patience: int | None = None, noise: str = "fixed",
     semantics: Semantics = RTAMT, judge: Judge | None = None, confidence: float = 0.95,
-    progress: Callable[[int, int, float], None] | None = None,
+    progress: Callable[[int, int, float], None] | None = None, interrupted: Callable[[], bool] | None = None,
 ) -> Falsification:
     """Search ``space`` for parameters whose rollout violates ``formula`` at time 0; see the head of this module.
 
@@ -237,16 +252,20 @@ def falsify(
             each gets its own, and the search is over noise too.
         judge: replaces :func:`judge_traces`, for rollouts that end early, say.
         progress: ``progress(evaluations, budget, least)`` after each batch.
+        interrupted: asked after each batch; True ends the search with what it has found.
     """
     for name, value, legal in (("method", method, METHODS), ("attack", attack, ATTACKS), ("noise", noise, NOISES),
                                ("restarts", restarts, RESTARTS), ("on_failure", on_failure, ON_FAILURE)):
         if value not in legal:
             raise ValueError(f"{name}={value!r}; legal: {', '.join(legal)}")
     for name, number in (("budget", budget), ("batch", batch), ("patience", patience)):
-        if number is not None and number < 1:
-            raise ValueError(f"{name} is at least 1, got {number}")
+        if number is not None and (not _is_whole(number) or number < 1):
+            raise ValueError(f"{name} is at least 1, and a whole number, got {number!r}")
+    if not _is_whole(seed) or not 0 <= seed < SEEDS:
+        raise ValueError(f"seed is a whole number from 0 to 2^63 - 1, got {seed!r}")
     if not 0 <= explore <= 1 or not 0 < confidence < 1:
         raise ValueError(f"explore lies in [0, 1] and confidence in (0, 1), got {explore} and {confidence}")
+    check_method(method)
     parts = distinct_conjuncts(formula)
     uniform = budget if method == "random" else round(explore * budget) if method == "cma" else 0
     if method == "cma" and attack == "scaled" and uniform < ENOUGH:
@@ -255,7 +274,7 @@ def falsify(
     rng = np.random.default_rng(seed)
     record = _Record(rollout, formula, parts, space, judge or judge_traces(dt, semantics), seed, noise, rng, on_failure,
                      budget, attack == "clauses", progress)
-    stop = _Stop(record, stop_at_violation, on_failure == "stop", patience)
+    stop = _Stop(record, stop_at_violation, on_failure == "stop", patience, interrupted or (lambda: False))
     sampled, stopped = None, None
     if uniform:
         stopped = _run_points(record, stop, rng.random((uniform, space.dim)), batch or 64)
@@ -265,6 +284,26 @@ def falsify(
     if stopped is None and method == "cma":
         stopped = _run_cma(record, stop, attack, batch, restarts, rng)
     return _result(record, dt, semantics, method, attack, sampled, stopped or "budget")
+
+
+SEEDS = 2**63
+PACKAGES = {"cma": ("cma", "cma"), "sobol": ("scipy.stats", "scipy"), "lhs": ("scipy.stats", "scipy")}
+
+
+def check_method(method: str) -> None:
+    """A :class:`ModuleNotFoundError` that says what to install, where the package of ``method`` is missing."""
+    if method not in PACKAGES:
+        return
+    module, package = PACKAGES[method]
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"method {method!r} needs the package {package}: pip install {package}, or method "
+                                  "'random' (--method random), which needs none", name=package) from error
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
 def _run_points(record: _Record, stop: _Stop, points: np.ndarray, batch: int) -> str | None:
@@ -277,11 +316,8 @@ def _run_points(record: _Record, stop: _Stop, points: np.ndarray, batch: int) ->
 
 
 def _even_points(method: str, dim: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    try:
-        from scipy.stats import qmc
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"method {method!r} needs scipy: pip install scipy, or method 'random'",
-                                  name="scipy") from error
+    from scipy.stats import qmc
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the count is no power of two costs evenness only
         points = qmc.Sobol(dim, rng=rng) if method == "sobol" else qmc.LatinHypercube(dim, rng=rng)
@@ -360,7 +396,7 @@ class _Cma:
         self._begin(np.full(len(counts), 0.5) if start is None else np.resize(start, len(counts)), 1.0, None)
 
     def _begin(self, start: np.ndarray, sigma: float, iterations: float | None) -> None:
-        cma = _library()
+        cma = importlib.import_module("cma")
         options: dict[str, Any] = {
             "bounds": [list(-self.shift), list(self.width - self.shift)], "popsize": self.size, "seed": np.nan,
             "CMA_stds": list(self.width), "integer_variables": [int(i) for i in np.flatnonzero(self.counts)],
@@ -420,14 +456,6 @@ class _Cma:
             np.random.set_state(theirs)  # noqa: NPY002
 
 
-def _library() -> Any:
-    try:
-        return importlib.import_module("cma")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("method 'cma' needs the package cma: pip install cma, or method 'random'",
-                                  name="cma") from error
-
-
 def _ranked(values: np.ndarray) -> np.ndarray:
     """Finite numbers in the order of ``values``: -inf first, then the finite ones as they are, +inf, and NaN last."""
     finite = values[np.isfinite(values)]
@@ -452,7 +480,9 @@ class _Record:
         self.seeds: list[np.ndarray] = []  # [B]
         self.values: list[np.ndarray] = []  # [C, B], NaN: failed
         self.violated: list[np.ndarray] = []  # bool [C, B]
+        self.undecided: list[np.ndarray] = []  # bool [C, B]
         self.failures: list[Failure] = []
+        self.signals: dict[str, np.ndarray] = {}  # of the candidate that was simulated alone
         self.history: list[tuple[int, float]] = []
         self.evaluations = 0
         self.least = np.full(len(parts), inf)
@@ -469,7 +499,7 @@ class _Record:
         seeds = np.full(count, self.seed, np.int64)
         if self.noise == "fresh":
             seeds = self.rng.integers(2**31, size=count, dtype=np.int64)
-        values, violated = self._judged(self.space.from_unit(points), seeds)
+        values, violated, undecided = self._judged(self.space.from_unit(points), seeds)
         self.evaluations += count
         smallest = np.fmin(self.least, np.fmin.reduce(values, axis=1, initial=inf))
         if (smallest < self.least).any() if self.each else smallest.min() < self.least.min():
@@ -479,12 +509,13 @@ class _Record:
         self.seeds.append(seeds)
         self.values.append(values)
         self.violated.append(violated)
+        self.undecided.append(undecided)
         self.history.append((self.evaluations, float(self.least.min())))
         if self.progress is not None:
             self.progress(self.evaluations, self.budget, float(self.least.min()))
         return values
 
-    def _judged(self, parameters: Values, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _judged(self, parameters: Values, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         messages = [""] * len(seeds)
         try:
             signals = self.simulate(parameters, seeds)
@@ -493,24 +524,24 @@ class _Record:
         except Exception as error:
             if self.raises:
                 raise
-            values, violated, messages = self._one_by_one(parameters, seeds, error)
+            values, violated, undecided, messages = self._one_by_one(parameters, seeds, error)
         else:
-            values, violated = self.judged(signals, len(seeds))
+            values, violated, undecided, _ = self.judged(signals, len(seeds))
         for i in np.flatnonzero(np.isnan(values).any(0)):
             own = {k: v[i] for k, v in parameters.items()}
             if self.raises:
                 raise SignalError(f"the robustness of a rollout is NaN, at {own}")
-            values[:, i], violated[:, i] = np.nan, False
+            values[:, i], violated[:, i], undecided[:, i] = np.nan, False, False
             self.failures.append(Failure(own, int(seeds[i]), messages[i] or UNKNOWN))
-        return values, violated
+        return values, violated, undecided
 
     def _one_by_one(
         self, parameters: Values, seeds: np.ndarray, error: Exception
-    ) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
         values = np.full((len(self.parts), len(seeds)), np.nan)
-        violated, messages = np.zeros(values.shape, bool), [""] * len(seeds)
+        violated, undecided, messages = np.zeros(values.shape, bool), np.zeros(values.shape, bool), [""] * len(seeds)
         if len(seeds) == 1:
-            return values, violated, [told(error)]
+            return values, violated, undecided, [told(error)]
         for i in range(len(seeds)):
             try:
                 signals = self.simulate({k: v[i : i + 1] for k, v in parameters.items()}, seeds[i : i + 1])
@@ -519,13 +550,15 @@ class _Record:
             except Exception as own:
                 messages[i] = told(own)
             else:
-                values[:, i : i + 1], violated[:, i : i + 1] = self.judged(signals, 1)
+                values[:, i : i + 1], violated[:, i : i + 1], undecided[:, i : i + 1], _ = self.judged(signals, 1)
         if not any(messages):
             raise error
-        return values, violated, messages
+        return values, violated, undecided, messages
 
-    def alone(self, parameters: Values, seed: int) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Clauses' values and violations [C] and the signals [T, *shape] of one candidate, simulated by itself."""
+    def alone(self, parameters: Values, seed: int) -> tuple[np.ndarray, ...]:
+        """Of one candidate, simulated by itself, clauses' values, violations, what is undecided, and times [C]; the
+        signals [T, *shape] are kept in ``signals``.
+        """
         batch, seeds = {k: np.asarray(v)[None] for k, v in parameters.items()}, np.array([seed], np.int64)
         try:
             signals = self.simulate(batch, seeds)
@@ -535,17 +568,26 @@ class _Record:
             if self.raises:
                 raise
             self.failures.append(Failure(parameters, seed, told(error)))
-            return np.full(len(self.parts), np.nan), np.zeros(len(self.parts), bool), {}
-        values, violated = self.judged(signals, 1)
-        return values[:, 0], violated[:, 0], {k: v[:, 0] for k, v in signals.items()}
+            unknown, nothing = np.full(len(self.parts), np.nan), np.zeros(len(self.parts), bool)
+            return unknown, nothing, nothing, unknown
+        self.signals = {k: v[:, 0] for k, v in signals.items()}
+        return tuple(part[:, 0] for part in self.judged(signals, 1))
 
     def simulate(self, parameters: Values, seeds: np.ndarray) -> dict[str, np.ndarray]:
         """The rollout's signals as numpy arrays."""
         return {name: host(value) for name, value in self.rollout(parameters, seeds).items()}
 
-    def judged(self, signals: Mapping[str, np.ndarray], count: int) -> Judged:
-        """Value and violation of each clause, [C, B]. What is wrong with the signals' form is the caller's error."""
-        return judge_clauses(self.judge, self.parts, signals, count)
+    def judged(self, signals: Mapping[str, np.ndarray], count: int) -> tuple[np.ndarray, ...]:
+        """Value, violation, indecision and its time of each clause, [C, B]. What is wrong with the signals' form is the
+        caller's error.
+        """
+        judged = judge_clauses(self.judge, self.parts, signals, count)
+        return tuple(np.array(part) for part in judged)
+
+    def is_broken(self) -> bool:
+        """Whether nothing but failures of one kind came so far, and enough of them."""
+        kinds = {f.message.partition(":")[0] for f in self.failures}
+        return self.evaluations >= BROKEN and len(self.failures) == self.evaluations and len(kinds) == 1
 
     def is_hit(self, aim: Aim) -> bool:
         """Whether the one clause that ``aim`` is about was violated."""
@@ -573,6 +615,7 @@ class _Stop:
     at_violation: bool
     at_failure: bool
     patience: int | None
+    interrupted: Callable[[], bool]
 
     def reason(self) -> str | None:
         r = self.record
@@ -580,6 +623,10 @@ class _Stop:
             return "violation"
         if self.at_failure and r.failures:
             return "failure"
+        if r.is_broken():
+            return "broken"
+        if self.interrupted():
+            return "interrupted"
         if self.patience is not None and r.evaluations - r.improved_at >= self.patience:
             return "patience"
         return None
@@ -587,7 +634,8 @@ class _Stop:
 
 def _sampled(record: _Record, planned: int, confidence: float) -> Sampled:
     values, violated = np.concatenate(record.values, 1), np.concatenate(record.violated, 1)
-    findings = int((violated.any(0) | np.isnan(values).any(0)).sum())
+    undecided = np.concatenate(record.undecided, 1)
+    findings = int((violated.any(0) | undecided.any(0) | np.isnan(values).any(0)).sum())
     count = record.evaluations
     if not findings:
         return Sampled(count, 0, 0.0, 1 - (1 - confidence) ** (1 / count), confidence)
@@ -619,6 +667,7 @@ def _result(
     record: _Record, dt: float, semantics: Semantics, method: str, attack: str, sampled: Sampled | None, stopped: str
 ) -> Falsification:
     values, violated = np.concatenate(record.values, 1), np.concatenate(record.violated, 1)
+    undecided = np.concatenate(record.undecided, 1)
     points, seeds = np.concatenate(record.points), np.concatenate(record.seeds)
 
     def candidate(i: int) -> tuple[Values, int]:
@@ -629,25 +678,36 @@ def _result(
     for c, part in enumerate(record.parts):
         own, seed = candidate(_least(values[c], violated[c]))
         spread = record.spread(c, uniform) if uniform else float("nan")
-        found.append(Clause(to_text(part), part, float(record.least[c]), bool(violated[c].any()), own, seed, spread))
-    i = _least(values.min(0), np.asarray(violated.any(0)))
+        hit = bool(violated[c].any())
+        found.append(Clause(to_text(part), part, float(record.least[c]), hit, own, seed, spread,
+                            bool(undecided[c].any()) and not hit))
+    i = _least(values.min(0), np.where(violated.any(0), 2, undecided.any(0)))
     parameters, seed = candidate(i)
     searched = float(values[:, i].min())
     signals: dict[str, np.ndarray] = {}
-    alone, deciding, broken = float("nan"), 0, np.zeros(1, bool)
+    alone, margin, at_s, deciding, broken, open_ = float("nan"), float("nan"), float("nan"), 0, False, False
     if not np.isnan(searched):
-        again, broken, signals = record.alone(parameters, seed)
-        alone, deciding = float(again.min()), _least(again, broken)
+        again, fails, unsettled, times = record.alone(parameters, seed)
+        signals, alone, broken, open_ = record.signals, float(again.min()), bool(fails.any()), bool(unsettled.any())
+        deciding = _first(again, fails, times)
+        margin, at_s = float(again[deciding]), float(times[deciding])
     verdict: Verdict = "failed" if record.failures else "none found"
-    if broken.any() or violated[:, i].any():
-        verdict = "violated" if broken.any() else "unconfirmed"
+    if violated[:, i].any() or undecided[:, i].any() or broken or open_:
+        verdict = "violated" if broken else "undecided" if open_ and not violated[:, i].any() else "unconfirmed"
     return Falsification(
         record.formula, dt, semantics, record.space, verdict, alone, searched, parameters, seed, signals,
         to_text(record.parts[deciding]), tuple(found), tuple(record.failures), sampled,
         np.array(record.history, np.float64).reshape(-1, 2), record.evaluations, record.budget, method, attack,
-        record.noise, stopped)
+        record.noise, stopped, margin, at_s)
 
 
-def _least(values: np.ndarray, violated: np.ndarray) -> int:
-    """Index of the least value, violated ones first, NaN last."""
-    return int(np.lexsort((np.where(np.isnan(values), np.inf, values), ~violated, np.isnan(values)))[0])
+def _least(values: np.ndarray, gravity: np.ndarray) -> int:
+    """Index of the least value among those of the greatest ``gravity`` (2 violated, 1 undecided), NaN last."""
+    rank = -gravity.astype(int)
+    return int(np.lexsort((np.where(np.isnan(values), np.inf, values), rank, np.isnan(values)))[0])
+
+
+def _first(values: np.ndarray, violated: np.ndarray, times: np.ndarray) -> int:
+    """Index of the violated clause that was decided first, the least of several; the least where none is."""
+    when = np.where(violated & np.isfinite(times), times, np.inf)
+    return int(np.lexsort((np.where(np.isnan(values), np.inf, values), when, ~violated, np.isnan(values)))[0])

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from statistics import NormalDist
@@ -84,6 +84,28 @@ class Choice:
 Parameter = Real | Integer | Choice
 
 
+def is_number(value: Any) -> bool:
+    """Whether ``value`` is a finite number, and no truth value."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) and isfinite(value)
+
+
+def number_hint(values: Iterable[Any]) -> str:
+    """What to write where YAML took a number for a text, as it does with 1e-30; empty where none is meant."""
+    for value in values:
+        if isinstance(value, str):
+            try:
+                number = float(value)
+            except ValueError:
+                continue
+            mantissa, _, exponent = value.strip().lower().partition("e")
+            if exponent and isfinite(number):
+                dotted = mantissa if "." in mantissa else f"{mantissa}.0"
+                signed = exponent if exponent[0] in "+-" else f"+{exponent}"
+                return f"; YAML reads {value} as a text: write {dotted}e{signed}"
+            return f"; {value!r} is a text: write it without quotes"
+    return ""
+
+
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name or any(c.isspace() or c in "/\\" for c in name):
         raise SpaceError(f"parameter name {name!r}: a word without spaces and slashes")
@@ -96,10 +118,9 @@ def _check_bounds(p: Real | Integer, kind: type) -> None:
         value = getattr(p, side)
         items = list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value]
         for x in items:
-            number = isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool) and isfinite(x)
-            if not number or (kind is int and x != int(x)):
+            if not is_number(x) or (kind is int and x != int(x)):
                 wanted = "whole numbers" if kind is int else "finite numbers"
-                raise SpaceError(f"parameter {p.name!r}: {side} = {value!r}; bounds are {wanted}")
+                raise SpaceError(f"parameter {p.name!r}: {side} = {value!r}; bounds are {wanted}{number_hint(items)}")
         plain = tuple(kind(x) for x in items)
         object.__setattr__(p, side, plain if isinstance(value, (tuple, list, np.ndarray)) else plain[0])
     if isinstance(p.low, tuple) != isinstance(p.high, tuple) or np.shape(p.low) != np.shape(p.high) or p.low == ():

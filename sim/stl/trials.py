@@ -33,10 +33,16 @@ def one_at_a_time(function: Callable[[Values, int], Mapping[str, Any]]) -> Rollo
 
 
 class Judged(NamedTuple):
-    """Of B traces: robustness at time 0, float64 [B], NaN where it is unknown, and whether they violate, bool [B]."""
+    """Of B traces: robustness at time 0, float64 [B], NaN where it is unknown, and whether they violate, bool [B].
+
+    A judge of traces that end early also says of which the formula is ``undecided``, bool [B], neither known to hold
+    nor to fail, and when it was decided, ``decided_at_s`` [B] (inf: undecided). None: all are decided, no time.
+    """
 
     robustness: np.ndarray
     violated: np.ndarray
+    undecided: np.ndarray | None = None
+    decided_at_s: np.ndarray | None = None
 
 
 Judge = Callable[[Formula, Mapping[str, np.ndarray]], Judged]
@@ -52,6 +58,7 @@ def judge_traces(dt: float, semantics: Semantics = RTAMT) -> Judge:
     """
 
     def judge(formula: Formula, signals: Mapping[str, np.ndarray]) -> Judged:
+        check_signals(formula, signals)
         _check_length(formula, signals, dt, semantics)
         # in one type: of float32 and float64 signals a clause alone would differ from the clause in a conjunction
         exact = {k: np.asarray(v, np.float64) for k, v in signals.items() if k in signals_in(formula)}
@@ -68,9 +75,17 @@ def judge_traces(dt: float, semantics: Semantics = RTAMT) -> Judge:
     return judge
 
 
+def check_signals(formula: Formula, signals: Mapping[str, np.ndarray]) -> None:
+    """A rollout gives every signal that the formula reads."""
+    missing = [name for name in signals_in(formula) if name not in signals]
+    if missing:
+        raise SignalError(f"the rollout lacks {', '.join(map(repr, missing))}, which {to_text(formula)} reads; it has: "
+                          f"{', '.join(signals) or 'no signal'}")
+
+
 def _check_length(formula: Formula, signals: Mapping[str, np.ndarray], dt: float, semantics: Semantics) -> None:
     reach = horizon(formula, dt)
-    samples = min((len(signals[name]) for name in signals_in(formula) if name in signals), default=1)
+    samples = min((len(signals[name]) for name in signals_in(formula)), default=1)
     if semantics.end == "clip" and isfinite(reach) and samples < steps(reach, dt) + 1:
         raise SignalError(f"the traces have {samples} samples, one each {dt:g} s, and {to_text(formula)} looks "
                           f"{reach:g} s ahead: simulate {steps(reach, dt) + 1}, or choose Semantics(end='strong' or "
@@ -78,12 +93,17 @@ def _check_length(formula: Formula, signals: Mapping[str, np.ndarray], dt: float
 
 
 def judge_clauses(judge: Judge, parts: Sequence[Formula], signals: Mapping[str, np.ndarray], count: int) -> Judged:
-    """Judgement of each of the clauses ``parts`` of ``count`` traces, [C, B]; the least is the conjunction's."""
+    """Judgement of each of the clauses ``parts`` of ``count`` traces, [C, B]; the least is the conjunction's. A time of
+    decision that the judge does not know is NaN.
+    """
     judged = [judge(part, signals) for part in parts]
     if any(j.robustness.shape != (count,) for j in judged):
         shapes = {name: np.shape(value) for name, value in signals.items()}
         raise SignalError(f"a rollout of {count} candidates gives signals [T, {count}, ...], this one gave {shapes}")
-    return Judged(np.stack([j.robustness for j in judged]), np.stack([j.violated for j in judged]))
+    nothing, unknown = np.zeros(count, bool), np.full(count, np.nan)
+    return Judged(np.stack([j.robustness for j in judged]), np.stack([j.violated for j in judged]),
+                  np.stack([nothing if j.undecided is None else j.undecided for j in judged]),
+                  np.stack([unknown if j.decided_at_s is None else j.decided_at_s for j in judged]))
 
 
 def conjuncts(formula: Formula) -> list[Formula]:

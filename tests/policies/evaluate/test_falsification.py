@@ -29,11 +29,13 @@ from sim.env import Env, make_env
 from sim.random import stream, uniform
 from sim.randomize import draw_parameters
 from sim.stl.falsify import (
+    Choice,
     Integer,
     Real,
     Space,
     SpaceError,
     conjuncts,
+    falsify,
     load_counterexample,
     replay,
     save_counterexample,
@@ -231,6 +233,14 @@ def test_share_moves_all_components_together() -> None:
     (Real("start.initial", 0.0, 1.0), "is 12 components"),
     (Real("push.force_w", (0.0,) * 3, (0.1,) * 3), "needs push.at_s and push.for_s"),
     (Integer("sensor.delay_steps", 0, 3), "from 0 to 2"), (Real("sensor.delay_steps", 0.0, 1.5), "whole number"),
+    (Real("sensor.delay_steps", 0.0, 1.0), "integer: true"), (Choice("sensor.delay_steps", (0, 5)), "from 0 to 2"),
+    (Real("physics.command_delay", 0.0, 0.03), "runs from 0 to 0.03; legal: from 0 to 0.02 .*one control step, 0.01 s"),
+    (Real("push.at_s", 0.0, 0.1), "needs|without push.force_w"),
+    (Real("start.initial", (0.0,) * 12, (1.0,) * 12), "runs from 0 to 1; legal: from 0 to 0.99999994"),
+    (Real("start.initial", (-0.1,) * 12, (0.5,) * 12), "legal: from 0"), (Real("share.inertia", 0.0, 1.1), "to 1 "),
+    (Choice("physics.mass", ("heavy", "light")), "its choices are numbers"),
+    (Choice("physics.mass", ("3e-2", "0.031")), "YAML reads 3e-2 as a text: write 3.0e-2"),
+    (Choice("start.initial", (0.1, 0.2)), "12 components, got choices"),
     (Real("sensor.bias.height", 0.0, 1.0), "unknown parameter"),
 ])  # fmt: skip
 def test_bad_spaces_name_the_legal(parameter: Any, told: str) -> None:
@@ -239,13 +249,29 @@ def test_bad_spaces_name_the_legal(parameter: Any, told: str) -> None:
         check_space(Space((parameter,)), env)
 
 
+@pytest.mark.parametrize(("at", "lasts", "told"), [
+    ((-1.0, 0.1), (0.0, 0.1), "push.at_s' runs from -1 to 0.1; legal: from 0 to 0.4"),
+    ((0.0, 0.5), (0.0, 0.1), "push.at_s"), ((0.0, 0.1), (-0.1, 0.1), "push.for_s' runs from -0.1"),
+])  # fmt: skip
+def test_push_outside_of_the_flight_is_refused(at: Any, lasts: Any, told: str) -> None:
+    push = (Real("push.at_s", *at), Real("push.for_s", *lasts), Real("push.force_w", (0.0,) * 3, (0.1,) * 3))
+    with pytest.raises(SpaceError, match=told):
+        check_space(Space(push), world())
+
+
+def test_command_delay_beyond_a_control_step_is_refused() -> None:
+    with pytest.raises(SpaceError, match=r"legal: from 0 to 0.01 \("):
+        check_space(Space((Real("physics.command_delay", 0.0, 0.02),)), world())
+    check_space(Space((Real("physics.command_delay", 0.0, 0.01),)), world())
+
+
 def test_bound_that_the_simulator_refuses_is_refused_before_the_search() -> None:
     with pytest.raises(ValueError, match="mass must be > 0"):
         PolicyRollout(world(), still, Space((Real("physics.mass", -0.01, 0.03),)))
 
 
 def test_judgement_is_that_of_an_evaluation() -> None:
-    """Also of flights that leave the fence and end early."""
+    """The verdict also of flights that leave the fence and end early, the robustness of the others."""
     formula = "G[0,0.4] (height > 0.8 & height < 1.5) & F[0,0.4] (base_vel_w.z > 0.5)"
     env = world(formula, worlds=64)
     space = Space((Real("state.base_vel_w", (-3.0,) * 3, (3.0,) * 3),))
@@ -259,11 +285,98 @@ def test_judgement_is_that_of_an_evaluation() -> None:
                       env.task.formula).episodes
     judge = policy_judge(0.01)
     whole = judge(env.task.formula, signals)
-    assert np.array_equal(whole.robustness, theirs.robustness)
-    assert np.array_equal(~whole.violated, theirs.satisfied)
+    assert whole.undecided is not None
+    full = lengths == lengths.max()
+    assert 0 < full.sum() < 64
+    assert np.array_equal(whole.robustness[full], theirs.robustness[full])
+    assert np.array_equal(~(whole.violated | whole.undecided), theirs.satisfied)
+    assert not whole.undecided[full].any()
     assert 0 < whole.violated.sum() < 64
     parts = [judge(part, signals) for part in conjuncts(env.task.formula)]
     assert np.array_equal(np.min([p.robustness for p in parts], axis=0), whole.robustness)
+
+
+def ended(height: list[float], pad: float) -> dict[str, np.ndarray]:
+    """One flight that ended after these samples, beside others that flew for 40: what follows is not the flight's."""
+    trace = np.array(height + [pad] * (41 - len(height)), np.float32)[:, None]
+    return {"height": trace, ALIVE: (np.arange(41) < len(height)).astype(np.float32)[:, None]}
+
+
+def test_nothing_is_made_up_after_the_end_of_a_flight() -> None:
+    """The floor was left at 0.02 s by 0.05 m, and so it stays, whatever stands in the samples that nobody flew."""
+    judge = policy_judge(0.01)
+    floor, climb = (parse(text) for text in ("G[0,0.4] (height > 0.5)", "F[0,0.4] (height > 2)"))
+    for pad in (-7.0, 9.0):
+        signals = ended([0.9, 0.7, 0.45], pad)
+        failed, left = judge(floor, signals), judge(climb, signals)
+        assert (failed.violated[0], failed.undecided[0]) == (True, False)
+        assert failed.robustness[0] == pytest.approx(-0.05)
+        assert failed.decided_at_s[0] == pytest.approx(0.02)
+        assert (left.violated[0], left.undecided[0], left.robustness[0]) == (False, True, np.inf)
+        assert judge(floor & climb, signals).robustness[0] == failed.robustness[0]
+
+
+def parse(text: str) -> Any:
+    return load_task("hover", formula=text).formula
+
+
+def ending_early(parameters: dict[str, np.ndarray], seeds: np.ndarray) -> dict[str, np.ndarray]:
+    """Falls through the floor at 0.02 s where p > 0, and is cut off above it otherwise."""
+    flights = [ended([0.9, 0.7, 0.45 if p > 0 else 0.6], 0.0) for p in parameters["p"]]
+    return {name: np.concatenate([f[name] for f in flights], 1) for name in flights[0]}
+
+
+@pytest.mark.parametrize("attack", ["formula", "clauses"])
+def test_the_clause_that_failed_is_named_and_open_ones_are_undecided(attack: str) -> None:
+    formula = parse("F[0,0.4] (height > 2) & G[0,0.4] (height > 0.5) & F[0,0.3] (height > 3)")
+    found = falsify(ending_early, formula, Space((Real("p", -1.0, 1.0),)), 0.01, budget=40, seed=0, attack=attack,
+                    judge=policy_judge(0.01), stop_at_violation=False)
+    assert (found.verdict, found.clause) == ("violated", "G[0,0.4] (height > 0.5)")
+    assert found.robustness == found.margin == pytest.approx(-0.05)
+    assert found.at_s == pytest.approx(0.02)
+    assert "first at 0.02 s, by G[0,0.4]" in found.statement()
+    assert [(c.violated, c.undecided) for c in found.clauses] == [(False, True), (True, False), (False, True)]
+    assert found.evaluations == 40, "an open clause is no hit: the searches for it go on"
+
+
+def test_the_clause_that_failed_first_is_named_not_the_one_that_failed_by_more() -> None:
+    formula = parse("G[0,0.4] (height > 0.85) & G[0,0.4] (height > 0.89)")
+    late = parse("G[0,0.01] (height < 0.95) & F[0.02,0.02] (height > 2)")
+    judge = policy_judge(0.01)
+    space = Space((Real("p", 0.5, 1.0),))
+    found = falsify(ending_early, formula, space, 0.01, budget=4, method="random", judge=judge)
+    assert (found.clause, found.at_s) == ("G[0,0.4] (height > 0.89)", 0.01), "at one time: the one that fails by more"
+    early = falsify(ending_early, parse("F[0.02,0.02] (height > 2) & G[0,0.01] (height < 0.89)"), space, 0.01, budget=4,
+                    method="random", judge=judge)
+    assert (early.clause, early.at_s) == ("G[0,0.01] (height < 0.89)", 0.0)
+    assert early.robustness == pytest.approx(-1.55)
+    assert early.margin == pytest.approx(-0.01)
+    assert f"by {early.clause}, whose margin is -0.00999" in early.statement()
+    alone = falsify(ending_early, late, space, 0.01, budget=4, method="random", judge=judge)
+    assert alone.clause == "F[0.02,0.02] (height > 2)"
+
+
+def test_flight_that_ended_undecided_is_told_and_is_no_violation() -> None:
+    found = falsify(ending_early, parse("G[0,0.4] (height > 0.5)"), Space((Real("p", -1.0, -0.5),)), 0.01, budget=10,
+                    method="random", judge=policy_judge(0.01))
+    assert (found.verdict, found.evaluations) == ("undecided", 10)
+    assert not found.counterexample().violated
+    assert found.sampled is not None
+    assert found.sampled.findings == 10
+    again = replay(found.counterexample(), ending_early, policy_judge(0.01))
+    assert (again.undecided, again.violated, again.identical) == (True, False, True)
+
+
+def test_choices_are_searched() -> None:
+    env = world()
+    space = space_from_json({"start.initial.guided": {"low": [0], "high": [0.05]},
+                             "physics.mass": {"choices": [0.03, 0.031]}})
+    flown = PolicyRollout(env, still, space)
+    flown(space.sample(np.random.default_rng(0), WORLDS), np.zeros(WORLDS, np.int64))
+    masses = env.backend.params()["mass"].numpy()  # type: ignore[attr-defined]
+    assert set(masses.ravel().tolist()) == {float(np.float32(0.03)), float(np.float32(0.031))}
+    with pytest.raises(ValueError, match="mass must be > 0"):
+        PolicyRollout(world(), still, Space((Choice("physics.mass", (0.03, -1.0, 0.031)),)))
 
 
 def test_search_finds_the_force_that_sinks_it_and_replays(tmp_path: Any) -> None:
@@ -293,5 +406,5 @@ def test_space_of_the_documentation_is_legal() -> None:
     page = (Path(__file__).parents[3] / "docs" / "stl-falsification.md").read_text()
     space = space_from_json(yaml.safe_load(page.split("```yaml\n")[1].split("```")[0]))
     assert len(space.parameters) == 8
-    flown = PolicyRollout(world(randomize=RANDOM, sensors=SENSORS), still, space)
+    flown = PolicyRollout(world(randomize=RANDOM, sensors=SENSORS, seconds=8.0), still, space)
     assert flown(space.sample(np.random.default_rng(0), 2), seeds(0, 1))["height"].shape[1] == 2

@@ -278,6 +278,29 @@ def test_nan_is_a_failure() -> None:
     assert "30 of 30 rollouts failed" in all_fail.statement()
 
 
+def test_rollout_that_only_fails_does_not_spend_the_budget() -> None:
+    for batch in (1, 64):
+        found = falsify(raises_above(-2.0), X > -2, LINE, 1.0, budget=5000, seed=0, batch=batch)
+        assert (found.verdict, found.stopped) == ("failed", "broken")
+        assert found.evaluations <= 64
+        assert "every one: the search was given up: ArithmeticError: the simulator blew up" in found.statement()
+    later = falsify(raises_above(-0.95), X > -2, LINE, 1.0, method="random", budget=400, seed=1, batch=64)
+    assert later.stopped == "budget", "one that does not fail is enough to go on"
+
+
+def test_missing_signal_is_named() -> None:
+    with pytest.raises(SignalError, match="lacks 'x', which .* reads; it has: height"):
+        falsify(lambda p, s: {"height": np.zeros((1, len(s)))}, eventually(0, 9, X > 0), LINE, 1.0, budget=20)
+
+
+def test_search_can_be_interrupted_between_batches() -> None:
+    asked = iter([False, False, True])
+    found = falsify(constant(), X > -2, LINE, 1.0, method="random", budget=500, seed=0, batch=10,
+                    interrupted=lambda: next(asked))
+    assert (found.stopped, found.evaluations, found.verdict) == ("interrupted", 30, "none found")
+    assert found.statement().startswith("interrupted: no violation found in 30 evaluations")
+
+
 def test_failures_can_stop_or_raise() -> None:
     stopped = falsify(raises_above(0.5), X > -2, LINE, 1.0, method="random", budget=200, seed=0, batch=10,
                       on_failure="stop")
@@ -429,6 +452,7 @@ def test_coverage_of_the_bound() -> None:
     ({"method": "newton"}, "cma, random, sobol, lhs"), ({"attack": "all"}, "formula, scaled, clauses"),
     ({"budget": 0}, "budget is at least 1"), ({"batch": 0}, "batch is at least 1"), ({"explore": 2.0}, "explore"),
     ({"restarts": "ever"}, "ipop, bipop, none"), ({"on_failure": "ignore"}, "record, stop, raise"),
+    ({"seed": 2**70}, "from 0 to 2"), ({"seed": -1}, "from 0 to 2"), ({"budget": 10.5}, "a whole number, got 10.5"),
     ({"noise": "some"}, "fixed, fresh"), ({"attack": "scaled", "budget": 20}, "at least 8"),
 ])  # fmt: skip
 def test_bad_options_name_the_legal_ones(options: dict[str, Any], told: str) -> None:
@@ -438,8 +462,15 @@ def test_bad_options_name_the_legal_ones(options: dict[str, Any], told: str) -> 
 
 def test_missing_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cma", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install cma"):
-        falsify(constant(), X > -2, LINE, 1.0, budget=20)
+    flown: list[int] = []
+
+    def rollout(p: dict[str, np.ndarray], seeds: np.ndarray) -> dict[str, np.ndarray]:
+        flown.append(len(seeds))
+        return constant()(p, seeds)
+
+    with pytest.raises(ModuleNotFoundError, match="pip install cma.*--method random"):
+        falsify(rollout, X > -2, LINE, 1.0, budget=20)
+    assert not flown, "it is told before the first rollout"
     assert falsify(constant(), X > -2, LINE, 1.0, budget=20, method="random").verdict == "none found"
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(ModuleNotFoundError, match="pip install scipy"):

@@ -122,3 +122,12 @@ def test_bad_values_name_the_bounds() -> None:
         space.checked({"a": [0.5]})
     with pytest.raises(SpaceError, match="unit cube"):
         space.from_unit(np.full((1, 3), 1.5))
+
+
+def test_number_that_yaml_read_as_a_text_is_told() -> None:
+    with pytest.raises(SpaceError, match="YAML reads 1e-30 as a text: write 1.0e-30"):
+        space_from_json({"x": {"low": "1e-30", "high": 1.0}})
+    with pytest.raises(SpaceError, match="write 2.5e.3"):
+        space_from_json({"x": {"low": [0.0, 0.0], "high": [1.0, "2.5e3"]}})
+    with pytest.raises(SpaceError, match="without quotes"):
+        space_from_json({"x": {"low": "0.5", "high": 1.0}})
