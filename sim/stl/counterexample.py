@@ -52,7 +52,8 @@ class Replay:
 
     ``identical``: every signal has the same bits, or it failed with the same message. ``difference``: largest absolute
     difference of each signal (inf where shape, or the finite samples, differ); ``tolerance``: the largest of all.
-    ``robustness`` is that of the new trace, ``change`` its difference from the saved one.
+    ``robustness`` is that of the new trace, ``change`` its difference from the saved one. ``undecided``: no clause is
+    violated, but the trace ended before one was decided.
     """
 
     robustness: float
@@ -62,6 +63,7 @@ class Replay:
     difference: Mapping[str, float]
     tolerance: float
     failure: str = ""
+    undecided: bool = False
 
 
 def versions() -> dict[str, str]:
@@ -75,7 +77,8 @@ def versions() -> dict[str, str]:
     return out
 
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)
 UNKNOWN = "the robustness is NaN"
 CONTENT = "counterexample.json"
 
@@ -83,19 +86,26 @@ CONTENT = "counterexample.json"
 def save_counterexample(path: str | Path, found: Counterexample) -> Path:
     """Write ``found`` to ``path``, one NPZ file: whole, or not at all.
 
-    It holds ``counterexample.json`` (for people: ``unzip -p FILE counterexample.json``) and the arrays
-    ``signals/<name>`` and ``parameters/<name>``, which numpy reads without pickles.
+    It holds ``counterexample.json`` (for people: ``unzip -p FILE counterexample.json``) and arrays that numpy reads
+    without pickles: the signals by their names, ``t`` in seconds, as ``temporeal spec`` reads a trace, and
+    ``parameters/<name>``. A signal that is called ``t`` stands in place of the time.
     """
     path = Path(path)
     content = {
-        "format": FORMAT, "formula": to_text(found.formula), "formula_json": to_json(found.formula), "dt": found.dt,
+        "format": FORMAT, "signals": list(found.signals),
+        "formula": to_text(found.formula), "formula_json": to_json(found.formula), "dt": found.dt,
         "semantics": asdict(found.semantics), "seed": found.seed, "robustness": _json_number(found.robustness),
         "violated": found.violated, "failure": found.failure, "revision": found.revision,
         "parameters": {k: np.asarray(v).tolist() for k, v in found.parameters.items()},
         "space": None if found.space is None else found.space.to_json(), "versions": dict(found.versions),
         "about": dict(found.about)}
     arrays = {f"parameters/{k}": np.asarray(v) for k, v in found.parameters.items()}
-    arrays |= {f"signals/{k}": np.asarray(v) for k, v in found.signals.items()}
+    samples = max((len(v) for v in found.signals.values()), default=0)
+    arrays |= {"t": np.arange(samples) * found.dt} if samples else {}
+    for name, value in found.signals.items():
+        if not name or "/" in name or name == CONTENT:
+            raise SignalError(f"signal name {name!r}: a word without slashes")
+        arrays[name] = np.asarray(value)
     if any(a.dtype.hasobject for a in arrays.values()):
         raise SignalError("a counterexample holds arrays of numbers and texts, not of objects")
     out = io.BytesIO()
@@ -111,15 +121,19 @@ def save_counterexample(path: str | Path, found: Counterexample) -> Path:
 def load_counterexample(path: str | Path) -> Counterexample:
     """What :func:`save_counterexample` wrote; a ValueError names a file that is none."""
     path = Path(path)
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is no counterexample that save_counterexample wrote: it is no NPZ file")
     try:
         with np.load(path, allow_pickle=False) as archive:
             content = json.loads(bytes(archive.zip.read(CONTENT)))
             arrays = {name: archive[name] for name in archive.files if name != CONTENT}
-        if content["format"] != FORMAT:
-            raise ValueError(f"format {content['format']}, this version reads {FORMAT}")
+        if content["format"] not in READABLE:
+            raise ValueError(f"format {content['format']}, this version reads {', '.join(map(str, READABLE))}")
+        old = content["format"] == 1
+        signals = _group("signals/", arrays) if old else {name: arrays[name] for name in content["signals"]}
         return Counterexample(
             from_json(content["formula_json"]), float(content["dt"]), Semantics(**content["semantics"]),
-            _group("parameters/", arrays), int(content["seed"]), _group("signals/", arrays),
+            _group("parameters/", arrays), int(content["seed"]), signals,
             float(content["robustness"]), bool(content["violated"]), content["failure"],
             None if content["space"] is None else space_from_json(content["space"]), content["about"],
             content["versions"], content["revision"])
@@ -146,13 +160,15 @@ def replay(found: Counterexample, rollout: Rollout, judge: Judge | None = None) 
     names = [*found.signals, *(k for k in own if k not in found.signals)]
     difference = {k: _difference(found.signals.get(k), own.get(k)) for k in names}
     identical = bool(names) and all(_same_bits(found.signals.get(k), own.get(k)) for k in names)
+    violated = bool(judged.violated.any())
+    undecided = judged.undecided is not None and bool(judged.undecided.any()) and not violated
     change = 0.0 if value == found.robustness else value - found.robustness
     failure = UNKNOWN if np.isnan(value) else ""
     if found.failure:
         same = failure == found.failure
-        return Replay(value, change, bool(judged.violated.any()), same, {}, 0.0 if same else inf, failure)
-    return Replay(value, change, bool(judged.violated.any()), identical, difference,
-                  max(difference.values(), default=0.0), failure)
+        return Replay(value, change, violated, same, {}, 0.0 if same else inf, failure, undecided)
+    return Replay(value, change, violated, identical, difference, max(difference.values(), default=0.0), failure,
+                  undecided)
 
 
 def _same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:

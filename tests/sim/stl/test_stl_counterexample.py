@@ -67,7 +67,7 @@ def test_people_can_read_it(saved: Path) -> None:
     assert told["formula"].startswith("G[0,2] (pos.x < limit)")
     assert set(told["parameters"]) == {"start", "wind"}
     with np.load(saved, allow_pickle=False) as arrays:
-        assert arrays["signals/pos"].shape == (21, 2)
+        assert arrays["pos"].shape == (21, 2)
 
 
 def test_replay_is_exact(found: Falsification, saved: Path) -> None:
