@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, counter, plain, print_json, say
+from policies.cli.console import (
+    FAILED,
+    OK,
+    BadInput,
+    Interrupted,
+    Parser,
+    add_json,
+    add_overrides,
+    counter,
+    on_signals,
+    plain,
+    print_json,
+    say,
+)
 
 if TYPE_CHECKING:
     from policies.evaluate.falsification import PolicyRollout
@@ -19,12 +34,14 @@ HELP = """\
 Looks for a start, physics, sensor errors and pushes with which the policy violates the task's formula, by CMA-ES or by
 sampling. Searches what the task's reset and randomize draw from (--print-space writes it, --space FILE replaces it).
 Writes falsification-<backend>.json and, where something was found, counterexample-<backend>.npz into RUN/falsify or
---out. Finding nothing proves nothing.
+--out; where these are there already, -2, -3, ...: what was found before is kept. Finding nothing proves nothing.
+Ctrl-C and SIGTERM end the search after the batch that is in the air, and write what was found until then.
 
 --replay FILE flies a counterexample again and says whether every bit of the trace is the same; another RUN_OR_ARTIFACT
 with it asks whether that policy still violates.
 
-Exit status: 0 no violation found (replayed: it is satisfied), 1 a violation, or rollouts that failed, 2 bad input.
+Exit status: 0 no violation found (replayed: it is satisfied), 1 a violation, flights that ended undecided, or rollouts
+that failed, 2 bad input, 130 and 143 interrupted.
 
 Example:
   temporeal falsify outputs/train/waypoints-ppo-1 --budget 4000
@@ -69,11 +86,18 @@ def run(argv: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise BadInput(f"--{name} is at least 1, got {value}")
+    check_seed(options.seed, "--seed")
     if options.replay is not None:
         return run_replay(options)
     if options.policy is None:
         raise BadInput("which policy? temporeal falsify RUN_OR_ARTIFACT, or --replay FILE; see its --help")
     return run_search(options)
+
+
+def check_seed(seed: Any, name: str) -> None:
+    """A seed is a whole number that 63 bits hold."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
+        raise BadInput(f"{name} is a whole number from 0 to 2^63 - 1, got {seed!r}")
 
 
 # ---------------------------------------------------------------- search
@@ -85,10 +109,17 @@ def run_search(options: Any) -> int:
     from policies.cli.settings import override
     from policies.evaluate.falsification import PolicyRollout, default_space, falsify_policy
     from policies.evaluate.handover import EVALUATION_SEED
+    from sim.stl.falsify import check_method
 
+    try:
+        check_method(options.method)
+    except ModuleNotFoundError as error:
+        raise BadInput(str(error)) from error
     settings = override(read_settings(options.policy), options.overrides)
     backend = options.backend or settings["backend"]["name"]
+    check_seed(settings["seed"], "seed")
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
+    check_seed(seed, "the seed of the search (the run's and a constant)")
     folder = result_folder(options)
     env = make_env(settings, options.policy, backend, 1 if options.print_space else options.worlds, seed)
     with runs.bad_input():
@@ -98,23 +129,61 @@ def run_search(options: Any) -> int:
         return OK
     runs.check_writable(folder)
     make_policy, digest = policy_of(settings, options.policy, env)
-    with runs.bad_input():
+    with runs.bad_input(), ending_gently() as asked:
         rollout = PolicyRollout(env, make_policy, space)
         found = falsify_policy(
             rollout, budget=options.budget, seed=seed, method=options.method, attack=options.attack,
             stop_at_violation=not options.whole_budget, patience=options.patience,
             noise="fresh" if options.fresh_noise else "fixed",
+            interrupted=lambda: bool(asked),
             progress=lambda done, of, least: counter(f"{backend}, least robustness {least:.4g}, flight")(done, of))
-    about = {"policy": os.path.relpath(options.policy, folder), "digest": digest, "backend": backend,
-             "worlds": options.worlds, "env_seed": seed, "settings": plain(settings)}
-    result = {"passed": found.verdict == "none found", "backend": backend, **figures(found),
-              "counterexample": save(found, folder / f"counterexample-{backend}.npz", about)}
-    write_result(folder / f"falsification-{backend}.json", result)
+        about = {"policy": os.path.relpath(options.policy, folder), "digest": digest, "backend": backend,
+                 "worlds": options.worlds, "env_seed": seed, "settings": plain(settings)}
+        result = write(found, folder, backend, about)
     if options.json:
         print_json(result)
     else:
         say(describe(found, result["counterexample"]))
+    if asked:
+        raise Interrupted(asked[0], f"interrupted after {found.evaluations} of {found.budget} flights; written: "
+                                    f"{result['report']}")
     return OK if result["passed"] else FAILED
+
+
+@contextmanager
+def ending_gently() -> Iterator[list[int]]:
+    """Inside, Ctrl-C and SIGTERM enter their number into the list; a second one interrupts at once."""
+    asked: list[int] = []
+
+    def ask(number: int, _: object) -> None:
+        if asked:
+            raise Interrupted(number)
+        asked.append(number)
+        os.write(2, b"\ntemporeal: finishing this batch and writing what was found; once more stops at once\n")
+
+    with on_signals([signal.SIGINT, signal.SIGTERM], ask):
+        yield asked
+
+
+def write(found: Falsification, folder: Path, backend: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Write report and counterexample beside those of earlier searches; the report."""
+    report, trace = free_names(folder, backend)
+    interrupted = found.stopped == "interrupted"
+    result = {"passed": found.verdict == "none found" and not interrupted, "interrupted": interrupted,
+              "backend": backend, **figures(found), "counterexample": save(found, trace, about), "report": report}
+    write_result(report, result)
+    return result
+
+
+def free_names(folder: Path, backend: str) -> tuple[Path, Path]:
+    """Names of a report and a counterexample that are not there: the number of the search is in both."""
+    k = 1
+    while True:
+        end = backend if k == 1 else f"{backend}-{k}"
+        names = folder / f"falsification-{end}.json", folder / f"counterexample-{end}.npz"
+        if not any(name.exists() for name in names):
+            return names
+        k += 1
 
 
 def is_artifact(folder: Path) -> bool:
@@ -188,12 +257,11 @@ def result_folder(options: Any) -> Path:
 
 
 def save(found: Falsification, path: Path, about: Mapping[str, Any]) -> Path | None:
-    """Write the counterexample, if there is one; one of an earlier search is removed, for it is not this one's."""
+    """Write the counterexample, if there is one."""
     from policies.export.artifact import revision
     from sim.stl.falsify import save_counterexample
 
     if found.verdict == "none found":
-        path.unlink(missing_ok=True)
         return None
     return save_counterexample(path, found.counterexample(about, revision()))
 
@@ -207,10 +275,12 @@ def figures(found: Falsification) -> dict[str, Any]:
 
     values: dict[str, Any] = clean(plain({
         "verdict": found.verdict, "statement": found.statement(), "formula": to_text(found.formula),
-        "robustness": found.robustness, "searched": found.searched, "clause": found.clause,
+        "robustness": found.robustness, "searched": found.searched, "clause": found.clause, "margin": found.margin,
+        "at_s": found.at_s,
         "parameters": found.parameters, "seed": found.seed, "evaluations": found.evaluations, "budget": found.budget,
         "method": found.method, "attack": found.attack, "noise": found.noise, "stopped": found.stopped,
-        "clauses": [{"clause": c.text, "robustness": c.robustness, "violated": c.violated, "spread": c.spread,
+        "clauses": [{"clause": c.text, "robustness": c.robustness, "violated": c.violated, "undecided": c.undecided,
+                     "spread": c.spread,
                      "parameters": c.parameters, "seed": c.seed} for c in found.clauses],
         "failures": [{"message": f.message, "parameters": f.parameters, "seed": f.seed} for f in found.failures],
         "sampled": None if found.sampled is None else asdict(found.sampled),
@@ -232,7 +302,8 @@ def describe(found: Falsification, path: Path | None) -> str:
     lines = [found.statement()]
     for c in found.clauses:
         spreads = f"{c.robustness / c.spread:8.3g} spreads" if c.spread > 0 else " " * 16
-        lines.append(f"  {c.robustness:10.4g}  {'VIOLATED' if c.violated else 'held':8}  {spreads}  {c.text}")
+        word = "VIOLATED" if c.violated else "undecided" if c.undecided else "held"
+        lines.append(f"  {c.robustness:10.4g}  {word:9}  {spreads}  {c.text}")
     if path is not None:
         lines += [f"{path}", f"again: temporeal falsify --replay {path}"]
     return "\n".join(lines)
@@ -247,6 +318,7 @@ def run_replay(options: Any) -> int:
     from policies.cli.settings import override
     from policies.evaluate.falsification import policy_judge
     from sim.stl.counterexample import load_counterexample, replay, versions
+    from sim.stl.syntax import to_text
 
     with runs.bad_input():
         found = load_counterexample(options.replay)
@@ -254,12 +326,23 @@ def run_replay(options: Any) -> int:
     if lacking or found.space is None:
         raise BadInput(f"{options.replay} was not written by temporeal falsify: it does not say which policy flew")
     policy = options.policy or options.replay.parent / found.about["policy"]
+    if options.policy is None and not is_artifact(policy):
+        try:
+            runs.load_run(policy)
+        except BadInput as error:
+            raise BadInput(f"{error}. The policy that flew is not where it was: name it: temporeal falsify RUN "
+                           f"--replay {options.replay}") from error
     settings = override(found.about["settings"], options.overrides)
+    check_seed(settings["seed"], "seed")
     rollout, digest = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
+    if options.overrides and rollout.env.task.formula != found.formula:
+        raise BadInput("the overrides change the formula, and a replay judges the saved one. Leave them out, or search "
+                       f"anew.\n  saved:   {to_text(found.formula)}\n  changed: {to_text(rollout.env.task.formula)}")
     again = replay(found, rollout, policy_judge(found.dt))
     changed = {k: [v, versions().get(k)] for k, v in found.versions.items() if versions().get(k) != v}
     result = {
-        "violated": again.violated, "robustness": again.robustness, "saved_robustness": found.robustness,
+        "violated": again.violated, "undecided": again.undecided,
+        "robustness": again.robustness, "saved_robustness": found.robustness,
         "change": again.change, "identical": again.identical, "tolerance": again.tolerance,
         "difference": dict(again.difference), "failure": again.failure, "policy": policy,
         "same_policy": digest == found.about["digest"], "changed_versions": changed}
@@ -269,7 +352,7 @@ def run_replay(options: Any) -> int:
         print_json(clean(plain(result)))
     else:
         say(describe_replay(found, again, result))
-    return FAILED if again.violated or again.failure else OK
+    return FAILED if again.violated or again.undecided or again.failure else OK
 
 
 def replay_rollout(
@@ -293,7 +376,7 @@ def describe_replay(found: Counterexample, again: Replay, result: Mapping[str, A
     if again.failure:
         lines = [f"failed: {again.failure}"]
     else:
-        word = "violated" if again.violated else "satisfied"
+        word = "violated" if again.violated else "undecided when it ended" if again.undecided else "satisfied"
         lines = [f"{word}: robustness {again.robustness:.6g}, saved {found.robustness:.6g}"]
     if again.identical:
         lines.append("the trace is the same, bit for bit")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from policies.cli import falsify
 from policies.cli.main import main
 
 HIGH = "task.settings.formula='G[0,0.2] (height > {})'"
@@ -42,15 +46,20 @@ def test_violation_is_status_1_and_replays_bit_for_bit(run: Path, capsys: pytest
     assert (again["robustness"], again["change"], again["tolerance"]) == (found["robustness"], 0.0, 0.0)
 
 
-def test_nothing_found_is_status_0_and_leaves_no_counterexample(
+def test_nothing_found_is_status_0_and_keeps_what_was_found_before(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [str(run), "--out", str(tmp_path), *SMALL]
     assert told(capsys, *words)[0] == 1
-    assert (tmp_path / "counterexample-quadrotor.npz").is_file()
+    before = (tmp_path / "counterexample-quadrotor.npz").read_bytes()
+    report = (tmp_path / "falsification-quadrotor.json").read_bytes()
     status, found = told(capsys, *words, HIGH.format(-5))
     assert (status, found["verdict"], found["passed"], found["counterexample"]) == (0, "none found", True, None)
-    assert not (tmp_path / "counterexample-quadrotor.npz").exists()
+    assert (tmp_path / "counterexample-quadrotor.npz").read_bytes() == before
+    assert (tmp_path / "falsification-quadrotor.json").read_bytes() == report
+    assert found["report"] == str(tmp_path / "falsification-quadrotor-2.json")
+    assert json.loads(Path(found["report"]).read_text())["verdict"] == "none found"
+    assert told(capsys, *words)[1]["counterexample"] == str(tmp_path / "counterexample-quadrotor-3.npz")
     assert "proves nothing" in found["statement"]
     assert found["evaluations"] == 40
     assert found["sampled"]["samples"] == 4
@@ -76,7 +85,9 @@ def test_each_clause_attacked_with_the_whole_budget(
     words = [str(run), "--out", str(tmp_path), "--attack", "clauses", "--whole-budget", "--budget", "120"]
     found = told(capsys, *words, "--worlds", "40")[1]
     assert (found["stopped"], found["attack"], len(found["clauses"])) == ("budget", "clauses", 4)
-    assert found["robustness"] == min(c["robustness"] for c in found["clauses"])
+    known = [c["robustness"] for c in found["clauses"] if c["robustness"] is not None]
+    assert found["robustness"] == min(known)
+    assert [c["violated"] for c in found["clauses"] if c["robustness"] is None] == [False] * (4 - len(known))
 
 
 def test_artifact_is_falsified_beside_itself(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +115,58 @@ def test_replay_after_the_folder_has_moved_and_without_its_policy(
     lonely = tmp_path / "lonely.npz"
     shutil.copy(moved, lonely)
     assert main(["falsify", "--replay", str(lonely)]) == 2
-    assert "is not a run" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "is not a run" in error
+    assert f"name it: temporeal falsify RUN --replay {lonely}" in error
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_search_keeps_what_it_found(
+    number: signal.Signals, status: int, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def counter(label: str) -> Any:
+        return lambda done, of: os.kill(os.getpid(), number) if done == 16 else None
+
+    monkeypatch.setattr(falsify, "counter", counter)
+    words = [str(run), "--out", str(tmp_path), "--method", "random", "--budget", "400", "--worlds", "8"]
+    assert main(["falsify", *words, "--whole-budget"]) == status
+    report = json.loads((tmp_path / "falsification-quadrotor.json").read_text())
+    assert (report["interrupted"], report["stopped"], report["evaluations"]) == (True, "interrupted", 16)
+    assert report["verdict"] == "violated"
+    assert Path(report["counterexample"]).is_file()
+    assert "interrupted after 16 of 400 flights" in capsys.readouterr().err
+
+
+def test_spec_reads_a_counterexample(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, str(run), "--out", str(tmp_path), *SMALL, HIGH.format(3))[1]
+    formula = tmp_path / "high.stl"
+    formula.write_text("G[0,0.2] (height > 3)\n")
+    assert main(["spec", "check", str(formula), found["counterexample"], "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["robustness"] == pytest.approx(found["robustness"])
+
+
+def test_replay_judges_the_saved_formula_and_refuses_another(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = told(capsys, str(run), "--out", str(tmp_path), *SMALL, HIGH.format(3))[1]["counterexample"]
+    assert main(["falsify", "--replay", saved, HIGH.format(2)]) == 2
+    error = capsys.readouterr().err
+    assert "the overrides change the formula" in error
+    assert "height > 3" in error
+    assert "height > 2" in error
+    assert main(["falsify", "--replay", saved, HIGH.format(3)]) == 1
+
+
+def test_missing_optimizer_is_told_before_anything_flies(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cma", None)
+    assert main(["falsify", str(run), "--out", str(tmp_path / "out"), *SMALL]) == 2
+    error = capsys.readouterr().err
+    assert "pip install cma" in error
+    assert "--method random" in error
+    assert not (tmp_path / "out").exists()
 
 
 def test_people_read_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,6 +184,8 @@ def test_people_read_it(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     (["RUN", "--space", "SPACE"], "unknown parameter 'physics.weight'; legal: start.initial"),
     (["RUN", "--space", "nowhere.yaml"], "cannot read the space"),
     (["--replay", "nowhere.npz"], "nowhere.npz"), (["--replay", "SPACE"], "is no counterexample"),
+    (["--replay", "SPACE"], "it is no NPZ file"), (["RUN", "--seed", "-1"], "--seed is a whole number from 0 to 2^63"),
+    (["RUN", f"seed={2**70}"], "seed is a whole number from 0"), (["RUN", "--budget", "10.5"], "--budget"),
     (["RUN", "--attack", "scaled", "--budget", "20"], "at least 8"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_status_2(
