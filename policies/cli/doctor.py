@@ -207,6 +207,16 @@ def torch_gpu() -> Iterator[Check]:
         yield Check("gpu", "ok", "none, and none is needed: device=cpu")
 
 
+def falsification() -> Iterator[Check]:
+    """CMA-ES, which `temporeal falsify` searches with."""
+    version = installed_version("cma")
+    if version is None:
+        yield Check("cma", "warn", "not installed",
+                    "`temporeal falsify` searches with it: pip install cma; --method random needs none")
+    else:
+        yield Check("cma", "ok", version)
+
+
 def ros_domain() -> Iterator[Check]:
     """ROS_DOMAIN_ID: its range, and the ports that it maps to."""
     text = os.environ.get("ROS_DOMAIN_ID")
@@ -340,4 +350,4 @@ def clock() -> Iterator[Check]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
-    python, packages, processor, numba_threads, torch_gpu, dds, rclpy, ros_domain, disk, clock)
+    python, packages, processor, numba_threads, torch_gpu, falsification, dds, rclpy, ros_domain, disk, clock)

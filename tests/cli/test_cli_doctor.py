@@ -20,7 +20,7 @@ def test_json_has_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == (0 if report["ok"] else 1)
     found = {check["name"]: check for check in report["checks"]}
     assert {"python", "processor", "numba", "numba cache", "torch", "gpu", "dds", "rclpy", "ROS_DOMAIN_ID", "disk",
-            "clock"} <= set(found)
+            "clock", "cma"} <= set(found)
     assert all(check["status"] in ("ok", "warn", "fail") for check in found.values())
     assert all(check["advice"] for check in found.values() if check["status"] != "ok")
     assert found["dds"]["status"] == "ok", found["dds"]
@@ -33,6 +33,14 @@ def test_json_has_every_check(capsys: pytest.CaptureFixture[str]) -> None:
 def test_domain(domain: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
     assert next(doctor.ros_domain()).status == status
+
+
+def test_missing_optimizer_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed_version", lambda name: None)
+    (check,) = doctor.falsification()
+    assert (check.name, check.status) == ("cma", "warn")
+    assert "pip install cma" in check.advice
+    assert "--method random" in check.advice
 
 
 def test_a_failure_is_status_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
