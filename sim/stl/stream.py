@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import ceil, nan
+from math import ceil, inf, nan
 from typing import Any
 
 import numpy as np
@@ -54,10 +54,6 @@ class Lanes:
         compiled: bool | None,
     ) -> None:
         self.dtype = np.dtype(dtype)
-        if self.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise FormulaError(f"dtype {self.dtype} of a stream; legal: float32, float64")
-        if worlds is not None and worlds < 1:
-            raise SignalError(f"a stream has at least one world, got worlds = {worlds}")
         self.formula, self.dt, self.semantics, self.worlds = formula, dt, semantics, worlds
         self.kernels = kernels(compiled)
         self.count = worlds or 1
@@ -108,21 +104,28 @@ class Lanes:
 
     # signals
 
+    def check(self, signals: Mapping[str, Any] | None) -> None:
+        """Refuse (:class:`~robots.signals.SignalError`) a sample that cannot be taken; nothing is remembered of it."""
+        self._take(signals)
+
     def _take(self, signals: Mapping[str, Any] | None) -> None:
         """Signals into the input rows; None: everything is unknown."""
         if signals is None:
             self._inputs.fill(nan)
             return
+        if not isinstance(signals, Mapping):
+            raise SignalError(f"a sample is a mapping from signal names to values, got {type(signals).__name__}")
         given: dict[str, Any] = {}
         for name, shape, picks in self._places:
             if name not in signals:
                 required(self.names, signals)
             x = signals[name]
             if self.worlds is None and not shape and isinstance(x, (float, int, np.floating)):
+                number = _float(name, x)
                 for row, _ in picks:
-                    self._inputs[row, 0] = x
+                    self._inputs[row, 0] = number
                 if name in self._outside:
-                    given[name] = np.asarray(x, dtype=self.dtype)
+                    given[name] = np.asarray(number, dtype=self.dtype)
                 continue
             array = self._checked(name, shape, x)
             flat = array.reshape(self.count, -1)
@@ -155,27 +158,71 @@ class Lanes:
     def _state(self, memory: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return {**self._identity(), "time": np.array(self.time), "start": self.start.copy(), "memory": memory.copy()}
 
-    def _set_state(self, state: Mapping[str, Any], memory: NDArray[Any]) -> None:
+    def _of_state(
+        self, state: Mapping[str, Any], memory: NDArray[Any], **others: NDArray[Any]
+    ) -> dict[str, NDArray[Any]]:
+        """What is to be set, checked."""
         for key, own in self._identity().items():
             if key not in state or not np.array_equal(np.asarray(state[key]), own):
                 found = state[key] if key in state else "nothing"
                 raise FormulaError(
                     f"the state is that of another formula or period, or other options: {key} is {found}, here {own}")
-        if np.shape(state["memory"]) != memory.shape or np.shape(state["start"]) != self.start.shape:
-            raise FormulaError(
-                f"the state is that of another version: memory {np.shape(state['memory'])}, here {memory.shape}")
+        here = {"time": np.array(self.time), "start": self.start, "memory": memory, **others}
+        return {key: fitting(state, key, array) for key, array in here.items()}
+
+    def _go_on(self, state: Mapping[str, NDArray[Any]], memory: NDArray[Any]) -> None:
         memory[...] = state["memory"]
         self.start[:] = state["start"]
         self.time = int(state["time"])
         self._extremes()
 
 
+def check(formula: Any, dt: Any, worlds: Any, dtype: Any) -> None:
+    """Refuse what is no formula, sample period, number of worlds or type of float."""
+    if not isinstance(formula, Formula):
+        raise FormulaError(f"not a formula: {formula!r}; sim.stl.parse.parse makes one of a text")
+    if not is_number(dt) or not 0 < dt < inf:
+        raise FormulaError(f"the sample period must be positive and finite, got dt = {dt!r} s")
+    if worlds is not None and (not isinstance(worlds, (int, np.integer)) or isinstance(worlds, bool) or worlds < 1):
+        raise SignalError(f"a stream has at least one world, a whole number of them; got worlds = {worlds!r}")
+    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise FormulaError(f"dtype {np.dtype(dtype)} of a stream; legal: float32, float64")
+
+
+def is_number(x: Any) -> bool:
+    """Whether ``x`` is a scalar of Python or numpy that can be ordered; a bool is none."""
+    return isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool)
+
+
+def fitting(state: Mapping[str, Any], key: str, own: NDArray[Any]) -> NDArray[Any]:
+    """``state[key]`` as an array like ``own``, or a :class:`FormulaError`. Of nothing, any shape will do."""
+    try:
+        found = np.asarray(state[key])
+        if found.shape == own.shape or found.size == own.size == 0:
+            return found.astype(own.dtype, casting="same_kind" if found.size else "unsafe").reshape(own.shape)
+        what = f"of shape {found.shape}"
+    except KeyError:
+        what = "missing"
+    except (TypeError, ValueError) as error:
+        what = f"unusable ({error})"
+    raise FormulaError(f"the state is not one that state() returned here: {key} is {what}, here {own.shape}")
+
+
 def _signals(e: Any) -> list[Signal]:
     return [leaf for leaf in leaves(e) if isinstance(leaf, Signal)]
 
 
+def _float(name: str, x: Any) -> float:
+    try:
+        return float(x)
+    except OverflowError:
+        raise SignalError(f"signal {name!r} has a value beyond the range of floats") from None
+
+
 def as_array(name: str, x: Any) -> NDArray[Any]:
     """``x`` as a numpy array without a copy where possible: numbers, sequences, arrays, tensors in the CPU's memory."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise SignalError(f"signal {name!r} is a masked array; NaN stands for what is missing: x.filled(nan)")
     detach = getattr(x, "detach", None)
     try:
         array = np.asarray(x if detach is None else detach())
@@ -208,6 +255,7 @@ class Stream(Lanes):
         self, formula: Formula, dt: float, worlds: int | None = None, dtype: Any = np.float32,
         semantics: Semantics = RTAMT, compiled: bool | None = None,
     ) -> None:
+        check(formula, dt, worlds, dtype)
         program = stream_program(formula, dt, semantics, np.dtype(dtype))
         super().__init__(formula, dt, worlds, dtype, semantics, program.front, compiled)
         self.delay_steps = program.delay
@@ -249,4 +297,4 @@ class Stream(Lanes):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned, of a stream of the same formula, period and options."""
-        self._set_state(state, self._ring)
+        self._go_on(self._of_state(state, self._ring), self._ring)

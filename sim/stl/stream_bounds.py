@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robots.signals import SignalError
 from sim.stl.lower import ENDS, RTAMT, End, Semantics
-from sim.stl.stream import Lanes
+from sim.stl.stream import Lanes, check
 from sim.stl.stream_kernels import CLIP, RUNNING, STRONG, WEAK
 from sim.stl.stream_program import bounds_program
 from sim.stl.syntax import Formula, FormulaError, clauses
@@ -74,6 +74,7 @@ class Missions(Lanes):
         self, formula: Formula, dt: float, worlds: int | None = None, dtype: Any = np.float32,
         semantics: Semantics = RTAMT, compiled: bool | None = None,
     ) -> None:
+        check(formula, dt, worlds, dtype)
         self.texts, parts = zip(*clauses(formula))
         program = bounds_program(parts, dt, semantics, np.dtype(dtype))
         super().__init__(formula, dt, worlds, dtype, semantics, program.front, compiled)
@@ -123,7 +124,10 @@ class Missions(Lanes):
         return out
 
     def skip(self, count: int) -> None:
-        """``count`` samples that are missing, in time that does not grow with ``count``."""
+        """``count`` samples that are missing, at the cost of at most about two memories of samples one by one.
+
+        That is twice the reach of the operators inside others, summed; a longer gap costs no more.
+        """
         program = self._program
         needed = min(count, max(0, program.memory - int(self.ages.min())) + program.memory + 1)
         for _ in range(needed):
@@ -163,5 +167,6 @@ class Missions(Lanes):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state` returned, of the same formula, period and options."""
-        self._set_state(state, self._memory)
-        self._out[...] = state["bounds"]
+        found = self._of_state(state, self._memory, bounds=self._out)
+        self._go_on(found, self._memory)
+        self._out[...] = found["bounds"]

@@ -515,13 +515,13 @@ def sequence(
         if not lazy and code == R_JOIN:
             ready = min(top, top_a, top_b) + 1
             merge(most, rows, at_a - settled, at_b - settled, here - settled, ready + settled)
-        for k in range(ready, top + 1):
-            if lazy and -settled < k < top:
-                continue
+        k = ready
+        while k <= top:
             if code == R_JOIN:
                 join(most, rows[at_a + min(k, top_a)], rows[at_b + min(k, top_b)], rows[here + k])
             else:
                 into(most, rows[here + k], rows[at_a + min(k, top_a)])
+            k = top if lazy and k < top else k + 1
     elif code == R_SLIDE:
         # ins: 5 and 6 the window's first and last sample from now, 7 sign of an empty one, 8 scratch, 9 looks back
         first, width, spare = ins[5], ins[6] - ins[5] + 1, ins[8]
@@ -609,7 +609,8 @@ def point(
             return
         # whether every lane is inside its window at all unsettled times but the last one
         whole = code == P_WINDOW and t + 1 - delay - latest >= first and t + top - 1 - earliest <= final
-        for k in range(-delay if advance else 1 - delay, top + 1):
+        k = -delay if advance else 1 - delay
+        while k <= top:
             # the last row stands for all times after the sequences: for the window if it goes on there
             low = -FOREVER if k == top and not clip else first
             if whole and not lazy and k == 1 - delay:
@@ -633,6 +634,7 @@ def point(
                 copy(p, rows[state])
                 if code == P_UNTIL:
                     copy(q, rows[state + 1])
+            k = top if lazy and k < top else k + 1
 
 
 def run_bounds(
@@ -684,18 +686,42 @@ NUMPY = Kernels(run_stream, run_bounds, False, lambda table: table.tolist())
 
 
 @lru_cache(maxsize=1)
-def compiled_kernels() -> Kernels | None:
-    """The interpreters over the loops, by numba; None where it is not installed. It is imported here and not before."""
+def numba() -> tuple[Any, str]:
+    """numba's decorator, or None and why there is none. It is imported here and not before."""
     try:
         from numba import njit
-    except ImportError:
+    except ModuleNotFoundError as error:
+        return None, "is not installed" if error.name == "numba" else f"cannot be imported: {error}"
+    except Exception as error:  # of another version of numpy, without its library, half installed: anything may come
+        return None, f"cannot be imported: {type(error).__name__}: {error}"
+    return njit, ""
+
+
+@lru_cache(maxsize=1)
+def compiled_kernels() -> Kernels | None:
+    """The interpreters over the loops, by numba; None where it does not work.
+
+    Compiled code is cached on disk beside the package or, where that is read-only, in the user's folder for caches;
+    where there is neither, it is compiled in each process anew.
+    """
+    njit, _ = numba()
+    if njit is None:
         return None
+    try:
+        return _bound(njit, cache=True)
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+        return _bound(njit, cache=False)
+
+
+def _bound(njit: Any, cache: bool) -> Kernels:
     space = dict(globals())
 
     def bind(name: str, function: Any) -> None:
         copied = FunctionType(function.__code__, space, function.__name__)
         copied.__module__, copied.__qualname__ = function.__module__, function.__qualname__
-        space[name] = njit(nogil=True, cache=True, error_model="numpy")(copied)
+        space[name] = njit(nogil=True, cache=cache, error_model="numpy")(copied)
 
     loops = [(name, globals()[f"_{name}"]) for name in _NAMES]
     parts: list[Any] = [calculate, slide, fold, sliding, row_of, rewind, sequence, point, run_stream, run_bounds]
@@ -708,5 +734,6 @@ def kernels(compiled: bool | None = None) -> Kernels:
     """The interpreters: compiled if numba is at hand, or as ``compiled`` says."""
     found = None if compiled is False else compiled_kernels()
     if compiled and found is None:
-        raise ImportError("compiled kernels need numba, which is not installed; compiled=None takes what is at hand")
+        raise ImportError(f"compiled kernels need numba, which {numba()[1] or 'is not installed'}; "
+                          "compiled=None takes what is at hand")
     return found or NUMPY

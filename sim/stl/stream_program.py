@@ -320,8 +320,8 @@ class _Streamed:
         delay = max(self.of(keep)[1], self.of(reach)[1])
         a, b = self.delayed(keep, delay), self.delayed(reach, delay)
         neutral = -inf if most else inf
-        if past:
-            a, b = self.begun(a, delay, not most), self.begun(b, delay, most)
+        if past:  # ``keep`` counts after a sample of ``reach``: never at the first one, be it missing
+            a, b = self.begun(a, delay + 1, not most), self.begun(b, delay, most)
         if width is None:
             base = self.rows(neutral, forget=True)
             return self.emit(code.SCAN, a, b, most, base), delay

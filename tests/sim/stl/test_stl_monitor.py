@@ -1,5 +1,6 @@
 """The online monitor: readings by hand, mixed horizons, saved state, lost samples, errors."""
 
+import json
 import re
 from math import inf, nan
 from pathlib import Path
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from robots.signals import SignalError
-from sim.stl.monitor import Monitor, watch
+from sim.stl import stream_kernels
+from sim.stl.monitor import Monitor, keeping_pace, numpy_update_s, watch
 from sim.stl.robustness import robustness
 from sim.stl.syntax import FormulaError, Signal, always, equal, eventually, next_sample, once, since, unequal, until
 
@@ -151,7 +153,7 @@ def test_samples_between_are_lost():
 @pytest.mark.parametrize("formula", [always(0, 3, X > 0), always(0, inf, X > 0), always(0, 30, once(0, 2, X > 0)),
                                      since(X > 0, 0, 1, X > 1), next_sample(eventually(0, 9, always(0, 2, X > 0)))])
 def test_a_gap_is_as_many_lost_samples(formula, compiled):
-    gap, one_by_one = (Monitor(formula, 1.0, compiled=compiled) for _ in range(2))
+    gap, one_by_one = (Monitor(formula, 1.0, compiled=compiled, max_gap_s=inf) for _ in range(2))
     for at in (0, 4, 5, 40):
         while one_by_one.reading.samples < at:
             one_by_one.update(None)
@@ -175,12 +177,120 @@ def test_late_repeated_and_early_samples_change_nothing():
     assert monitor.reading == Monitor(monitor.formula, 1.0).reading
 
 
-@pytest.mark.parametrize("at", [nan, inf, -inf])
-def test_time_must_be_a_number(at):
-    monitor = Monitor(always(0, 1, X > 0), 1.0)
+def same_state(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize("at", [nan, inf, -inf, "0.1", True, [1.0], 1e18, 1.7e9, 10**400, 3604.0])
+def test_time_must_be_a_number_of_the_mission(at):
+    monitor = Monitor(once(0, 2, X > 0), 1.0)
+    monitor.update({"x": 1.0})
+    state, before = monitor.state(), monitor.reading
     with pytest.raises(SignalError, match="at = "):
         monitor.update({"x": 1.0}, at=at)
-    assert monitor.reading.samples == 0
+    assert monitor.reading == before and same_state(monitor.state(), state)
+
+
+def test_a_clock_is_no_mission_time_but_a_long_mission_is():
+    monitor = Monitor(always(0, 5000, X > 0), 1.0)  # up to ten horizons
+    assert monitor.update({"x": 1.0}, at=40_000.0).lost == 40_000
+    with pytest.raises(SignalError, match=r"at most 50000 s is taken \(max_gap_s\). Time counts from the beginning of"):
+        monitor.update({"x": 1.0}, at=1.7e9)
+    strict = Monitor(X > 0, 0.1, max_gap_s=1.0)
+    assert strict.update({"x": 1.0}, at=np.float32(1.0)).samples == 11
+    with pytest.raises(SignalError, match="ahead of the sample that is next, at 1.1 s; at most 1 s"):
+        strict.update({"x": 1.0}, at=2.5)
+    with pytest.raises(SignalError, match="max_gap_s = -1"):
+        Monitor(X > 0, 0.1, max_gap_s=-1)
+    with pytest.raises(SignalError, match=r"at = 1e\+18 s lies"):  # beyond what counts samples, whatever is allowed
+        Monitor(X > 0, 1.0, max_gap_s=inf).update({"x": 1.0}, at=1e18)
+
+
+def test_a_time_long_before_the_mission_is_late():
+    monitor = Monitor(X > 0, 1.0)
+    assert [monitor.update({"x": 1.0}, at=at).late for at in (-1, -1e300, -(10**400))] == [1, 2, 3]
+
+
+def test_a_refused_sample_after_a_gap_changes_nothing():
+    monitor = Monitor(eventually(0, 9, always(0, 1, X > 0)), 1.0)
+    monitor.update({"x": 1.0})
+    state, before = monitor.state(), monitor.reading
+    masked = np.ma.masked_array(1.0, True)
+    for bad in ({"y": 1.0}, {"x": [1.0, 2.0]}, {"x": "high"}, {"x": 10**400}, 1.0, {"x": masked}):
+        with pytest.raises(SignalError):
+            monitor.update(bad, at=5.0)
+        assert monitor.reading == before and same_state(monitor.state(), state)
+
+
+# ---------------------------------------------------------------- saved state
+
+
+@pytest.mark.parametrize("formula", [X > 0, always(0, 3, once(0, 2, X > 0)), (X > 0) | ~(X > 0)])
+def test_the_state_survives_json(formula):
+    first, second = Monitor(formula, 1.0), Monitor(formula, 1.0)
+    first.update({"x": 0.5})
+    second.set_state(json.loads(json.dumps({key: value.tolist() for key, value in first.state().items()})))
+    assert second.reading == first.reading and same_state(first.state(), second.state())
+    assert second.update({"x": 2.0}) == first.update({"x": 2.0})
+
+
+@pytest.mark.parametrize("change", [
+    {"bounds": np.zeros(1)}, {"bounds": None}, {"memory": np.zeros(3)}, {"start": np.zeros((2, 2))}, {"time": "late"},
+    {"counts": [1, 2]}, {"counts": ...}, {"bounds": ...}, {"time": ...}, {"start": ...}, {"memory": ...}, {"dt": ...},
+    {"time": 0.5}])
+def test_a_state_is_taken_whole_or_not_at_all(change):
+    formula = always(0, 3, once(0, 2, X > 0))
+    monitor, other = Monitor(formula, 1.0), Monitor(formula, 1.0)
+    other.update({"x": 3.0})
+    monitor.update({"x": -2.0})
+    mine, before = monitor.state(), monitor.reading
+    bad = {key: value for key, value in {**other.state(), **change}.items() if value is not ...}
+    with pytest.raises(FormulaError, match=next(iter(change))):
+        monitor.set_state(bad)
+    assert monitor.reading == before and same_state(monitor.state(), mine)
+
+
+# ---------------------------------------------------------------- what is no input
+
+
+@pytest.mark.parametrize("dt", [0, -1, nan, inf, "0.1", None, True, 0.0])
+def test_the_period_is_a_positive_number_also_without_windows(dt):
+    for formula in (X > 0, always(0, 1, X > 0)):
+        with pytest.raises(FormulaError, match="sample period must be positive and finite, got dt = "):
+            Monitor(formula, dt)
+
+
+def test_a_text_is_no_formula():
+    with pytest.raises(FormulaError, match=r"not a formula: 'x > 0'; sim.stl.parse"):
+        Monitor("x > 0", 1.0)
+
+
+# ---------------------------------------------------------------- pace
+
+SLOW = always(0, 20, (X > 0.9) >> once(0, 4, X > 0.8))
+
+
+def test_numpy_where_it_keeps_pace_and_numba_where_not():
+    monitor, warning = keeping_pace(SLOW, 0.02)
+    assert not monitor.compiled and warning == ""
+    monitor, warning = keeping_pace(SLOW, 0.002)
+    assert monitor.compiled and warning == ""
+    assert monitor.update({"x": 1.0}) == Monitor(SLOW, 0.002, compiled=False).update({"x": 1.0})
+
+
+def test_a_warning_where_numba_is_missing(monkeypatch):
+    monkeypatch.setattr(stream_kernels, "compiled_kernels", lambda: None)
+    monitor, warning = keeping_pace(SLOW, 0.002)
+    assert not monitor.compiled
+    assert re.fullmatch(r"an update of the formula may take 16\.\d ms, the sample period is 2 ms: the monitor may fall "
+                        r"behind \(compiled kernels need numba, which is not installed; .*\)", warning)
+
+
+def test_the_estimate_grows_with_the_reach_of_inner_operators_only():
+    flat, wide = always(0, 1, X > 0), always(0, 100, X > 0)
+    assert numpy_update_s(flat, 0.01) == numpy_update_s(wide, 0.01) < 1e-4
+    short, long = (numpy_update_s(eventually(0, 9, always(0, w, X > 0)), 0.01) for w in (1, 4))
+    assert 3 * short < long < 4 * short and numpy_update_s(SLOW, 0.002) > 9 * numpy_update_s(SLOW, 0.02)
 
 
 # ---------------------------------------------------------------- the end of a trace

@@ -168,6 +168,22 @@ def test_wide_windows_over_many_worlds_in_several_tiles(make, width):
     np.testing.assert_array_equal(found[delay:], robustness(f, signals, 1.0)[: length - delay])
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("hi", [1, 2, 5, inf])
+def test_what_since_asks_for_is_not_read_at_the_first_sample(hi, compiled):
+    """``p S q`` reads p at samples after one of q: never at the first of a world, also after it began anew."""
+    stream = Stream(since(X > 0, 0, hi, Y > 0), 1.0, 2, np.float64, compiled=compiled)
+    for _ in range(2):
+        found = [stream.update({"x": [nan if k == 0 else 3.0, nan if k == 1 else 3.0], "y": [1.0 + k] * 2})
+                 for k in range(8)]
+        assert [v[0] for v in found] == [min(1.0 + k, 3.0) if k == 0 else 1.0 + k for k in range(8)]
+        read = [bool(np.isnan(v[1])) for v in found]
+        assert read == [1 <= k <= hi for k in range(8)]
+        stream.reset()
+    closed = Stream(since(X > 0, 0, hi, Y > 0), 1.0, None, np.float64, Semantics(until="closed"), compiled)
+    assert np.isnan(closed.update({"x": nan, "y": 1.0}))  # there p is asked for at the sample of q too
+
+
 def test_delays_are_the_least_possible():
     w = always(0, 10, X > 0)
     cases = {w & (X > 0): 10, once(0, 5, w): 10, once(4, 5, w): 6, once(20, 25, w): 0, eventually(1, 2, w): 12}
@@ -220,7 +236,20 @@ def test_errors():
         Stream(X > 0, 1.0, 2, np.int32)
     with pytest.raises(SignalError, match="worlds = 0"):
         Stream(X > 0, 1.0, 0)
+    for worlds in (2.5, True, "2", nan):
+        with pytest.raises(SignalError, match="a whole number of them; got worlds = "):
+            Stream(X > 0, 1.0, worlds)
+    with pytest.raises(FormulaError, match="got dt = -1"):
+        Stream(X > 0, -1)
+    with pytest.raises(FormulaError, match="not a formula: 1.0"):
+        Stream(1.0, 1.0)
     stream = Stream((X > 0) & (norm(P) > 0), 1.0, 2)
+    with pytest.raises(SignalError, match="a sample is a mapping from signal names to values, got float"):
+        stream.update(1.0)
+    with pytest.raises(SignalError, match=r"'x' is a masked array; NaN stands for .* x.filled\(nan\)"):
+        stream.update({"x": np.ma.masked_array([1.0, 2.0], [True, False]), "p": np.zeros((2, 3))})
+    with pytest.raises(SignalError, match="'x' has a value beyond the range of floats"):
+        Stream(X > 0, 1.0).update({"x": 10**400})
     with pytest.raises(SignalError, match=r"\['p'\], which are missing; signals given: \['x'\]"):
         stream.update({"x": [1.0, 2.0]})
     with pytest.raises(SignalError, match=r"'p' has shape \(3,\), the formula needs \(2, 3\)"):
@@ -247,6 +276,41 @@ def test_compiled_kernels_are_refused_where_numba_is_missing(monkeypatch):
     assert not Stream(X > 0, 1.0).compiled
     with pytest.raises(ImportError, match="numba, which is not installed"):
         Stream(X > 0, 1.0, compiled=True)
+
+
+def test_a_broken_numba_is_named_or_done_without():
+    code = (
+        "import sys, builtins; original = builtins.__import__\n"
+        "def broken(name, *rest):\n"
+        "    if name == 'numba': raise SystemError('initialization failed')\n"
+        "    return original(name, *rest)\n"
+        "builtins.__import__ = broken\n"
+        "from sim.stl.stream import Stream; from sim.stl.syntax import Signal\n"
+        "print(Stream(Signal('x') > 0, 1.0).compiled)\n"
+        "try: Stream(Signal('x') > 0, 1.0, compiled=True)\n"
+        "except ImportError as error: print(error)")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines() == ["False", "compiled kernels need numba, which cannot be imported: SystemError: "
+                                "initialization failed; compiled=None takes what is at hand"]
+
+
+def test_where_nothing_can_be_cached_it_is_compiled_without():
+    asked = []
+
+    def njit(*, cache, **options):
+        asked.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function '_least': no locator available for file 'stream_kernels.py'")
+        return lambda function: function
+
+    stream_kernels.compiled_kernels.cache_clear()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stream_kernels, "numba", lambda: (njit, ""))
+            found = stream_kernels.compiled_kernels()
+            assert found.compiled and asked[:2] == [True, False] and True not in asked[1:]
+    finally:
+        stream_kernels.compiled_kernels.cache_clear()
 
 
 def test_without_numba_and_torch_it_works_the_same():
