@@ -5,14 +5,14 @@ Each step removes what cannot decide: see "Simplification" in docs/stl-decomposi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach, later
-from sim.stl.syntax import And, Formula
+from sim.stl.syntax import And, Formula, Or
 from sim.stl.times import UNBOUNDED, Ints, closure, needed, order
 
 
@@ -29,12 +29,14 @@ class System:
 
     @cached_property
     def predicates(self) -> frozenset[Formula]:
-        """Every part of what is asked for."""
-        return frozenset(part for k in self.keeps for part in _parts(k.predicate))
+        """Everything that is asked for somewhere."""
+        return frozenset(k.predicate for k in self.keeps)
 
 
 PLACEMENTS = 200
 """How many partial placements of one alternative's times on another's are tried."""
+ALL_PLACEMENTS = 200_000
+"""How many are tried for all pairs of alternatives together."""
 
 
 def simplified(constraints: Sequence[Gap | Keep], variables: int, samples: int) -> System | None:
@@ -51,7 +53,7 @@ def simplified(constraints: Sequence[Gap | Keep], variables: int, samples: int) 
     if bounds is None:
         return None
     system = _without_fixed(System(names, bounds, tuple(_renamed(k, place) for k in keeps)))
-    system = replace(system, keeps=_uncovered(_present(system, samples), system.bounds))
+    system = replace(system, keeps=_merged(_uncovered(_present(system, samples), system.bounds), system.bounds))
     return _compact(_without_repeated(system))
 
 
@@ -89,8 +91,18 @@ def _present(system: System, samples: int) -> tuple[Keep, ...]:
     return tuple(out)
 
 
-def _parts(state: Formula) -> frozenset[Formula]:
-    return frozenset(state.args if isinstance(state, And) else (state,))
+def _entails(more: Formula, less: Formula) -> bool:
+    """Whether the margin of ``more`` is never above that of ``less``: each part of ``less`` is one of ``more``, or a
+    disjunction in which there is nothing missing of one of its parts."""
+    if more == less:
+        return True
+    have = [_options(part) for part in (more.args if isinstance(more, And) else (more,))]
+    return all(any(options <= wanted for options in have)
+               for wanted in map(_options, less.args if isinstance(less, And) else (less,)))
+
+
+def _options(part: Formula) -> frozenset[Formula]:
+    return frozenset(part.args if isinstance(part, Or) else (part,))
 
 
 def _never_later(d: Ints, first: Point, second: Point) -> bool:
@@ -101,7 +113,7 @@ def _never_later(d: Ints, first: Point, second: Point) -> bool:
 def _covers(d: Ints, more: Keep, less: Keep) -> bool:
     """Whether ``more`` keeps at least what ``less`` does, over at least its interval."""
     return (_never_later(d, more.start, less.start) and _never_later(d, less.end, more.end)
-            and _parts(less.predicate) <= _parts(more.predicate))
+            and _entails(more.predicate, less.predicate))
 
 
 def _uncovered(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
@@ -111,6 +123,40 @@ def _uncovered(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
         if any(other is not keep and _covers(d, other, keep) for other in left):
             left.remove(keep)
     return tuple(left)
+
+
+def _merged(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
+    """Intervals that always touch or overlap, with the same predicate, as one.
+
+    Only where that connects no two variables that none of them does: `grounding.best` relies on few connections.
+    """
+    out: list[Keep] = []
+    for keep in keeps:
+        place = 0
+        while place < len(out):
+            one = _union(out[place], keep, d) or _union(keep, out[place], d)
+            if one is None:
+                place += 1
+            else:
+                del out[place]
+                keep, place = one, 0
+        out.append(keep)
+    return tuple(out)
+
+
+def _union(first: Keep, second: Keep, d: Ints) -> Keep | None:
+    """Both as one, if ``second`` always begins and ends no earlier, and no later than right behind ``first``.
+
+    Then the union is from the beginning of the first to the end of the second, also where one of them is empty.
+    """
+    if first.predicate != second.predicate or not (
+            _never_later(d, first.start, second.start) and _never_later(d, first.end, second.end)
+            and _never_later(d, second.start, later(first.end, 1))):
+        return None
+    ends = {first.start.variable, second.end.variable} - {0}
+    if len(ends) == 2 and ends not in ({k.start.variable, k.end.variable} for k in (first, second)):
+        return None
+    return Keep(first.predicate, first.start, second.end)
 
 
 def _without_repeated(system: System) -> System:
@@ -131,7 +177,7 @@ def _without_repeated(system: System) -> System:
 
 def _replaces(d: Ints, other: Keep, keep: Keep, v: int) -> bool:
     """Whether time ``v``, where ``keep`` is all that is asked for, could always be where ``other`` begins or ends."""
-    if v in (other.start.variable, other.end.variable) or not _parts(keep.predicate) <= _parts(other.predicate):
+    if v in (other.start.variable, other.end.variable) or not _entails(other.predicate, keep.predicate):
         return False
     if not _never_later(d, other.start, other.end):
         return False
@@ -154,22 +200,50 @@ def _compact(system: System) -> System:
 
 
 def undominated(systems: Sequence[System]) -> list[System]:
-    """Without those that ask for everything that another one does; of two that do so mutually the first stays."""
-    left = list(range(len(systems)))
+    """Without those that ask for everything that another one does; of two that do so mutually the first stays.
+
+    After :data:`ALL_PLACEMENTS` trials the rest stays as it is: that only leaves alternatives that decide nothing.
+    """
+    place, entailing = _entailing({p: None for system in systems for p in system.predicates})
+    asked = [sum(1 << place[p] for p in system.predicates) for system in systems]
+    wanted = [[entailing[place[p]] for p in system.predicates] for system in systems]
+    # those that ask for least remove most
+    left = sorted(range(len(systems)), key=lambda k: len(systems[k].names) + len(systems[k].keeps))
+    trials = ALL_PLACEMENTS
     for i in reversed(range(len(systems))):
-        if any(j != i and _dominates(systems[j], systems[i]) for j in left):
-            left.remove(i)
-    return [systems[i] for i in left]
+        for j in left:
+            if j == i or not all(one & asked[i] for one in wanted[j]):
+                continue
+            found, tried = _dominates(systems[j], systems[i], min(PLACEMENTS, trials))
+            trials -= tried
+            if found:
+                left.remove(i)
+                break
+        if not trials:
+            break
+    return [systems[i] for i in sorted(left)]
 
 
-def _dominates(weak: System, strong: System) -> bool:
+def _entailing(predicates: Iterable[Formula]) -> tuple[dict[Formula, int], list[int]]:
+    """The place of each predicate, and in order the set, as bits, of the places of those that entail it."""
+    place = {p: k for k, p in enumerate(predicates)}
+    parts = [{option for part in (p.args if isinstance(p, And) else (p,)) for option in _options(part)} for p in place]
+    having: dict[Formula, set[int]] = {}
+    for k, options in enumerate(parts):
+        for option in options:
+            having.setdefault(option, set()).add(k)
+    known = list(place)
+    return place, [
+        sum(1 << k for k in set().union(*(having[option] for option in parts[at])) if _entails(known[k], less))
+        for less, at in place.items()]
+
+
+def _dominates(weak: System, strong: System, limit: int) -> tuple[bool, int]:
     """Whether the times of ``weak`` can be put on those of ``strong`` so that it asks for nothing more there.
 
-    Each grounding of ``strong`` is then worth no more than one of ``weak``. The search gives up after
-    :data:`PLACEMENTS` trials: that only leaves an alternative that decides nothing.
+    Each grounding of ``strong`` is then worth no more than one of ``weak``. The search gives up after ``limit`` trials.
+    Also how many were made.
     """
-    if not weak.predicates <= strong.predicates:
-        return False
     d, trials = strong.bounds, 0
     points = dict.fromkeys([*(Point(v) for v in range(1, len(strong.names))),
                             *(point for k in strong.keeps for point in (k.start, k.end))])
@@ -187,12 +261,14 @@ def _dominates(weak: System, strong: System) -> bool:
 
     def placed(at: list[Point]) -> bool:
         nonlocal trials
+        if trials >= limit:
+            return False
         trials += 1
-        if trials > PLACEMENTS or not fits(at):
+        if not fits(at):
             return False
         return len(at) == len(weak.names) or any(placed([*at, point]) for point in points)
 
-    return placed([Point(0)])
+    return placed([Point(0)]), trials
 
 
 def finished(system: System, samples: int, dt: float) -> Alternative:

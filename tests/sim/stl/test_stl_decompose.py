@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sim.stl import simplify
 from sim.stl.alternative import All
 from sim.stl.decompose import Decomposition, Gap, Keep, NotDecomposable, Point, Reach, decompose
 from sim.stl.grounding import value
@@ -310,6 +311,14 @@ def test_windows_without_an_end_go_to_the_last_sample():
     (eventually(0, 5, P) | always(1, 2, P), "t1 in [0, 5]: reach x > 0"),
     (eventually(0, 5, P) | Truth(True), "nothing to do"),
     (Or((Once(P, Window(0.1, 0.2)), Q)), "keep y > 0 at 0"),
+    (always(3, 5, Q) & always(5, 7, Q), "keep y > 0 on [3, 7]"),
+    (always(5, 7, Q) & always(1, 2, Q) & always(2.1, 4.9, Q), "keep y > 0 on [1, 7]"),
+    (eventually(0, 1, P & always(0.1, 1, P)), "t1 in [0, 1]\nkeep x > 0 on [t1, t1 + 1]"),
+    (until(P, 0, 2, Q) & always(0, 0.2, P), "t1 in [0, 2]: reach y > 0\nkeep x > 0 on [0, t1)\nkeep x > 0 on [0, 0.2]"),
+    (always(0, 3, R | P) & always(0, 3, R), "keep z > 0 on [0, 3]"),
+    (always(0, 3, (R | P | Q) & P) & always(1, 2, R | P), "keep (z > 0 | x > 0 | y > 0) & x > 0 on [0, 3]"),
+    (eventually(0, 3, R) | always(0, 3, R), "t1 in [0, 3]: reach z > 0"),
+    (always(0, 1, R | P) | always(0, 1, R), "keep z > 0 | x > 0 on [0, 1]"),
 ])
 def test_what_cannot_decide_is_dropped(formula, expected):
     assert text(formula) == expected
@@ -318,7 +327,9 @@ def test_what_cannot_decide_is_dropped(formula, expected):
 @pytest.mark.parametrize("formula", [
     eventually(0, 2, P) & eventually(1, 3, P),  # neither window holds the other
     eventually(0, 2, P) & eventually(0, 2, Q),
-    always(0, 2, P) & always(1, 3, P),
+    always(0, 2, P) & always(2.2, 3, P),
+    always(0, 2, P | Q) & always(0, 2, P | R),
+    always(0, 2, P) & always(0, 3, P | Q),
     eventually(0, 2, P & Q) | eventually(0, 2, P & R),
     always(0, 2, P) & eventually(0, 2, P & Q),
 ])
@@ -359,6 +370,27 @@ def test_alternatives_are_counted_and_made_lazily():
         "combination(k) makes single ones")
     with pytest.raises(FormulaError, match="no combination -1"):
         found.combination(-1)
+
+
+def test_the_search_for_what_cannot_decide_is_bounded(monkeypatch):
+    """Without any trial the superfluous alternatives stay; there are never more trials than allowed."""
+    formula = And(tuple(eventually(i, i + 1, P & eventually(0, 1, Q)) | until(P, i, i + 1, Q) for i in range(5)))
+    fewest = decompose(formula, 0.1).alternatives
+    made, real = [], simplify._dominates
+
+    def counted(*args):
+        made.append(real(*args))
+        return made[-1]
+
+    monkeypatch.setattr(simplify, "_dominates", counted)
+    numbers = []
+    for allowed in (0, 500, 10**6):
+        made.clear()
+        monkeypatch.setattr(simplify, "ALL_PLACEMENTS", allowed)
+        found = decompose(formula, 0.1).alternatives
+        assert sum(trials for _, trials in made) <= allowed and set(fewest) <= set(found)
+        numbers.append(len(found))
+    assert numbers[0] > numbers[1] > numbers[2] == len(fewest)
 
 
 def test_the_widest_choice_is_named():
