@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from sim.stl.syntax import Formula, FormulaError, number_text, to_text
-from sim.stl.times import Ints, closure
+from sim.stl.syntax import Formula, FormulaError, is_temporal, number_text, to_text
+from sim.stl.syntax import from_json as formula_of
+from sim.stl.syntax import to_json as formula_json
+from sim.stl.times import UNBOUNDED, Ints, closure
 
 
 class NotDecomposable(FormulaError):
@@ -127,6 +130,58 @@ class Alternative:
 
     def _seconds(self, samples: int) -> str:
         return number_text(seconds(samples, self.dt))
+
+
+def to_json(alternative: Alternative) -> dict[str, Any]:
+    """The alternative as JSON data: its fields, points as [variable, offset], predicates by `syntax.to_json`."""
+    def point(p: Point) -> list[int]:
+        return [p.variable, p.offset]
+
+    a = alternative
+    return {
+        "variables": a.variables,
+        "reaches": [{"predicate": formula_json(r.predicate), "variable": r.variable} for r in a.reaches],
+        "keeps": [{"predicate": formula_json(k.predicate), "start": point(k.start), "end": point(k.end)}
+                  for k in a.keeps],
+        "gaps": [[int(x) for x in (g.before, g.after, g.lo, g.hi)] for g in a.gaps],
+        "samples": a.samples, "dt": a.dt}
+
+
+def from_json(data: Any) -> Alternative:
+    """The alternative that :func:`to_json` wrote; of anything else a FormulaError."""
+    try:
+        found = Alternative(
+            _whole(data["variables"], 0),
+            tuple(Reach(_state(r["predicate"]), _whole(r["variable"], 1)) for r in data["reaches"]),
+            tuple(Keep(_state(k["predicate"]), _point(k["start"]), _point(k["end"])) for k in data["keeps"]),
+            tuple(Gap(*(_whole(x) for x in (before, after, lo, hi))) for before, after, lo, hi in data["gaps"]),
+            _whole(data["samples"], 1), float(data["dt"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormulaError(f"not the JSON of an alternative: {error!r}") from None
+    used = [r.variable for r in found.reaches] + [v for g in found.gaps for v in (g.before, g.after)]
+    used += [p.variable for k in found.keeps for p in (k.start, k.end)]
+    if used and not 0 <= min(used) <= max(used) <= found.variables:
+        raise FormulaError(
+            f"not the JSON of an alternative: there are variables 0 to {found.variables}, got {sorted(set(used))}")
+    return found
+
+
+def _state(data: Any) -> Formula:
+    found = formula_of(data)
+    if not isinstance(found, Formula) or is_temporal(found):
+        raise FormulaError(f"a formula without temporal operators is expected, got {found}")
+    return found
+
+
+def _point(data: Any) -> Point:
+    variable, offset = data
+    return Point(_whole(variable, 0), _whole(offset))
+
+
+def _whole(data: Any, least: int = -UNBOUNDED) -> int:
+    if not isinstance(data, int) or isinstance(data, bool) or data < least:
+        raise FormulaError(f"a whole number of at least {least} is expected, got {data!r}")
+    return data
 
 
 def seconds(samples: int, dt: float) -> float:

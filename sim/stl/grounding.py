@@ -63,10 +63,26 @@ def sample(alternative: Alternative, count: int, rng: np.random.Generator, sweep
 
     Exactly uniform where the constraints between variables form a forest (sequences, nested eventuallies, chains), in
     O(n (T + count log T)). Elsewhere sequentially, then ``sweeps`` sweeps of Gibbs sampling, in
-    O(sweeps n^2 count): nearly uniform.
+    O(sweeps n^2 count): nearer to uniform with each sweep, but biased towards what the sequential draws favour; how
+    much is left depends on how closely the constraints tie the variables together.
     """
     tree = forest(alternative.variables, [(g.before, g.after) for g in alternative.gaps if g.before])
     return sampled(alternative.bounds, tree, count, rng, sweeps)[:, 1:]
+
+
+def draw(
+    decomposition: Decomposition, count: int, rng: np.random.Generator, sweeps: int = 10
+) -> list[tuple[int, Ints]]:
+    """``count`` draws across the alternatives: (index into ``decomposition.alternatives``, times [n]).
+
+    Each alternative is as likely as every other, then times as in :func:`sample`. A FormulaError if there is none.
+    """
+    alternatives = decomposition.alternatives
+    if not alternatives:
+        raise FormulaError(f"there is nothing to draw: nothing satisfies {decomposition.formula}")
+    chosen = rng.integers(len(alternatives), size=count)
+    times = {int(k): iter(sample(alternatives[k], int((chosen == k).sum()), rng, sweeps)) for k in np.unique(chosen)}
+    return [(int(k), next(times[int(k)])) for k in chosen]
 
 
 # ---------------------------------------------------------------- what a trace is worth

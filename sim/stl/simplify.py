@@ -35,7 +35,7 @@ class System:
 
 PLACEMENTS = 200
 """How many partial placements of one alternative's times on another's are tried."""
-ALL_PLACEMENTS = 200_000
+ALL_PLACEMENTS = 1_000_000
 """How many are tried for all pairs of alternatives together."""
 
 

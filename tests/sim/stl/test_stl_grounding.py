@@ -1,5 +1,6 @@
 """Times under difference constraints, and what a trace is worth at them: against every assignment there is."""
 
+import json
 from fractions import Fraction
 from itertools import accumulate, product
 from math import inf
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from robots.signals import SignalError
 from sim.stl import grounding
-from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach
+from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach, from_json, to_json
 from sim.stl.decompose import decompose
 from sim.stl.robustness import robustness
 from sim.stl.syntax import FormulaError, Signal, Truth, always, eventually, until
@@ -158,6 +159,41 @@ def test_samples_of_long_sequences_are_uniform(gaps, samples):
     for times, (mean, deviation) in zip(drawn.T, means_of_the_uniform(a), strict=True):
         assert abs(times.mean() - mean) <= 5 * deviation / 4000**0.5
         assert abs(times.std() - deviation) <= 0.1 * deviation
+
+
+def test_draws_across_alternatives():
+    found = decompose(eventually(0, 0.3, P & eventually(0, 0.2, Q)) | until(Q, 0, 0.2, R) | always(0, 0.2, P), DT)
+    drawn = grounding.draw(found, 3000, np.random.default_rng(0))
+    for k, a in enumerate(found.alternatives):
+        times = np.array([t for index, t in drawn if index == k])
+        assert abs(len(times) - 1000) < 5 * (3000 * 2 / 9) ** 0.5 and grounding.feasible(a, times).all()
+        assert len(np.unique(times, axis=0)) == len(grounding.groundings(a))
+    with pytest.raises(FormulaError, match="nothing to draw: nothing satisfies"):
+        grounding.draw(decompose(eventually(0, 1, Truth(False)), DT), 3, np.random.default_rng(0))
+
+
+@SETTINGS
+@given(st.deferred(lambda: alternatives))
+def test_json(a):
+    assert from_json(json.loads(json.dumps(to_json(a)))) == a
+
+
+def test_json_of_what_is_made():
+    for a in decompose(eventually(0, 0.3, P & until(Q, 0, 0.2, R)) | always(0, 0.2, P | Q), DT):
+        assert from_json(json.loads(json.dumps(to_json(a)))) == a
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"variables": 1}, "there are variables 0 to 1, got"), ({"samples": 0}, "at least 1 is expected, got 0"),
+    ({"gaps": [[0, 1, 2]]}, "not enough values"), ({"dt": None}, "float"), ({"keeps": 3}, "not iterable"),
+    ({"reaches": [{"predicate": 1, "variable": 1}]}, "a node is an object"),
+])
+def test_bad_json_is_named(change, message):
+    data = to_json(alternative(2, (Gap(1, 2, 0, 2),), [Reach(P, 1)]))
+    with pytest.raises(FormulaError, match=f"not the JSON of an alternative: .*{message}"):
+        from_json({**data, **change})
+    with pytest.raises(FormulaError, match="not the JSON of an alternative"):
+        from_json([1])
 
 
 def test_without_sweeps_a_cycle_is_not_drawn_uniformly():
