@@ -132,7 +132,8 @@ class Monitor:
         if at > next_s + allowed_s or at > farthest_s:
             raise SignalError(
                 f"at = {min(at, 1e300):g} s lies too far ahead of the sample that is next, at {next_s:g} s; at most "
-                f"{allowed_s:g} s is taken (max_gap_s). Time counts from the beginning of the mission, not from that of a clock")
+                f"{allowed_s:g} s is taken (max_gap_s). Time counts from the beginning of the mission, not from that "
+                "of a clock")
         return floor(max(at, -farthest_s) / self.dt + 0.5)
 
     def _skip(self, count: int) -> None:

@@ -3,7 +3,11 @@
     python -m temporeal_bridge.monitor_node --artifact outputs/demo/artifact --namespace /cf1
 
 The state is sampled and held on the formula's grid (the artifact's control period) from mission time zero, which the
-controller publishes on ``mission``. A sample older than the staleness limit counts as lost.
+controller publishes on ``mission``. A sample older than the staleness limit counts as lost. Where the controller says
+that the mission is over, windows without an end are decided; bounded ones are watched to their horizon.
+
+Before it says "idle" the node decides how to evaluate: with numpy where an update is estimated at less than a quarter
+of the control period, else with numba, compiled by then (without numba: a warning on standard error).
 
 Topics, in the robot's namespace:
 
@@ -26,8 +30,9 @@ import numpy as np
 
 from policies.export.manifest import MANIFEST, ArtifactError, Manifest, decode
 from robots.spec import RobotSpec, load_robot
-from sim.stl.monitor import Monitor, Reading
+from sim.stl.monitor import Reading, keeping_pace
 from sim.stl.parse import parse
+from sim.stl.syntax import Formula
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import parser, plain, run
@@ -36,15 +41,19 @@ from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport
 
 PUBLISH_S = 0.1
+STEP_S = 0.05  # the longest that one step evaluates: messages and signals are seen in between
+BEHIND_S = 1.0  # said once per mission
 LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
 
 
-def monitor_of(manifest: Manifest, robot: RobotSpec) -> Monitor:
-    """A monitor of the artifact's formula on the grid of its control period."""
-    schema = {**robot.signals, MISSION_TIME.name: MISSION_TIME}
-    formula = parse(manifest.formula, schema, manifest.constants)
-    # numpy: fast enough for a control rate, and nothing is compiled while the robot waits
-    return Monitor(formula, 1.0 / manifest.rate_hz, compiled=False)
+def formula_of(manifest: Manifest, robot: RobotSpec) -> Formula:
+    """The artifact's formula over the robot's signals and the mission time."""
+    return parse(manifest.formula, {**robot.signals, MISSION_TIME.name: MISSION_TIME}, manifest.constants)
+
+
+def warn(text: str) -> None:
+    """A line in the node's log."""
+    print(f"monitor_node: warning: {text}", file=sys.stderr, flush=True)
 
 
 class Held:
@@ -77,7 +86,9 @@ class MonitorNode:
         self.transport, self.manifest, self.robot = transport, manifest, robot
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        self.monitor = monitor_of(manifest, robot)
+        self.monitor, slow = keeping_pace(formula_of(manifest, robot), self.dt)  # compiled now, if at all
+        if slow:
+            warn(slow)
         self.blank = self.monitor.state()
         self.held = [Held() for _ in interface.states]
         # deep: a monitor may be late, but it must see every sample, in the order of the stamps
@@ -87,7 +98,8 @@ class MonitorNode:
         self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])
         self.flight, self.start, self.samples, self.lost, self.said = -1, 0, 0, 0, ""
-        self.running = False
+        self.running = self.behind = self.warned = False
+        self.end: int | None = None
         self.results: list[dict[str, Any]] = []
         self.next_publish = transport.monotonic()
         self._say("idle")
@@ -97,26 +109,37 @@ class MonitorNode:
         mode, _, number = header.frame_id.partition(" ")
         if mode == "active" and int(number) != self.flight:
             self.begin(int(number), messages.nanoseconds(header.stamp))
+        elif mode in ("stopping", "finished") and int(number) == self.flight and self.end is None:
+            self.end = self.transport.now()
 
     def begin(self, flight: int, start_ns: int) -> None:
         """Judge the mission ``flight``, whose time zero is the stamp ``start_ns`` (`temporeal monitor` uses it too)."""
         self.flight, self.start = flight, start_ns
         self.monitor.set_state(self.blank)
         self.samples, self.lost, self.running = 0, 0, True
+        self.behind, self.warned, self.end = False, False, None
         self._say("undecided")
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
-        return self.next_publish
+        return self.transport.monotonic() if self.behind else self.next_publish
 
     def step(self) -> None:
-        """Feed every grid point whose sample is known by now."""
-        now = self.transport.now()
-        while self.running:
+        """Feed the grid points whose sample is known by now, for ``STEP_S`` at most: the next step goes on."""
+        now, until = self.transport.now(), self.transport.monotonic() + STEP_S
+        self.behind = False
+        while self.running and not self.behind:
             at = self.start + round(self.samples * self.dt * 1e9)
-            if not all(held.passed(at) for held in self.held) and now - at < LATE_S * 1e9:
+            if self.end is not None and at > self.end and self.monitor.horizon_steps is None:
+                self._conclude()
+                break
+            known = all(held.passed(at) for held in self.held)
+            if not known and now - at < LATE_S * 1e9:
                 break
             self._sample(at)
+            self.behind = self.transport.monotonic() >= until
+            if self.behind:
+                self._behind((now - at) / 1e9 - (0 if known else LATE_S))
         if not self.running:  # between missions only the last sample matters: the next one starts with it
             for held in self.held:
                 held.at(now, self.hold_ns)
@@ -124,6 +147,21 @@ class MonitorNode:
             self.next_publish = self.transport.monotonic() + PUBLISH_S
             if self.running:
                 self._publish_bounds()
+
+    def _behind(self, seconds: float) -> None:
+        if seconds > BEHIND_S and not self.warned:
+            self.warned = True
+            kind = "numba" if self.monitor.compiled else "numpy"
+            warn(f"{seconds:.1f} s behind at mission time {self.samples * self.dt:.1f} s: updates ({kind}) take longer "
+                 f"than the sample period, {1e3 * self.dt:g} ms, or the mission was joined late; no sample is left out")
+
+    def _conclude(self) -> None:
+        """The mission has ended: windows without an end are decided."""
+        self.running = False
+        if self.samples:
+            reading = self.monitor.finish()
+            self._say(reading.verdict, reading)
+            self.results.append(self.result(reading.verdict, reading))
 
     def _sample(self, at: int) -> None:
         """One grid point: the newest sample of every topic before it, or a lost one."""
@@ -169,14 +207,16 @@ class MonitorNode:
         flights = list(self.results)
         if self.running:
             flights.append(self.result(self.monitor.reading.verdict, self.monitor.reading))
-        return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.dt, "flights": flights}
+        return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.dt,
+                "compiled": self.monitor.compiled, "flights": flights}
 
 
 def judge_truth(manifest: Manifest, robot: RobotSpec, path: Path, start_ns: int) -> Reading:
     """The formula over the true trajectory that :mod:`robot_sim` wrote, sampled and held on the same grid."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in (*robot.signals, "stamp_ns")}
-    monitor, dt = monitor_of(manifest, robot), 1.0 / manifest.rate_hz
+    dt = 1.0 / manifest.rate_hz
+    monitor, _ = keeping_pace(formula_of(manifest, robot), dt)
     reading = monitor.reading
     for k in range(floor(manifest.horizon_s / dt + 1e-6) + 1):
         row = int(np.searchsorted(arrays["stamp_ns"], start_ns + round(k * dt * 1e9), side="right")) - 1

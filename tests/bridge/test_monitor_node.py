@@ -1,0 +1,124 @@
+"""The monitor node by itself: how it evaluates, how long one step may last, how a mission ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robots.spec import load_robot
+from sim.stl import stream_kernels
+from temporeal_bridge import messages
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.monitor_node import BEHIND_S, MonitorNode, load_manifest
+from temporeal_bridge.transport import QOS
+
+ROBOT = load_robot("crazyflie")
+SLOW = "G[0,20] (height > 0.9 -> O[0,4] (height > 0.8))"
+
+
+class Watched:
+    """A monitor node whose samples are put in by hand."""
+
+    def __init__(self, artifact: Path, **changes: Any) -> None:
+        self.bus = Bus()
+        self.transport = MemoryTransport(self.bus, "monitor_node", "/cf1")
+        self.node = MonitorNode(
+            self.transport, replace(load_manifest(artifact), **changes), ROBOT, load_interface(ROBOT))
+        self.peer = MemoryTransport(self.bus, "peer", "/cf1")
+        self.mission = self.peer.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
+        self.started = 0
+
+    def say(self, mode: str) -> None:
+        self.peer.publish(self.mission, messages.encode(
+            "std_msgs/msg/Header", messages.header(self.started, f"{mode} 0")))
+        self.transport.wait(0.0)
+
+    def begin(self) -> None:
+        self.started = self.transport.now()
+        self.say("active")
+
+    def see(self, height: float, seconds: float = 0.0) -> None:
+        """A state now; then time passes."""
+        for held in self.node.held:
+            held.add(self.transport.now(), {"height": np.float64(height)})
+        self.bus.advance(seconds)
+
+
+def test_numpy_for_the_usual_and_numba_for_what_numpy_is_too_slow_for(artifact, capsys):
+    assert Watched(artifact).node.summary()["compiled"] is False
+    assert Watched(artifact, formula=SLOW, rate_hz=50.0).node.summary()["compiled"] is False
+    node = Watched(artifact, formula=SLOW, rate_hz=500.0).node
+    assert node.summary()["compiled"] is True
+    assert capsys.readouterr().err == ""
+
+
+def test_without_numba_the_log_says_that_it_may_fall_behind(artifact, monkeypatch, capsys):
+    monkeypatch.setattr(stream_kernels, "compiled_kernels", lambda: None)
+    node = Watched(artifact, formula=SLOW, rate_hz=500.0).node
+    said = capsys.readouterr().err
+    assert node.summary()["compiled"] is False
+    assert said.startswith("monitor_node: warning: an update of the formula may take 16.") and said.count("\n") == 1
+    assert "the sample period is 2 ms" in said and "needs numba" not in said and "numba, which is not installed" in said
+
+
+def test_a_step_is_short_and_what_is_behind_is_said_once_and_made_good(artifact, capsys):
+    watched = Watched(artifact, formula="G[0,10] (height > 0.2)", rate_hz=50.0)
+    node, update, seen = watched.node, watched.node.monitor.update, []
+
+    def slow(sample: Any) -> Any:
+        watched.bus.advance(0.03)  # longer than the period of 20 ms
+        seen.append(sample)
+        return update(sample)
+
+    node.monitor.update = slow
+    watched.begin()
+    for _ in range(100):
+        watched.see(1.0, 0.01)
+        before, taken = watched.transport.monotonic(), len(seen)
+        node.step()
+        assert watched.transport.monotonic() - before < 0.09 and len(seen) - taken <= 2
+    assert node.behind and node.deadline() <= watched.transport.monotonic()  # it wants to go on at once
+    while node.behind:
+        node.step()
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 1 and " s behind at mission time " in warnings[0] and "20 ms" in warnings[0]
+    assert BEHIND_S <= float(warnings[0].split()[2]) < BEHIND_S + 0.1
+    assert len(seen) == node.samples and node.held[0].samples[-1][0] - watched.started < node.samples * 0.02e9
+
+
+def test_windows_without_an_end_are_decided_where_the_mission_ends(artifact):
+    watched = Watched(artifact, formula="G (height > 0.2) & F (height > 0.9)", rate_hz=50.0, horizon_s=inf)
+    node = watched.node
+    watched.begin()
+    for k in range(50):
+        watched.see(0.5 + 0.01 * k, 0.02)
+        node.step()
+    assert node.running and node.monitor.reading.verdict == "undecided" and not node.results
+    watched.say("stopping")
+    watched.bus.advance(0.01)
+    for _ in range(5):
+        watched.see(0.0, 0.02)  # what comes after the end does not count
+        node.step()
+    watched.say("finished")
+    (result,) = node.results
+    assert result["verdict"] == "satisfied" and result["final"] and not node.running
+    assert result["lower"] == result["upper"] == pytest.approx(0.5 + 0.49 - 0.9)
+    assert json.dumps(node.summary()["flights"]) == json.dumps([result])
+
+
+def test_bounded_windows_are_watched_to_their_horizon_whatever_the_controller_says(artifact):
+    watched = Watched(artifact, formula="G[0,1] (height > 0.2)", rate_hz=50.0)
+    watched.begin()
+    watched.see(1.0, 0.02)
+    watched.say("stopping")
+    for k in range(60):
+        watched.see(1.0 if k < 40 else 0.1, 0.02)
+        watched.node.step()
+    assert [r["verdict"] for r in watched.node.results] == ["violated"]
