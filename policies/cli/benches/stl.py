@@ -600,8 +600,8 @@ def memory_rows(lengths: Sequence[int], peer_at_hand: bool) -> list[Row]:
             theirs = float(peer.ask("memory", tree=tree, signals=_lists(random_signals(length, 1), 1)))
         rows.append(Row(f"memory.stlcgpp.until.T{length}.N1", theirs, "B", peer="with masks"))
     guessed = theirs * (1000 / lengths[-1]) ** 3
-    return [*rows, Row("memory.stlcgpp.until.T1000.N1", guessed, "B",
-                       peer=f"with masks, extrapolated from T = {lengths[-1]} with the cube of T, the size of its tensors")]
+    told = f"with masks, extrapolated from T = {lengths[-1]} with the cube of T, the size of its tensors"
+    return [*rows, Row("memory.stlcgpp.until.T1000.N1", guessed, "B", peer=told)]
 
 
 def needed_memory(length: int = 1000, worlds: int = 64) -> int:
