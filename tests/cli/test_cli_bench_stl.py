@@ -123,7 +123,7 @@ def test_the_faster_kind_of_operators_judges():
     rows = {row.name: row for row in all_rows(found)}
     assert rows["against_stlcgpp.FG.T100"].value == rows["against_stlcgpp_recurrent.FG.T100"].value == 200
     assert rows["against_stlcgpp.FG.T100"].ok is rows["against_stlcgpp.windows.least"].ok is False
-    assert rows["against_stlcgpp.FG.T100"].peer == "recurrent: 1e+06 /CPU-s on 384 signals, 1 round"
+    assert rows["against_stlcgpp.FG.T100"].peer == "recurrent: 1e+06 /CPU-s on 512 signals, 1 round"
     assert (rows["against_stlcgpp_masks.FG.T100"].value, rows["against_stlcgpp_masks.FG.T100"].ok) == (2e4, None)
     assert rows["against_stlcgpp.G.T100"].ok is True
 

@@ -58,7 +58,7 @@ RTAMT_SIGNALS = {("G", 100): 8, ("FG", 100): 8, ("Uw", 100): 4, ("ALL", 100): 4,
 MASKS_SIGNALS = {("G", 100): 32, ("FG", 100): 32, ("Uw", 100): 8, ("ALL", 100): 8, ("backward", 100): 8,
                  ("G", 1000): 2, ("FG", 1000): 4, ("Uw", 1000): 1, ("ALL", 1000): 1, ("backward", 1000): 1}  # fmt: skip
 RECURRENT_SIGNALS = {
-    ("G", 100): 256, ("FG", 100): 384, ("Uw", 100): 512, ("ALL", 100): 512, ("backward", 100): 512,
+    ("G", 100): 256, ("FG", 100): 512, ("Uw", 100): 512, ("ALL", 100): 512, ("backward", 100): 512,
     ("G", 1000): 64, ("FG", 1000): 64, ("Uw", 1000): 512, ("ALL", 1000): 256, ("backward", 1000): 64}  # fmt: skip
 SIGNALS: Mapping[str, Mapping[tuple[str, int], int]] = {
     "rtamt": RTAMT_SIGNALS, "stlcgpp_masks": MASKS_SIGNALS, "stlcgpp_recurrent": RECURRENT_SIGNALS}  # fmt: skip
