@@ -1,8 +1,8 @@
 """The formula while the mission runs: bounds on its robustness at time 0 after every sample. numpy; numba if present.
 
 After k samples the future is unknown, so the robustness is known up to an interval. It starts as (-inf, inf), only
-ever shrinks, and is a point at the formula's horizon at the latest. The verdict falls as soon as every future
-agrees. What the bounds are exactly, and what they cost, says :mod:`sim.stl.stream_bounds`, which watches many worlds
+ever shrinks, and is a point at the formula's horizon at the latest. A verdict holds whatever
+comes. What the bounds are exactly, and what they cost, says :mod:`sim.stl.stream_bounds`, which watches many worlds
 at once; the robustness at every sample, not only at time 0, is :class:`sim.stl.stream.Stream`'s.
 """
 
