@@ -235,7 +235,7 @@ def _lowered(formula: Formula, dt: float, semantics: Semantics) -> Lowered:
 
 
 class Builder:
-    """The nodes made so far; equal ones are made once. A stream lowers its untils in a way of its own: ``until``."""
+    """The nodes made so far; equal ones are made once. A stream lowers until in a way of its own: ``until``."""
 
     def __init__(self, dt: float, semantics: Semantics) -> None:
         self.dt, self.closed = dt, semantics.until == "closed"

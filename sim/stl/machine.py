@@ -588,19 +588,19 @@ def _run(
 
 
 @_jit
-def _load2(o: Any, ot: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
+def _load2(o: Any, o_tags: Any, x: Any, stride: int, lanes: int, tag: Any) -> None:
     for i in range(lanes):
         o[i] = x[i * stride]
-        ot[i] = tag
+        o_tags[i] = tag
 
 
 @_jit
-def _mask2(o: Any, ot: Any, x: Any, xt: Any, t: int, ends: Any, fill: Any, none: Any, lanes: int) -> None:
+def _mask2(o: Any, o_tags: Any, x: Any, x_tags: Any, t: int, ends: Any, fill: Any, none: Any, lanes: int) -> None:
     for i in range(lanes):
-        a, at = x[i], xt[i]
+        a, at = x[i], x_tags[i]
         inside = t < ends[i]
         o[i] = a if inside else fill
-        ot[i] = at if inside else none
+        o_tags[i] = at if inside else none
 
 
 @_jit
@@ -611,45 +611,45 @@ def _pick(o: Any, first: Any, x: Any, y: Any, lanes: int) -> None:
 
 
 @_jit
-def _min2(o: Any, ot: Any, x: Any, xt: Any, y: Any, yt: Any, first: Any, lanes: int) -> None:
+def _min2(o: Any, o_tags: Any, x: Any, x_tags: Any, y: Any, y_tags: Any, first: Any, lanes: int) -> None:
     # three short loops: with all six arrays in one, the compiler gives up on proving that they do not overlap
     for i in range(lanes):
         first[i] = (x[i] < y[i]) | (x[i] != x[i])
-    _pick(ot, first, xt, yt, lanes)
+    _pick(o_tags, first, x_tags, y_tags, lanes)
     _min(o, x, y, lanes)
 
 
 @_jit
-def _max2(o: Any, ot: Any, x: Any, xt: Any, y: Any, yt: Any, first: Any, lanes: int) -> None:
+def _max2(o: Any, o_tags: Any, x: Any, x_tags: Any, y: Any, y_tags: Any, first: Any, lanes: int) -> None:
     for i in range(lanes):
         first[i] = (x[i] > y[i]) | (x[i] != x[i])
-    _pick(ot, first, xt, yt, lanes)
+    _pick(o_tags, first, x_tags, y_tags, lanes)
     _max(o, x, y, lanes)
 
 
 @_jit
 def _slide2(
-    most: bool, o: Any, ot: Any, x: Any, xt: Any, states: int, tags: int, first: int, width: int, at: int, row: int,
-    tag_row: int, first_of: Any, lanes: int, one: Any, none: Any, fill: Any,
+    most: bool, o: Any, o_tags: Any, x: Any, x_tags: Any, states: int, tags: int, first: int, width: int, at: int,
+    row: int, tag_row: int, first_of: Any, lanes: int, one: Any, none: Any, fill: Any,
 ) -> None:
     """One sample of a sliding minimum or maximum; ``_slide_min``, ``_close_min`` and the right parts in one."""
     run, run_t = _pointer(states + (first + width) * row, one), _pointer(tags + (first + width) * tag_row, none)
     if most:
-        _max2(run, run_t, x, xt, run, run_t, first_of, lanes)
+        _max2(run, run_t, x, x_tags, run, run_t, first_of, lanes)
     else:
-        _min2(run, run_t, x, xt, run, run_t, first_of, lanes)
+        _min2(run, run_t, x, x_tags, run, run_t, first_of, lanes)
     _copy(_pointer(states + (first + at) * row, one), x, lanes)
-    _copy(_pointer(tags + (first + at) * tag_row, none), xt, lanes)
+    _copy(_pointer(tags + (first + at) * tag_row, none), x_tags, lanes)
     if at < width - 1:
         after = _pointer(states + (first + at + 1) * row, one)
         after_t = _pointer(tags + (first + at + 1) * tag_row, none)
         if most:
-            _max2(o, ot, run, run_t, after, after_t, first_of, lanes)
+            _max2(o, o_tags, run, run_t, after, after_t, first_of, lanes)
         else:
-            _min2(o, ot, run, run_t, after, after_t, first_of, lanes)
+            _min2(o, o_tags, run, run_t, after, after_t, first_of, lanes)
         return
     _copy(o, run, lanes)
-    _copy(ot, run_t, lanes)
+    _copy(o_tags, run_t, lanes)
     _fill(run, fill, lanes)
     _fill(run_t, none, lanes)
     for j in range(width - 2, -1, -1):
@@ -697,57 +697,57 @@ def _run_traced(
                 t = step if passes[k, 2] > 0 else run_rows - 1 - step
                 for i in range(passes[k, 0], passes[k, 1]):
                     op, b, p, q = code[i, 0], code[i, 3], code[i, 4], code[i, 5]
-                    o, ot = _pointer(work + code[i, 1] * row, one), _pointer(tags + code[i, 1] * tag_row, none)
-                    x, xt = _pointer(work + code[i, 2] * row, one), _pointer(tags + code[i, 2] * tag_row, none)
-                    y, yt = _pointer(work + b * row, one), _pointer(tags + b * tag_row, none)
-                    u, ut = _pointer(states + b * row, one), _pointer(state_tags + b * tag_row, none)
+                    o, o_tags = _pointer(work + code[i, 1] * row, one), _pointer(tags + code[i, 1] * tag_row, none)
+                    x, x_tags = _pointer(work + code[i, 2] * row, one), _pointer(tags + code[i, 2] * tag_row, none)
+                    y, y_tags = _pointer(work + b * row, one), _pointer(tags + b * tag_row, none)
+                    u, u_tags = _pointer(states + b * row, one), _pointer(state_tags + b * tag_row, none)
                     if op == LOAD:
                         slot = code[i, 2]
                         if t < rows:
                             source = loads[slot, 0] + t * loads[slot, 1] + block * loads[slot, 2] * size
-                            _load2(o, ot, _pointer(source, one), loads[slot, 2], here, leaves[slot] * rows + t)
+                            _load2(o, o_tags, _pointer(source, one), loads[slot, 2], here, leaves[slot] * rows + t)
                     elif op == MIN:
-                        _min2(o, ot, x, xt, y, yt, first_of, lanes)
+                        _min2(o, o_tags, x, x_tags, y, y_tags, first_of, lanes)
                     elif op == MAX:
-                        _max2(o, ot, x, xt, y, yt, first_of, lanes)
+                        _max2(o, o_tags, x, x_tags, y, y_tags, first_of, lanes)
                     elif op == SLIDE_MIN or op == SLIDE_MAX:
-                        _slide2(op == SLIDE_MAX, o, ot, x, xt, states, state_tags, b, p, counters[q], row, tag_row,
-                                first_of, lanes, one, none, initial[b])
+                        _slide2(op == SLIDE_MAX, o, o_tags, x, x_tags, states, state_tags, b, p, counters[q], row,
+                                tag_row, first_of, lanes, one, none, initial[b])
                         counters[q] = counters[q] + 1 if counters[q] + 1 < p else 0
                     elif op == RUN_MIN:
-                        _min2(u, ut, x, xt, u, ut, first_of, lanes)
+                        _min2(u, u_tags, x, x_tags, u, u_tags, first_of, lanes)
                         _copy(o, u, lanes)
-                        _copy(ot, ut, lanes)
+                        _copy(o_tags, u_tags, lanes)
                     elif op == RUN_MAX:
-                        _max2(u, ut, x, xt, u, ut, first_of, lanes)
+                        _max2(u, u_tags, x, x_tags, u, u_tags, first_of, lanes)
                         _copy(o, u, lanes)
-                        _copy(ot, ut, lanes)
+                        _copy(o_tags, u_tags, lanes)
                     elif op == UNTIL or op == RELEASE:
-                        v, vt = _pointer(states + p * row, one), _pointer(state_tags + p * tag_row, none)
+                        v, v_tags = _pointer(states + p * row, one), _pointer(state_tags + p * tag_row, none)
                         if op == UNTIL:
-                            _min2(v, vt, x, xt, v, vt, first_of, lanes)
-                            _max2(v, vt, y, yt, v, vt, first_of, lanes)
+                            _min2(v, v_tags, x, x_tags, v, v_tags, first_of, lanes)
+                            _max2(v, v_tags, y, y_tags, v, v_tags, first_of, lanes)
                         else:
-                            _max2(v, vt, x, xt, v, vt, first_of, lanes)
-                            _min2(v, vt, y, yt, v, vt, first_of, lanes)
+                            _max2(v, v_tags, x, x_tags, v, v_tags, first_of, lanes)
+                            _min2(v, v_tags, y, y_tags, v, v_tags, first_of, lanes)
                         _copy(o, v, lanes)
-                        _copy(ot, vt, lanes)
+                        _copy(o_tags, v_tags, lanes)
                     elif op == DELAY:
                         at = counters[q]
                         _swap(o, _pointer(states + (b + at) * row, one), x, lanes)
-                        _swap(ot, _pointer(state_tags + (b + at) * tag_row, none), xt, lanes)
+                        _swap(o_tags, _pointer(state_tags + (b + at) * tag_row, none), x_tags, lanes)
                         counters[q] = at + 1 if at + 1 < p else 0
                     elif op == MASK:
-                        _mask2(o, ot, x, xt, t, end, masks[p], none, lanes)
+                        _mask2(o, o_tags, x, x_tags, t, end, masks[p], none, lanes)
                     elif op == PUT:
                         _copy(_pointer(buffers + (p * run_rows + t) * row, one), x, lanes)
-                        _copy(_pointer(buffer_tags + (p * run_rows + t) * tag_row, none), xt, lanes)
+                        _copy(_pointer(buffer_tags + (p * run_rows + t) * tag_row, none), x_tags, lanes)
                     elif op == GET:
                         _copy(o, _pointer(buffers + (p * run_rows + t) * row, one), lanes)
-                        _copy(ot, _pointer(buffer_tags + (p * run_rows + t) * tag_row, none), lanes)
+                        _copy(o_tags, _pointer(buffer_tags + (p * run_rows + t) * tag_row, none), lanes)
                     elif op == OUT and t < rows:
                         _copy(_pointer(out + t * out_stride + block * size, one), x, here)
-                        _copy(_pointer(origins + t * origins_stride + block * tag_size, none), xt, here)
+                        _copy(_pointer(origins + t * origins_stride + block * tag_size, none), x_tags, here)
 
 
 @_jit
