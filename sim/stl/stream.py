@@ -248,7 +248,8 @@ class Stream(Lanes):
         delay_steps: how far the formula looks ahead, in samples.
 
     A NaN in a signal (None: in all of its worlds) is a sample that is missing: values that depend on it are NaN, no
-    others; ``p S q`` reads p at samples after one of q, never at the first. A sample that comes late is missing: a stream has no time but the order of its updates.
+    others; ``p S q`` reads p at samples after one of q, never at the first. A sample that comes late is
+    missing: a stream has no time but the order of its updates.
     """
 
     def __init__(

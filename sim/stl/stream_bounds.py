@@ -3,7 +3,8 @@
 After k samples the future is unknown, so the robustness is known up to an interval: its ends are the values if every
 predicate that is not known yet, and its negation, were at its worst (strong view) or best (weak view). The interval
 only ever shrinks, and is a point at the formula's horizon at the latest. A verdict holds whatever comes, but is that of
-the formula's structure: the interval is sound, not always the smallest (``p | !p`` is undecided until p is known). A sample that is missing (NaN) stays unknown for ever::
+the formula's structure: the interval is sound, not always the smallest (``p | !p`` is undecided until p is known). A
+sample that is missing (NaN) stays unknown for ever::
 
     missions = Missions(formula, dt=0.02, worlds=4096)
     known = missions.update({"height": heights})  # known.lower, known.upper, known.verdict: [4096]
@@ -11,9 +12,10 @@ the formula's structure: the interval is sound, not always the smallest (``p | !
 
 Cost per sample and operator: O(1) amortized for one that is asked for at one sample (at the top of the formula, under
 Boolean operators) over a formula of state. One inside another is O(1) while only its settled values can matter: inside
-``F G``, ``G F`` and ``G (p -> F q)`` until the outer window of the oldest world closes. Else it is computed anew at the samples where it
-may still change, as many as its own reach: O(h) vector operations for h samples. An operator of the past inside another
-is always of this kind. Worlds past their horizon cost as much as others while any is watched: reset them. We know no way to the bounds of any formula in O(1); a stream (:mod:`sim.stl.stream`) needs
+``F G``, ``G F`` and ``G (p -> F q)`` until the outer window of the oldest world closes. Else it is computed
+anew at the samples where it may still change, as many as its own reach: O(h) vector operations for h samples. An
+operator of the past inside another is always of this kind. Worlds past their horizon cost as much as others while any
+is watched: reset them. We know no way to the bounds of any formula in O(1); a stream (:mod:`sim.stl.stream`) needs
 none. Memory is that of the inner windows, however long the outer ones.
 """
 

@@ -1,7 +1,6 @@
 """The online monitor: readings by hand, mixed horizons, saved state, lost samples, errors."""
 
 import json
-import json
 import re
 from math import inf, nan
 from pathlib import Path
