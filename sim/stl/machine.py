@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
@@ -44,7 +44,7 @@ _ARITHMETIC = {"+": ADD, "-": SUB, "*": MUL, "/": DIV, "neg": NEG, "abs": ABS, "
 _ALIGN = 16  # lanes: a whole vector register of float32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """Instructions in passes over time.
 
@@ -65,6 +65,18 @@ class Program:
     registers: int
     buffers: int
     counters: int
+
+    @cached_property
+    def root(self) -> int:
+        """The register of the result, if an instruction computes it anew for each sample; else -1."""
+        result = int(self.code[-1, 2])
+        written = self.code[(self.code[:, 1] == result) & ~np.isin(self.code[:, 0], (LOAD, PUT, OUT))]
+        return result if len(written) else -1
+
+    @cached_property
+    def places(self) -> int:
+        """How many numbers name registers or state rows in the instructions."""
+        return int(max(self.code[:, 1:4].max() + 1, self.registers))
 
 
 @dataclass
@@ -486,8 +498,8 @@ def _compute_of(op: Any, o: Any, x: Any, y: Any, lanes: Any, one: Any) -> Any:
 def _run(
     code: Ints, passes: Ints, loads: Ints, signs: Floats, offsets: Floats, constants: Ints, values: Floats,
     masks: Floats, initial: Floats, ends: Ints, out: int, out_stride: int, origins: int, tags: Ints, rows: int,
-    run_rows: int, worlds: int, lanes: int, work: int, registers: int, counters: Ints, one: Any, size: int,
-    outer: int,
+    run_rows: int, worlds: int, lanes: int, work: int, registers: int, counters: Ints, homes: Ints, root: int, one: Any,
+    size: int, outer: int,
 ) -> None:
     """Run a program over ``worlds`` traces, ``lanes`` at a time.
 
@@ -498,6 +510,8 @@ def _run(
         loads: [K, 3] address, bytes from row to row, numbers from lane to lane.
         tags: [K] tag of the first sample of what each LOAD reads; ``origins`` is the address of the results' tags.
         outer: bytes of a number outside the machine, ``size`` inside.
+        homes: [registers] where each register is: at ``work``, or where a signal or the result is itself.
+        root: the register of the result, if an instruction computes it; else -1.
         ends: [worlds + lanes] samples of each trace.
         out: address of the result [rows, worlds]; ``out_stride`` bytes from row to row.
         run_rows: samples to run; those from ``rows`` on have no signals (a MASK hides what is loaded there).
@@ -514,22 +528,32 @@ def _run(
             _fill(_pointer(work + constants[i] * row, one), values[i], lanes)
         for i in range(len(initial)):
             _fill(_pointer(states + i * row, one), initial[i], lanes)
+        for i in range(registers):
+            homes[i] = work + i * row
         counters[:] = 0
+        whole = here == lanes and size == outer
         end = _pointer(ends.ctypes.data + block * 8, counters[0])
         for k in range(len(passes)):
             for step in range(run_rows):
                 t = step if passes[k, 2] > 0 else run_rows - 1 - step
+                if whole and root >= 0 and k == len(passes) - 1:
+                    homes[root] = out + t * out_stride + block * outer if t < rows else work + root * row
                 for i in range(passes[k, 0], passes[k, 1]):
                     op, p, q = code[i, 0], code[i, 4], code[i, 5]
-                    o = _pointer(work + code[i, 1] * row, one)
-                    x = _pointer(work + code[i, 2] * row, one)
-                    y = _pointer(work + code[i, 3] * row, one)
                     if op == LOAD:
                         slot = code[i, 2]
                         if t < rows:
                             source = loads[slot, 0] + t * loads[slot, 1] + block * loads[slot, 2] * outer
+                            if whole and loads[slot, 2] == 1 and signs[slot] == 1 and offsets[slot] == 0:
+                                homes[code[i, 1]] = source
+                                continue
+                            o = _pointer(homes[code[i, 1]], one)
                             _take(o, source, loads[slot, 2], here, signs, offsets, slot, tags[slot] + t, one)
-                    elif op == MIN:
+                        continue
+                    o = _pointer(homes[code[i, 1]], one)
+                    x = _pointer(homes[code[i, 2]], one)
+                    y = _pointer(homes[code[i, 3]], one)
+                    if op == MIN:
                         _min(o, x, y, lanes)
                     elif op == MAX:
                         _max(o, x, y, lanes)
@@ -579,6 +603,8 @@ def _run(
                     elif op == OUT:
                         if t < rows:
                             place = t * out_stride + block * outer
+                            if homes[code[i, 2]] == out + place:
+                                continue
                             _give(out + place, origins + place, x, here, one)
                     else:
                         _compute(op, o, x, y, lanes, one)
@@ -796,7 +822,7 @@ class _Inputs:
     keep: list[Floats]
 
 
-def _inputs(program: Program, arrays: Any, flat: bool, dtype: Any) -> _Inputs:
+def _inputs(program: Program, arrays: Any, flat: bool, typed: _Typed) -> _Inputs:
     loads = np.zeros((max(1, len(program.loads)), 3), dtype=np.int64)
     held: dict[Any, Floats] = {}
     for k, (key, _, _) in enumerate(program.loads):
@@ -805,8 +831,7 @@ def _inputs(program: Program, arrays: Any, flat: bool, dtype: Any) -> _Inputs:
             held[name] = _strided(arrays[name])
         x = held[name]
         loads[k] = x.ctypes.data + offset * x.itemsize, x.strides[0], x.strides[1] // x.itemsize
-    signs, offsets = (np.array([entry[i] for entry in program.loads] or [0.0], dtype=dtype) for i in (1, 2))
-    return _Inputs(loads, signs, offsets, list(held.values()))
+    return _Inputs(loads, typed.signs, typed.offsets, list(held.values()))
 
 
 @dataclass(frozen=True)
@@ -826,6 +851,7 @@ class _Run:
     initial: Floats
     ends: Ints
     counters: Ints
+    homes: Ints
 
     @property
     def numbers(self) -> int:
@@ -850,11 +876,31 @@ def _prepared(
     ends = np.full(worlds + lanes, rows, dtype=np.int64)
     if lengths is not None:
         ends[:worlds] = lengths
+    typed = _typed(program, np.dtype(dtype))
     return _Run(
         program, rows, run_rows, worlds, lanes, np.dtype(dtype).itemsize,
-        _inputs(program, arrays, not of_each_leaf, dtype), np.array([r for r, _ in program.constants], dtype=np.int64),
+        _inputs(program, arrays, not of_each_leaf, typed), typed.constants, typed.values, typed.masks, typed.initial,
+        ends, np.zeros(program.counters + 1, dtype=np.int64), np.zeros(program.places, dtype=np.int64))
+
+
+class _Typed(NamedTuple):
+    """The numbers of a program in the type that the machine runs on."""
+
+    constants: Ints
+    values: Floats
+    masks: Floats
+    initial: Floats
+    signs: Floats
+    offsets: Floats
+
+
+@lru_cache(maxsize=512)
+def _typed(program: Program, dtype: Any) -> _Typed:
+    signs, offsets = (np.array([entry[i] for entry in program.loads] or [0.0], dtype=dtype) for i in (1, 2))
+    return _Typed(
+        np.array([r for r, _ in program.constants], dtype=np.int64),
         np.array([v for _, v in program.constants], dtype=dtype), np.array(program.masks, dtype=dtype),
-        program.initial.astype(dtype), ends, np.zeros(program.counters + 1, dtype=np.int64))
+        program.initial.astype(dtype), signs, offsets)
 
 
 def _aligned(count: int, size: int) -> tuple[Any, int]:
@@ -882,7 +928,7 @@ def evaluate(
     _run(run.program.code, run.program.passes, run.given.loads, run.given.signs, run.given.offsets, run.constants,
          run.values, run.masks, run.initial, run.ends, out.ctypes.data, out.strides[0], 0, np.zeros(1, dtype=np.int64),
          run.rows, run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters,
-         np.dtype(dtype).type(1), run.size, run.size)
+         run.homes, run.program.root, np.dtype(dtype).type(1), run.size, run.size)
     return out
 
 
@@ -932,7 +978,8 @@ def _evaluate_tagged(
     _run(run.program.code, run.program.passes, run.given.loads, blank, blank, run.constants, _tagged(run.values),
          _tagged(run.masks), _tagged(run.initial), run.ends, out.ctypes.data, out.strides[0],
          origins.ctypes.data, _leaf_of_load(run.program) * shape[0], run.rows,
-         run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters, np.uint64(1), 8, 4)
+         run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters, run.homes, run.program.root,
+         np.uint64(1), 8, 4)
     return out, origins
 
 
