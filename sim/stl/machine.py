@@ -247,7 +247,12 @@ def _as_pointer(typingctx: Any, address: Any, like: Any) -> Any:
 _pointer: Any = intrinsic(_as_pointer)
 
 
-_jit = njit(nogil=True, cache=True, error_model="numpy", inline="never")
+def _jit(function: Callable[..., Any]) -> Any:
+    options = {"nogil": True, "error_model": "numpy", "inline": "never"}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # nowhere to keep what is compiled: a read-only install
+        return njit(**options)(function)
 
 
 @njit(inline="always")
