@@ -248,7 +248,7 @@ _pointer: Any = intrinsic(_as_pointer)
 
 
 def _jit(function: Callable[..., Any]) -> Any:
-    options = {"nogil": True, "error_model": "numpy", "inline": "never"}
+    options: Any = {"nogil": True, "error_model": "numpy", "inline": "never"}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to keep what is compiled: a read-only install
@@ -500,12 +500,20 @@ def _compute_of(op: Any, o: Any, x: Any, y: Any, lanes: Any, one: Any) -> Any:
 
 
 @_jit
+def _any_nan(x: Any, lanes: int) -> bool:
+    found = False
+    for i in range(lanes):
+        found |= x[i] != x[i]
+    return found
+
+
+@_jit
 def _run(
     code: Ints, passes: Ints, loads: Ints, signs: Floats, offsets: Floats, constants: Ints, values: Floats,
     masks: Floats, initial: Floats, ends: Ints, out: int, out_stride: int, origins: int, tags: Ints, rows: int,
     run_rows: int, worlds: int, lanes: int, work: int, registers: int, counters: Ints, homes: Ints, root: int, one: Any,
     size: int, outer: int,
-) -> None:
+) -> bool:
     """Run a program over ``worlds`` traces, ``lanes`` at a time.
 
     The machine runs on numbers of the type of ``one``: float32, float64, or uint64 for tagged float32, in which the
@@ -517,6 +525,8 @@ def _run(
         outer: bytes of a number outside the machine, ``size`` inside.
         homes: [registers] where each register is: at ``work``, or where a signal or the result is itself.
         root: the register of the result, if an instruction computes it; else -1.
+
+    Returns whether a recursion met a NaN, which it carries on past any window.
         ends: [worlds + lanes] samples of each trace.
         out: address of the result [rows, worlds]; ``out_stride`` bytes from row to row.
         run_rows: samples to run; those from ``rows`` on have no signals (a MASK hides what is loaded there).
@@ -525,6 +535,7 @@ def _run(
     row = lanes * size
     states = work + registers * row
     buffers = states + len(initial) * row
+    spread = False
     for block in range(0, worlds, lanes):
         here = min(lanes, worlds - block)
         for i in range(registers):
@@ -613,6 +624,10 @@ def _run(
                             _give(out + place, origins + place, x, here, one)
                     else:
                         _compute(op, o, x, y, lanes, one)
+            for i in range(passes[k, 0], passes[k, 1]):
+                if code[i, 0] == UNTIL or code[i, 0] == RELEASE:
+                    spread |= _any_nan(_pointer(states + code[i, 4] * row, one), here)
+    return spread
 
 
 # ---------------------------------------------------------------- the machine that knows where each value came from
@@ -917,8 +932,10 @@ def _aligned(count: int, size: int) -> tuple[Any, int]:
 def evaluate(
     lowered: Lowered, arrays: Any, shape: tuple[int, int], dtype: Any, *, truth: bool = False,
     lengths: Ints | None = None, of_each_leaf: bool = False,
-) -> Floats:
-    """The value of a lowered formula at every sample, [T, N].
+) -> tuple[Floats, bool]:
+    """The value of a lowered formula at every sample, [T, N], and whether a recursion met a NaN.
+
+    A recursion (until, since) carries a NaN on to the beginning or the end of the trace, past the window it is for.
 
     Args:
         arrays: signals [T, N, *shape] by name, or with ``of_each_leaf`` one array [T, N] for each leaf in order; all of
@@ -930,11 +947,12 @@ def evaluate(
     run = _prepared(lowered, arrays, shape, dtype, truth, lengths, of_each_leaf, np.dtype(dtype).itemsize)
     out = np.empty(shape, dtype=dtype)
     _held, work = _aligned(run.numbers, run.size)
-    _run(run.program.code, run.program.passes, run.given.loads, run.given.signs, run.given.offsets, run.constants,
-         run.values, run.masks, run.initial, run.ends, out.ctypes.data, out.strides[0], 0, np.zeros(1, dtype=np.int64),
-         run.rows, run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters,
-         run.homes, run.program.root, np.dtype(dtype).type(1), run.size, run.size)
-    return out
+    spread = _run(
+        run.program.code, run.program.passes, run.given.loads, run.given.signs, run.given.offsets, run.constants,
+        run.values, run.masks, run.initial, run.ends, out.ctypes.data, out.strides[0], 0, np.zeros(1, dtype=np.int64),
+        run.rows, run.run_rows, run.worlds, run.lanes, work, run.program.registers, run.counters, run.homes,
+        run.program.root, np.dtype(dtype).type(1), run.size, run.size)
+    return out, bool(spread)
 
 
 def evaluate_traced(

@@ -70,13 +70,14 @@ def robustness(
     """
     used, shape, counts = traces(formula, signals, lengths)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
-    if _fast(used) and is_tensor(like) and _differentiated(used) and lowered.leaves:
-        out = _traced(lowered, used, shape, counts)
-    elif _fast(used):
-        out = _machine(lowered, used, shape, counts, truth=False)
+    if _fast(used) and not (is_tensor(like) and _differentiated(used) and lowered.leaves):
+        out, spread = _machine(lowered, used, shape, counts, truth=False)
     else:
-        out = _by_nodes(lowered, used, shape, counts, truth=False)
-    out = _without_spread(formula, dt, lowered, used, shape, counts, out)
+        by = _traced if _fast(used) else _by_nodes
+        out = by(lowered, used, shape, counts)
+        spread = any(isinstance(node, Scan) for node in lowered.nodes) and _has_nan(out)
+    if spread:
+        out = _without_spread(formula, dt, lowered, used, shape, counts, out)
     return out if counts is None else where(exists(counts, shape, like), out, filled(float("nan"), like, shape))
 
 
@@ -92,7 +93,7 @@ def satisfied(
     refuse_nan(formula, used, shape, counts)
     lowered, like = lower(formula, dt, semantics), next(iter(used.values()))
     if _fast(used):
-        out = _machine(lowered, used, shape, counts, truth=True) > 0
+        out = _machine(lowered, used, shape, counts, truth=True)[0] > 0
     else:
         out = _by_nodes(lowered, used, shape, counts, truth=True)
     return out if counts is None else out & exists(counts, shape, like)
@@ -109,7 +110,7 @@ def evaluate_leaves(
     if COMPILED:
         from sim.stl import machine
 
-        return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)
+        return machine.evaluate(lowered, arrays, shape, np.float64, lengths=lengths, of_each_leaf=True)[0]
     given = dict(zip((lowered.nodes[i] for i in lowered.leaves), arrays))
     mask = None if lengths is None else exists(lengths, shape, np.empty(0))
     return _by_numpy(lowered, lambda node: given[node], shape, mask)
@@ -124,8 +125,6 @@ def _without_spread(
     A timed until is computed by way of one without an end, whose NaN may come from behind the window. Its value does
     not: with any number in the place of the NaN it is the same.
     """
-    if not any(isinstance(node, Scan) for node in lowered.nodes) or not _has_nan(out):
-        return out
     nan = out != out if counts is None else (out != out) & exists(counts, shape, out)
     flat = (shape[0], prod(shape[1:]))
 
@@ -138,7 +137,7 @@ def _without_spread(
     rescued = nan & (sys.modules["torch"].from_numpy(~depends).to(out.device) if is_tensor(out) else ~depends)
     if not bool(rescued.any()):
         return out
-    return where(rescued, _by_nodes(lowered, used, shape, counts, truth=False, known=True), out)
+    return where(rescued, _by_nodes(lowered, used, shape, counts, known=True), out)
 
 
 def _has_nan(array: Array) -> bool:
@@ -176,7 +175,7 @@ def _differentiated(used: Mapping[str, Array]) -> bool:
 
 def _machine(
     lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool
-) -> Array:
+) -> tuple[Array, bool]:
     from sim.stl import machine
 
     arrays = {name: a.detach().numpy() if is_tensor(a) else a for name, a in used.items()}
@@ -185,9 +184,9 @@ def _machine(
     flat = {name: a.astype(dtype, copy=False).reshape(shape[0], prod(shape[1:]), *a.shape[len(shape):])
             for name, a in arrays.items()}
     ends = None if counts is None else counts.reshape(-1)
-    out = machine.evaluate(lowered, flat, (shape[0], prod(shape[1:])), dtype, truth=truth, lengths=ends)
+    out, spread = machine.evaluate(lowered, flat, (shape[0], prod(shape[1:])), dtype, truth=truth, lengths=ends)
     out = out.reshape(shape).astype(result, copy=False)
-    return sys.modules["torch"].from_numpy(out) if is_tensor(next(iter(used.values()))) else out
+    return sys.modules["torch"].from_numpy(out) if is_tensor(next(iter(used.values()))) else out, spread
 
 
 def _traced(
@@ -206,8 +205,8 @@ def _traced(
 
 
 def _by_nodes(
-    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None, truth: bool,
-    known: bool = False,
+    lowered: Lowered, used: Mapping[str, Array], shape: tuple[int, ...], counts: np.ndarray | None,
+    truth: bool = False, known: bool = False,
 ) -> Array:
     """Robustness, or truth as booleans; with ``known`` margins that are NaN count as zero."""
     like = next(iter(used.values()))
