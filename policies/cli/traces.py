@@ -621,8 +621,8 @@ def told(error: Exception) -> str:
 
 
 def _parquet(path: Path, options: Options) -> Table:
-    import pyarrow  # type: ignore[import-untyped, unused-ignore]
-    import pyarrow.parquet  # type: ignore[import-untyped, unused-ignore]
+    import pyarrow
+    import pyarrow.parquet
 
     try:
         table = pyarrow.parquet.read_table(path)
@@ -637,7 +637,7 @@ def _parquet(path: Path, options: Options) -> Table:
 def _arrow_column(column: Any) -> tuple[Any, float]:
     """A column as numbers: nulls are NaN, lists of one length are vectors, times are seconds since the first; and that.
     """
-    import pyarrow.types as types  # type: ignore[import-untyped, unused-ignore]
+    import pyarrow.types as types
 
     kind = column.type
     if types.is_timestamp(kind) or types.is_duration(kind):

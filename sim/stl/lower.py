@@ -365,6 +365,9 @@ class _Dependence(Builder):
             reach = self.merge(True, [reach, keep])
         parts = [self.slide_steps(True, reach, lo, hi, past)]
         if hi != 0:
+            if not self.closed:
+                # nobody asks for the left side at the sample that the trace ends with, in a since at its first one
+                keep = self.shift(self.shift(keep, 1, -inf, not past), 1, -inf, past)
             parts.append(self.slide_steps(True, keep, 0, None if hi is None else hi - 1, past))
         return self.merge(True, parts)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import pi, prod
+from math import pi
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,6 @@ from sim.stl.syntax import Apply, Component, Constant, Expr, Predicate, Signal
 from sim.stl.values import NUMPY_OPERATIONS
 
 Scalar = tuple[Any, ...]
-
-ELEMENTWISE = ("+", "-", "*", "/", "neg", "abs", "sqrt", "exp", "sin", "cos", "wrap", "pow", "hypot", "atan2", "min",
-               "max")
 
 
 def operands(scalar: Scalar) -> tuple[Scalar, ...]:
@@ -119,11 +116,6 @@ def _elementwise(op: str, entries: list[Scalar]) -> Scalar:
     if op in ("min", "max"):
         return reduce(lambda a, b: apply(op, a, b), entries)
     return apply(op, *entries)
-
-
-def size(signal: Signal) -> int:
-    """Numbers in one sample of a signal."""
-    return prod(signal.shape)
 
 
 def margin_scalar(predicate: Predicate, negated: bool, truth: bool) -> Scalar:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from robots.signals import SignalError
@@ -168,21 +168,27 @@ def test_the_gradient_is_that_of_the_deciding_sample(f, given, semantics, parts)
     rng = np.random.default_rng(0)
     # no two samples alike, so that the value is differentiable
     given = {k: v + 0.2 * rng.random(v.shape) for k, v in given.items()}
-    tensors = {k: torch.from_numpy(v).requires_grad_() for k, v in given.items()}
-    out = robustness(f, tensors, DT, lengths, semantics)
-    np.testing.assert_allclose(out.detach().numpy(), robustness(f, given, DT, lengths, semantics), rtol=1e-12)
-    finite = torch.isfinite(out)
-    weight = torch.from_numpy(rng.normal(size=out.shape)) * finite
-    gradients = torch.autograd.grad((weight * torch.where(finite, out, 0)).sum(), list(tensors.values()),
-                                    allow_unused=True)
-    direction = {k: rng.normal(size=v.shape) for k, v in given.items()}
-    step = 1e-7
-    with np.errstate(invalid="ignore"):
-        moved = robustness(f, {k: v + step * direction[k] for k, v in given.items()}, DT, lengths, semantics)
-        change = np.where(finite, moved - out.detach().numpy(), 0) / step
-    expected = sum(float((g * torch.from_numpy(direction[k])).sum()) for k, g in zip(tensors, gradients)
-                   if g is not None)
-    assert float((weight.numpy() * change).sum()) == pytest.approx(expected, abs=1e-5 * (1 + abs(expected)))
+    exact = robustness(f, given, DT, lengths, semantics)
+    finite = np.isfinite(exact)
+    weight = rng.normal(size=exact.shape) * finite
+    direction, step = {k: rng.normal(size=v.shape) for k, v in given.items()}, 1e-8
+
+    def gradients(at):
+        """Values at a point, and the gradient of their weighted sum."""
+        tensors = {k: torch.from_numpy(v).requires_grad_() for k, v in at.items()}
+        out = robustness(f, tensors, DT, lengths, semantics)
+        total = (torch.from_numpy(weight) * torch.where(torch.from_numpy(finite), out, 0)).sum()
+        found = torch.autograd.grad(total, list(tensors.values()), allow_unused=True)
+        return out.detach().numpy(), [np.zeros_like(v) if g is None else g.numpy() for v, g in zip(at.values(), found)]
+
+    moved = {k: v + step * direction[k] for k, v in given.items()}
+    (out, here), (out_moved, there) = gradients(given), gradients(moved)
+    np.testing.assert_allclose(out, exact, rtol=1e-12)
+    # a step across the border between two deciding samples has no derivative
+    assume(all(((g != 0) == (h != 0)).all() for g, h in zip(here, there)))
+    change = (np.where(finite, out_moved, 0) - np.where(finite, out, 0)) / step
+    expected = sum(float((g * d).sum()) for g, d in zip(here, direction.values()))
+    assert float((weight * change).sum()) == pytest.approx(expected, abs=1e-5 * (1 + abs(expected)))
 
 
 def test_gradients_agree_with_autograd_through_array_operations(by_arrays):
@@ -276,6 +282,22 @@ def test_a_timed_until_is_nan_for_its_window_only():
     given["x"][5] = np.nan
     for f, hit in ((Until(X > 0, Y > 0, Window(0, 0.2)), [4, 5]), (Since(X > 0, Y > 0, Window(0, 0.2)), [5, 6])):
         assert np.flatnonzero(np.isnan(robustness(f, given, DT))).tolist() == hit
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_left_side_is_not_asked_for_where_the_trace_ends(compiled, monkeypatch):
+    """The first sample of a since and the last of an until: streams and the definition do not read them either."""
+    monkeypatch.setattr(engine, "COMPILED", compiled)
+    for at, kind in ((0, Since), (9, Until)):
+        given = {"x": np.ones((10, 1)), "y": np.ones((10, 1))}
+        given["x"][at] = np.nan
+        for window in (Window(), Window(0, 0.3), Window(0.1, 0.3)):
+            out = robustness(kind(X > 0, Y > 0, window), given, DT)
+            assert not np.isnan(out).any()
+            given["x"][at] = 5.0
+            np.testing.assert_array_equal(out, robustness(kind(X > 0, Y > 0, window), given, DT))
+            given["x"][at] = np.nan
+        assert np.isnan(robustness(kind(X > 0, Y > 0), given, DT, None, Semantics(until="closed"))[at, 0])
 
 
 @pytest.mark.parametrize("end", ["strong", "weak"])
