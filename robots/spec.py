@@ -30,6 +30,30 @@ class Parameter:
             raise ValueError(f"parameter from {self.source!r}: nominal {self.nominal} lies outside its range")
 
 
+SOURCES = {
+    "joint_pos": "positions of the joints (rad or m)", "joint_vel": "their velocities (rad/s or m/s)",
+    "joint_torque": "what the actuators exert on the joints (N m or N)",
+    "pos": "position of one body or site (m, world)", "quat": "its attitude (wxyz, to world)",
+    "lin_vel": "its velocity (m/s, world)", "ang_vel": "its angular velocity (rad/s, world)",
+    "ang_vel_b": "its angular velocity (rad/s, its own frame)",
+    "contact_force": "size of the contact force on each of the bodies (N)",
+    "sensor": "readings of the model's sensors, one after the other"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a simulator finds a signal: ``what`` (one of :data:`SOURCES`) of the model's elements called ``names``."""
+
+    what: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.what not in SOURCES:
+            raise ValueError(f"a source is one of {', '.join(SOURCES)}; got {self.what!r}")
+        if not self.names or (self.what in ("pos", "quat", "lin_vel", "ang_vel", "ang_vel_b") and len(self.names) > 1):
+            raise ValueError(f"source {self.what!r} needs {'one name' if self.names else 'names'}, got {self.names}")
+
+
 @dataclass(frozen=True)
 class RobotSpec:
     """One robot.
@@ -44,6 +68,8 @@ class RobotSpec:
         parameters: physical parameters with their sources.
         model: the MJCF file.
         ros: the ROS 2 interface file (topics, types, rates).
+        sources: where a simulator finds each signal in the model (articulated robots; a quadrotor's are its body's).
+        actuators: by command, the model's actuators that take its components, in this order.
         license: license of the robot's own files here.
     """
 
@@ -57,6 +83,8 @@ class RobotSpec:
     model: Path | None = None
     ros: Path | None = None
     license: str = "Apache-2.0"
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    actuators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def command(self, name: str) -> CommandSpec:
         """The command called ``name``; an unknown name lists the known ones."""
