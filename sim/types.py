@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from robots.spec import RobotSpec
+    from robots.spec import Parameter, RobotSpec
+    from sim.scene import Scene
 
 Signals = Mapping[str, "Tensor"]
 """Signal name -> [N, *shape]. Float32 on the backend's device."""
@@ -21,6 +22,7 @@ class Obs(NamedTuple):
 
     actor: Tensor  # [N, O]
     critic: Tensor  # [N, C]
+    images: Mapping[str, Tensor] = {}  # by camera and kind: rgb uint8 [N, H, W, 3], depth float32 [N, H, W] m
 
 
 @dataclass(frozen=True)
@@ -41,35 +43,73 @@ class Step:
 
 
 class Backend(Protocol):
-    """N worlds of one robot. State is reset, stepped, read and parameterized; nothing else.
+    """N worlds of one scene. State is reset, stepped, read and parameterized; nothing else.
 
-    Time step ``dt`` [s] is the physics step. All tensors are float32 on ``device``; ``ids`` are int64 [K].
+    Time step ``dt`` [s] is the physics step. Tensors are float32 on ``device``; ``ids`` are int64 [K], each once.
+    ``capabilities``: the names of :mod:`sim.capabilities` that hold here. Results depend on what was called with what,
+    never on the number of worlds or threads (``deterministic``).
     """
 
+    scene: Scene
     robot: RobotSpec
     command: str
     num_worlds: int
     dt: float
     device: torch.device
     seed: int
+    capabilities: frozenset[str]
+    snapshot: bool
+    """Whether each step first keeps the state, for :meth:`extract`; settable."""
+    parameters: Mapping[str, Parameter]
+    """What :meth:`set_params` takes, with nominal values: the robot's, the objects' (``cube.mass``), disturbances."""
 
     def reset(self, ids: Tensor, state: Signals) -> None:
         """Set the worlds ``ids`` to ``state`` [K, ...] (home where a signal is left out) at rest actuators."""
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
-        """Advance all worlds by ``substeps * dt`` with command ``ctrl`` [N, U]."""
+        """Advance all worlds by ``substeps * dt`` with command ``ctrl`` [N, U].
+
+        A world whose state or command is not finite is flagged in :meth:`status` until it is reset. It changes nothing
+        in the others, and nothing resets it behind the caller's back.
+        """
 
     def signals(self) -> dict[str, Tensor]:
-        """The true signals, [N, ...]: the robot's own and the backend's privileged ones."""
+        """The true signals, [N, ...]: the scene's own and the backend's privileged ones.
+
+        Tensors that the next call may overwrite.
+        """
+
+    def params(self) -> dict[str, Tensor]:
+        """Parameters of all worlds by name, [N, ...]."""
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
-        """Set physical parameters [K, ...] by the names of ``robot.parameters`` and the disturbances."""
+        """Set physical parameters: [K, count] by the names of :attr:`parameters`, [K] where the count is 1."""
+
+    def status(self) -> Status:
+        """What went wrong in the worlds since they were reset."""
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of the complete state, enough for a bit-exact continuation."""
+        """A copy of the complete state, parameters included, enough for a bit-exact continuation."""
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state` returned."""
+
+    def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
+        """State of one world, as :meth:`set_state` of a backend with one world takes it.
+
+        ``before``: as it was before the last step; needs ``snapshot`` to have been true in that step.
+        """
+
+    def close(self) -> None:
+        """Give threads, processes and memory back. Nothing else may be called afterwards."""
+
+
+class Status(NamedTuple):
+    """Health of N worlds."""
+
+    bad: Tensor  # [N] bool: not finite, or failed in the simulator; stands still until reset
+    overflow: Tensor  # [N] bool: contacts or constraints that had no room were left out since the last reset
+    warnings: Mapping[str, int]  # the simulator's own, counted over all worlds since construction
 
 
 class VecEnv(Protocol):

@@ -211,7 +211,7 @@ class Crew:
         self.box[SEATS] = self.count
         self._drive, self._arguments = drive, arguments
         self._bells: list[threading.Lock] = []
-        weakref.finalize(self, _dismiss, self.box, self._bells)
+        self.close = weakref.finalize(self, _dismiss, self.box, self._bells)
 
     def __call__(self, items: int, *job: int) -> None:
         """Run the drive over ``items`` items with the numbers ``job`` in the box."""

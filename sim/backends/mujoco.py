@@ -1,205 +1,265 @@
-"""Many quadrotors in MuJoCo: the backend over ``mujoco.batch``, on CPU threads.
+"""N worlds of a scene in MuJoCo, on CPU threads: the backend over MuJoCo's own ``mujoco.batch``.
 
-    backend = make(load_robot("crazyflie"), 500, "ctbr_cmd", dt=0.002)
-    backend.step(ctrl, substeps=10)          # ctrl [500, 4]: a control step of 20 ms
-    backend.signals()["base_pos_w"]          # [500, 3]
+    backend = make(Scene(load_robot("franka")), 256, "joint_pos_cmd", dt=0.002)
+    backend.step(ctrl, substeps=10)          # ctrl [256, 7]: a control step of 20 ms
+    backend.signals()["grip_pos_w"]          # [256, 3]
 
-A second opinion on :mod:`sim.backends.quadrotor`: rigid body, contact and integration are MuJoCo's, the rest is
-:mod:`sim.backends.rotor`. Everything is computed in float64; tensors that leave are float32 copies.
-
-A world whose command or state is not finite is flagged in ``bad`` [N] and stays as it was before that control step
-until it is reset. The other worlds do not notice.
+Physics in float64; a step runs in C with Python's lock released, bit-identical for any number of threads and worlds.
+Signals are float32 tensors of the backend's own, filled at each step; :meth:`MuJoCo.views` are torch tensors over
+MuJoCo's memory, without copies. Quadrotors, whose rotors MuJoCo does not model, are in
+:mod:`sim.backends.mujoco_quadrotor`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+import mujoco
 import numpy as np
 import torch
 from torch import Tensor
 
 from robots.spec import RobotSpec
-from sim.backends import mujoco_model
-from sim.backends.rotor import SIZES, Rotors
+from sim.backends import mjcf
+from sim.capabilities import require
+from sim.scene import Scene, as_scene
+from sim.types import Backend, Status
 
 try:
     from mujoco.batch import Batch, SimulationError
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        f"backend mujoco needs mujoco >= 3.17 for mujoco.batch: {error}", name=error.name
+        f"backend mujoco needs mujoco >= 3.17 for mujoco.batch: {error}; pip install -U mujoco", name=error.name
     ) from error
 
-STATE_FIELDS = ("qpos", "qvel", "qacc_warmstart", "time")
+HAS = ("objects", "arms", "deterministic", "full_state", "wrench", "delay", "gravity", "mass", "overflow")
+VIEWS = ("time", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "mocap_pos", "mocap_quat")
+LIMIT = 1e10  # beyond this MuJoCo itself calls a state bad (mjMAXVAL)
+FULL = ("mjWARN_CONTACTFULL", "mjWARN_CNSTRFULL")  # what had no room was left out
 
 
 def make(
-    robot: RobotSpec, num_worlds: int, command: str, *, dt: float = 0.002, device: str = "cpu", seed: int = 0,
-    threads: int = 0,
-) -> MuJoCo:  # fmt: skip
-    """The backend for ``num_worlds`` worlds of the quadrotor ``robot``.
+    what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float = 0.002, device: str = "cpu", seed: int = 0,
+    threads: int = 0, needs: Iterable[str] = (),
+) -> Backend:
+    """The backend for ``num_worlds`` worlds of a scene (or of a robot alone).
 
     Args:
-        command: ``"motor_cmd"`` (normalized rotor speed setpoints) or ``"ctbr_cmd"`` (thrust N, body rates rad/s).
+        command: one of the robot's commands.
         dt: physics step, s.
         device: where the tensors live; the simulation itself runs on the CPU.
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
+        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
     if threads < 0:
         raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
-    return MuJoCo(robot, num_worlds, command, dt, torch.device(device), seed, threads or len(os.sched_getaffinity(0)))
+    scene, threads = as_scene(what), threads or len(os.sched_getaffinity(0))
+    if scene.robot.kind == "quadrotor":
+        from sim.backends import mujoco_quadrotor
+
+        require("mujoco (quadrotors)", mujoco_quadrotor.HAS, needs)
+        return mujoco_quadrotor.MuJoCo(scene, num_worlds, command, dt, torch.device(device), seed, threads)
+    require("mujoco", HAS, needs)
+    return MuJoCo(mjcf.build(scene, command, dt), num_worlds, command, torch.device(device), seed, threads)
 
 
 class MuJoCo:
-    """N worlds of one quadrotor (:class:`sim.types.Backend`); build it with :func:`make`."""
+    """N worlds of one scene (:class:`sim.types.Backend`); build it with :func:`make`."""
+
+    capabilities = frozenset(HAS)
+    snapshot = True  # it costs nothing here: bad worlds are put back
 
     def __init__(
-        self, robot: RobotSpec, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, threads: int
+        self, model: mjcf.Model, num_worlds: int, command: str, device: torch.device, seed: int, threads: int
     ) -> None:
-        self.robot, self.command, self.num_worlds = robot, command, num_worlds
-        self.dt, self.device, self.seed = dt, device, seed
-        self.model = mujoco_model.build(robot, dt)
-        self.rotors = Rotors(robot, mujoco_model.layout(self.model), num_worlds, command, dt)
-        self.batch = Batch(self.model, num_worlds, nthread=threads)
-        self._rows = {name: self.batch.bind(name) for name in (*STATE_FIELDS, "ctrl", "qfrc_applied")}
-        self._fields = {name: self.batch.expand(name) for name in mujoco_model.PER_WORLD}
-        self._bad = np.zeros(num_worlds, dtype=bool)
-        self.bad = torch.from_numpy(self._bad)
-        self._write_params(np.arange(num_worlds))
+        self.model, self.scene, self.robot = model, model.scene, model.scene.robot
+        self.command, self.num_worlds, self.device, self.seed = command, num_worlds, device, seed
+        self.dt, self.threads = float(model.mj.opt.timestep), threads
+        self.parameters = model.parameters
+        self.batch = Batch(model.mj, num_worlds, nthread=threads)
+        self._rows = self.batch.state  # [N, S]: each world's whole state
+        self._field = {name: self.batch.bind(name) for name in ("qpos", "qvel", "ctrl", "xfrc_applied")}
+        if any(read.field == "sensordata" for read in model.reads.values()):
+            self._field["sensordata"] = self.batch.bind("sensordata")
+        self._before = np.empty_like(self._rows)
+        self._bad, self._overflow = np.zeros(num_worlds, dtype=bool), np.zeros(num_worlds, dtype=bool)
+        self._warned = np.zeros((num_worlds, len(FULL)), dtype=np.int64)
+        self._values = {name: np.tile(p.nominal, (num_worlds, 1)) for name, p in model.parameters.items()}
+        self._lay_out()
         self.reset(torch.arange(num_worlds), {})
 
-    def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
-        """Set the worlds ``ids`` [K] to ``state`` [K, ...]: any of the signals, home for those left out.
+    def _lay_out(self) -> None:
+        """Where signals are read from and written to."""
+        self._out = {n: torch.zeros(self.num_worlds, *s.shape) for n, s in self.scene.signals.items()}
+        self._copies = []
+        for name, read in self.model.reads.items():
+            out = self._out[name].numpy().reshape(self.num_worlds, -1)
+            source = self._field[read.field]
+            direct = source[:, read.columns] if isinstance(read.columns, slice) and not read.norm else None
+            self._copies.append((out, direct, source, read))
+        everything = np.array_equal(self.model.ctrl, np.arange(self.model.mj.nu))
+        self._ctrl = self._field["ctrl"] if everything else None
 
-        Rotors turn at ``rotor_speed`` [K, 4] if given, else at hover speed. The previous command becomes what keeps
-        the rotors as they are (``motor_cmd``: their speeds, ``ctbr_cmd``: the weight as thrust and zero rates).
+    # ---- the protocol
+
+    def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Set the worlds ``ids`` [K] to ``state`` [K, ...]: signals of joints and free bodies, home for the others.
+
+        Actuators hold the joints where they are: a servo's control is its joint's position; others are at home.
         """
         worlds = self._check_ids(ids)
-        given = {name: _numpy(value) for name, value in state.items()}
-        mujoco_model.check_reset_names(given)
-        values = {n: mujoco_model.reset_value(self.robot, n, given, len(worlds)) for n in mujoco_model.STATE_SIGNALS}
-        speed = None
-        if "rotor_speed" in given:
-            speed = mujoco_model.reset_value(self.robot, "rotor_speed", given, len(worlds))
-        rows = self._rows
-        rows["qpos"][worlds] = np.concatenate([values["base_pos_w"], values["base_quat_w"]], 1)
-        rows["qvel"][worlds] = np.concatenate([values["base_vel_w"], values["base_ang_vel_b"]], 1)
-        for name in ("qacc_warmstart", "time", "ctrl", "qfrc_applied"):
-            rows[name][worlds] = 0.0
-        self.rotors.reset(worlds, speed)
-        self._bad[worlds] = False
+        if not len(worlds):
+            return
+        qpos, qvel = mjcf.reset_rows(self.model, {n: _numpy(v) for n, v in state.items()}, len(worlds))
+        self.batch.reset(worlds, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
+        self._field["qpos"][worlds], self._field["qvel"][worlds] = qpos, qvel
+        ctrl = mjcf.holding_ctrl(self.model, qpos)
+        self._field["ctrl"][worlds] = ctrl
+        if self.model.mj.nhistory:
+            mjcf.fill_history(self.model, self.batch.bind("history"), worlds, ctrl)
+        self._apply_wrench(worlds)
+        self._bad[worlds], self._overflow[worlds] = False, False
+        self._warned[worlds] = self._full()[worlds]
+        stage = int(mujoco.mjtStage.mjSTAGE_ACC) if self.model.forces else self.model.stage
+        if "sensordata" in self._field:
+            self._run(lambda: self.batch.forward(worlds, stage=stage))
+        self._read()
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
-        """Advance all worlds but the ``bad`` ones by ``substeps`` physics steps under ``ctrl`` [N, 4]."""
-        if ctrl.shape != (self.num_worlds, 4):
-            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 4)}")
+        """Advance all worlds but the bad ones by ``substeps`` physics steps under ``ctrl`` [N, U]."""
+        if ctrl.shape != (self.num_worlds, len(self.model.ctrl)):
+            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected "
+                             f"{(self.num_worlds, len(self.model.ctrl))}")
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
-        before = self._snapshot()
-        self.rotors.take(_numpy(ctrl))
-        for k in range(substeps):
-            self._substep(k * self.dt)
-        if self._bad.any():
-            self._put_back(before)
+        np.copyto(self._before, self._rows)
+        given = ctrl.numpy() if ctrl.device.type == "cpu" else _numpy(ctrl)
+        if self._ctrl is not None:
+            self._ctrl[:] = given
+        else:
+            self._field["ctrl"][:, self.model.ctrl] = given
+        if self._bad.any() or not np.isfinite(given.sum()):
+            self._bad |= ~np.isfinite(given).all(1)
+            ids = np.flatnonzero(~self._bad)
+            if len(ids):
+                self._run(lambda: self.batch.step(ids, nstep=substeps, stage=self.model.stage))
+        else:
+            self._run(lambda: self.batch.step(nstep=substeps, stage=self.model.stage))
+        self._guard()
+        self._read()
 
-    def _substep(self, time: float) -> None:
-        rows, rotors = self._rows, self.rotors
-        qvel = rows["qvel"].T
-        thrust, force = rotors.advance(rows["qpos"].T[3:], qvel[:3], qvel[3:], time)
-        rows["ctrl"][:] = thrust.T
-        rows["qfrc_applied"][:, :3], rows["qfrc_applied"][:, 3:] = force.T, rotors.params["torque_b"].T
-        self._flag("ctrl", "qfrc_applied")  # before MuJoCo sees it: it would only fill its log
-        if not self._bad.any():
-            self._advance(None)
-        elif not self._bad.all():
-            self._advance(np.flatnonzero(~self._bad))
-        self._flag("qpos", "qvel")
-
-    def _advance(self, ids: np.ndarray | None) -> None:
+    def _run(self, work: object) -> None:
         try:
-            self.batch.step(ids)
+            work()  # type: ignore[operator]
         except SimulationError as error:
             self._bad[np.asarray(error.ids)] = True
 
-    def _flag(self, *names: str) -> None:
-        for name in names:
-            rows = self._rows[name]
-            if not np.abs(rows).max() < mujoco_model.LIMIT:  # false for NaN too
-                self._bad |= ~(np.abs(rows) < mujoco_model.LIMIT).all(1)
+    def _guard(self) -> None:
+        """Flag worlds that left the numbers MuJoCo can work with, and put back the state before this step."""
+        qpos, qvel = self._field["qpos"], self._field["qvel"]
+        # both comparisons are false for NaN
+        if not (np.abs(qpos).max(initial=0.0) < LIMIT and np.abs(qvel).max(initial=0.0) < LIMIT):
+            self._bad |= ~((np.abs(qpos) < LIMIT).all(1) & (np.abs(qvel) < LIMIT).all(1))
+        if self._bad.any():
+            self._rows[self._bad] = self._before[self._bad]
 
-    def _snapshot(self) -> dict[str, np.ndarray]:
-        return {name: self._rows[name].copy() for name in STATE_FIELDS} | {"rotor_speed": self.rotors.speed.copy()}
-
-    def _put_back(self, before: Mapping[str, np.ndarray]) -> None:
-        """Worlds that went bad: the state before this control step, and no forces that could trip the next guard."""
-        bad = self._bad
-        for name in STATE_FIELDS:
-            self._rows[name][bad] = before[name][bad]
-        self._rows["ctrl"][bad], self._rows["qfrc_applied"][bad] = 0.0, 0.0
-        self.rotors.speed[:, bad] = before["rotor_speed"][:, bad]
+    def _read(self) -> None:
+        for out, direct, source, read in self._copies:
+            if direct is not None:
+                np.copyto(out, direct, casting="same_kind")
+            elif read.norm:
+                out[:] = np.linalg.norm(source[:, read.columns].reshape(len(out), -1, 3), axis=-1)
+            else:
+                out[:] = source[:, read.columns]
 
     def signals(self) -> dict[str, Tensor]:
-        """The robot's signals, ``rotor_speed``, ``force_w`` and ``torque_b``: float32 copies, [N, ...] each."""
-        qpos, qvel, params = self._rows["qpos"], self._rows["qvel"], self.rotors.params
-        values = {
-            "base_pos_w": qpos[:, :3], "base_quat_w": qpos[:, 3:], "base_vel_w": qvel[:, :3],
-            "base_ang_vel_b": qvel[:, 3:], "height": qpos[:, 2], "rotor_speed": self.rotors.speed.T,
-            "force_w": params["force_w"].T, "torque_b": params["torque_b"].T,
-        }  # fmt: skip
-        return {name: self._tensor(value) for name, value in values.items()}
+        """The scene's signals: float32 [N, ...], overwritten by the next step or reset."""
+        if self.device.type == "cpu":
+            return dict(self._out)
+        return {name: value.to(self.device) for name, value in self._out.items()}
+
+    def views(self) -> dict[str, Tensor]:
+        """MuJoCo's own state, float64 [N, ...], without copies: what is written there is simulated."""
+        return {name: torch.from_numpy(self.batch.bind(name)) for name in VIEWS if self.batch.bind(name).size}
 
     def params(self) -> dict[str, Tensor]:
-        """Copies of the parameters of all worlds by name, float32 [N, ...] each."""
-        return {
-            name: self._tensor(value[0] if SIZES[name] == 1 else value.T) for name, value in self.rotors.params.items()
-        }
+        """Copies of the parameters of all worlds, float32 [N, count], [N] where the count is 1."""
+        return {n: torch.from_numpy(v.astype(np.float32)[:, 0] if v.shape[1] == 1 else v.astype(np.float32)).to(
+            self.device) for n, v in self._values.items()}
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
-        """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of ``rotor.SIZES``."""
+        """Set parameters of the worlds ``ids`` [K]: [K, count] by the names of ``parameters``."""
         worlds = self._check_ids(ids)
-        self.rotors.set_params(worlds, {name: _numpy(value) for name, value in params.items()})
-        if set(params) & {"mass", "inertia", "arm", "torque_per_thrust"}:
-            self._write_params(worlds)
+        checked = {n: mjcf.check_values(self.model, n, _numpy(v), len(worlds)) for n, v in params.items()}
+        for name, value in checked.items():
+            self._values[name][worlds] = value
+        self._write(worlds, checked)
 
-    def _write_params(self, worlds: np.ndarray) -> None:
-        if len(worlds):
-            mujoco_model.write_params(self._fields, worlds, self.rotors, self.model)
+    def _write(self, worlds: np.ndarray, names: Iterable[str]) -> None:
+        names = set(names)
+        values = {name: value[worlds] for name, value in self._values.items()}
+        written = mjcf.write_params(self.model, self.batch.expand, worlds, values, names)
+        if written & set(self.model.mj._setconst_inputs):
             self.batch.set_const(worlds)
+        if any(name.endswith(tuple(mjcf.WRENCH)) for name in names):
+            self._apply_wrench(worlds)
+
+    def _apply_wrench(self, worlds: np.ndarray) -> None:
+        for g in self.model.groups:
+            if g.root is not None:
+                for first, name in ((0, "force_w"), (3, "torque_w")):
+                    self._field["xfrc_applied"][worlds, g.root, first : first + 3] = self._values[g.prefix + name][
+                        worlds]
+
+    def status(self) -> Status:
+        """Bad worlds, worlds whose contacts did not all fit, and MuJoCo's warning counters."""
+        overflow = self._overflow | (self._full() > self._warned).any(1)
+        counts = self.batch.warning[:, :, 1].sum(0)
+        kinds = [k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING"]
+        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(kinds, counts)}
+        return Status(torch.from_numpy(self._bad.copy()).to(self.device), torch.from_numpy(overflow).to(self.device),
+                      warnings)
+
+    def _full(self) -> np.ndarray:
+        kinds = [int(getattr(mujoco.mjtWarning, name)) for name in FULL]
+        return np.array(self.batch.warning[:, kinds, 1], dtype=np.int64)
 
     def state(self) -> dict[str, Tensor]:
         """A copy of everything that a bit-exact continuation needs, float64 on the CPU."""
-        rotors = self.rotors
-        arrays = {name: self._rows[name] for name in STATE_FIELDS}
-        arrays |= {"rotor_speed": rotors.speed, "current": rotors.current, "previous": rotors.previous}
-        arrays |= {f"param.{name}": value for name, value in rotors.params.items()}
-        return {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()} | {"bad": self.bad.clone()}
+        arrays = {"rows": self._rows, "bad": self._bad, "overflow": self.status().overflow.cpu().numpy(),
+                  **{f"param.{n}": v for n, v in self._values.items()}}
+        # signals of the last step made: forces cannot be had from the state
+        return {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()} | {
+            f"signal.{name}": value.clone() for name, value in self._out.items()}
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what :meth:`state` returned; the number of worlds must be the same."""
-        mine = self.state()
-        if set(state) != set(mine):
-            raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(mine)}")
-        for name, value in state.items():
-            if value.shape != mine[name].shape:
-                raise ValueError(
-                    f"set_state: {name} has shape {tuple(value.shape)}, expected {tuple(mine[name].shape)}"
-                )
-        new, rotors = {name: _raw(value) for name, value in state.items()}, self.rotors
-        for name in STATE_FIELDS:
-            self._rows[name][:] = new[name]
-        rotors.speed[:], rotors.current[:], rotors.previous[:] = new["rotor_speed"], new["current"], new["previous"]
-        for name, param in rotors.params.items():
-            param[:] = new[f"param.{name}"]
-        self._bad[:] = new["bad"]
-        rotors.refresh()
-        self._write_params(np.arange(self.num_worlds))
+        """Restore what :meth:`state` returned; scene and number of worlds must be the same."""
+        check_state(self.state(), state)
+        new = {name: value.cpu().numpy() for name, value in state.items()}
+        changed = [n for n, v in self._values.items() if not np.array_equal(v, new[f"param.{n}"])]
+        for name in changed:
+            self._values[name][:] = new[f"param.{name}"]
+        self._write(np.arange(self.num_worlds), changed)
+        self._rows[:], self._bad[:], self._overflow[:] = new["rows"], new["bad"], new["overflow"]
+        self._warned[:] = self._full()
+        for name, out in self._out.items():
+            out.copy_(state[f"signal.{name}"])
 
-    def _tensor(self, value: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.array(value, dtype=np.float32, order="C")).to(self.device)
+    def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
+        """The state of one world; ``before``: as it was before the last step."""
+        found = {name: value[world : world + 1].clone() for name, value in self.state().items()}
+        if before:
+            found["rows"] = torch.from_numpy(self._before[world : world + 1].copy())
+            found["bad"] = torch.zeros_like(found["bad"])
+        return found
+
+    def close(self) -> None:
+        """End the threads."""
+        del self.batch
 
     def _check_ids(self, ids: Tensor) -> np.ndarray:
         worlds = torch.as_tensor(ids).detach().cpu().to(torch.int64).numpy()
@@ -210,10 +270,15 @@ class MuJoCo:
         return worlds
 
 
-def _raw(value: Tensor) -> np.ndarray:
-    array: np.ndarray = value.detach().cpu().numpy()
-    return array
+def check_state(mine: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Whether ``state`` has the names and shapes of ``mine``."""
+    if set(state) != set(mine):
+        raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(mine)}")
+    for name, value in state.items():
+        if value.shape != mine[name].shape:
+            raise ValueError(f"set_state: {name} has shape {tuple(value.shape)}, expected {tuple(mine[name].shape)}")
 
 
 def _numpy(value: Tensor) -> np.ndarray:
-    return _raw(torch.as_tensor(value).to(torch.float64))
+    array: np.ndarray = torch.as_tensor(value).detach().to(torch.float64).cpu().numpy()
+    return array

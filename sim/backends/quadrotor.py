@@ -15,7 +15,7 @@ robot's *nominal* parameters, because the controller on the robot does not know 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,12 @@ from sim.backends import quadrotor_kernels as kernels
 from sim.backends import quadrotor_physics as physics
 from sim.backends.crew import Crew
 from sim.backends.quadrotor_kernels import COMMAND, FIELDS, LANES
+from sim.backends.rotor import flight_parameters
+from sim.capabilities import require
+from sim.scene import Scene, as_scene
+from sim.types import Status
 
+HAS = ("deterministic", "full_state", "wrench", "delay", "mass", "cuda")
 COMMANDS = ("motor_cmd", "ctbr_cmd")
 SIGNAL_SIZES = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3, "base_ang_vel_b": 3, "rotor_speed": 4}
 STATE_FIELDS = {
@@ -49,9 +54,10 @@ RECIPROCAL = {"mass": physics.INV_MASS, "tau_up": physics.RATE_UP, "tau_down": p
 
 
 def make(
-    robot: RobotSpec, num_worlds: int, command: str, *, dt: float, device: str = "cpu", seed: int = 0, threads: int = 0
+    what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float, device: str = "cpu", seed: int = 0,
+    threads: int = 0, needs: Iterable[str] = (),
 ) -> Quadrotor:
-    """The backend for ``num_worlds`` worlds of the quadrotor ``robot``.
+    """The backend for ``num_worlds`` worlds of a quadrotor, alone or as a scene without objects.
 
     Args:
         command: ``"motor_cmd"`` (normalized rotor speed setpoints) or ``"ctbr_cmd"`` (thrust [N], body rates [rad/s]).
@@ -59,7 +65,11 @@ def make(
         device: ``"cpu"`` or ``"cuda"``.
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
+        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
     """
+    scene = as_scene(what)
+    robot = scene.robot
+    require("quadrotor", HAS, {*needs, *(["objects"] if scene.objects else [])})
     if robot.kind != "quadrotor":
         raise ValueError(f"backend quadrotor simulates quadrotors; robot {robot.name!r} is of kind {robot.kind!r}")
     if command not in COMMANDS:
@@ -70,10 +80,10 @@ def make(
         raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
     place = checked_device(device)
     if place.type == "cpu":
-        return Quadrotor(robot, num_worlds, command, dt, place, seed, CpuRunner(command, threads))
+        return Quadrotor(scene, num_worlds, command, dt, place, seed, CpuRunner(command, threads))
     from sim.backends.quadrotor_cuda import CudaRunner
 
-    return Quadrotor(robot, num_worlds, command, dt, place, seed, CudaRunner(command))
+    return Quadrotor(scene, num_worlds, command, dt, place, seed, CudaRunner(command))
 
 
 def checked_device(device: str) -> torch.device:
@@ -130,15 +140,20 @@ class Quadrotor:
     State lives in one flat array of blocks (:mod:`sim.backends.quadrotor_kernels`), padded to whole blocks.
     """
 
+    capabilities = frozenset(HAS)
+
     def __init__(
-        self, robot: RobotSpec, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, runner: Any
+        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, runner: Any
     ) -> None:
-        self.robot, self.command, self.num_worlds = robot, command, num_worlds
+        robot = scene.robot
+        self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
+        self.parameters, self.snapshot = flight_parameters(robot), False
         self.dt, self.device, self.seed = dt, device, seed
         self.runner = runner
         blocks = -(-num_worlds // LANES)
         self._blocks = blocks
         self._state = torch.zeros(blocks, FIELDS, LANES, device=device)
+        self._before = torch.zeros_like(self._state)
         self._params = torch.zeros(blocks, physics.PARAM_SIZE, LANES, device=device)
         self._nominal = torch.from_numpy(controller_params(robot)).to(device)
         self._values = {
@@ -194,6 +209,8 @@ class Quadrotor:
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
         ctrl = as_command(ctrl, self.device)
+        if self.snapshot:
+            self._before.copy_(self._state)
         self.runner.step(self, ctrl, substeps)
 
     def signals(self) -> dict[str, Tensor]:
@@ -263,6 +280,23 @@ class Quadrotor:
         for name, value in self._values.items():
             value.copy_(state[f"param.{name}"])
         self._scatter_params(torch.arange(self.num_worlds, device=self.device))
+
+    def status(self) -> Status:
+        """Worlds whose state is not finite; there is nothing that could overflow."""
+        bad = ~torch.isfinite(self._state).all(1).reshape(-1)[: self.num_worlds]
+        return Status(bad, torch.zeros_like(bad), {})
+
+    def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
+        """The state of one world; ``before``: as it was before the last step, which was made with ``snapshot``."""
+        if before and not self.snapshot:
+            raise ValueError("extract: the state before a step is kept only where snapshot is true")
+        block = (self._before if before else self._state)[world // LANES, :, world % LANES]
+        state = block[None, :, None].repeat(1, 1, LANES)
+        return {"state": state} | {f"param.{n}": v[world : world + 1].clone() for n, v in self._values.items()}
+
+    def close(self) -> None:
+        """End the threads."""
+        self.runner.close()
 
 
 def _shape(name: str) -> tuple[int, ...]:
@@ -358,3 +392,7 @@ class CpuRunner:
     def read(self, sim: Quadrotor) -> None:
         """Copy the state into the signal tensors of ``sim``."""
         self._crew(sim._blocks, kernels.READ, 0, 0, 0)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._crew.close()

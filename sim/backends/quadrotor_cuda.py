@@ -174,3 +174,6 @@ class CudaRunner:
         for name, size in SIGNAL_SIZES.items():
             sim._out[name].copy_(rows[:, STATE_FIELDS[name] : STATE_FIELDS[name] + size])
         sim._out["height"].copy_(rows[:, physics.PZ])
+
+    def close(self) -> None:
+        """Nothing to end: kernels run on the caller's stream."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robots.registry import UnknownName
-from robots.spec import RobotSpec
+from robots.spec import Parameter, RobotSpec
 
 GRAVITY = 9.81  # m/s^2
 COMMANDS = ("motor_cmd", "ctbr_cmd")
@@ -22,6 +22,7 @@ PARAMETERS = {
     "drag": 3, "motor_gain": 4, "rate_gain": 3,
 }  # fmt: skip
 DISTURBANCES = {"wind_w": 3, "force_w": 3, "torque_b": 3, "command_delay": 1}
+UNITS = {"wind_w": "m/s", "force_w": "N", "torque_b": "N m", "command_delay": "s"}
 SIZES = PARAMETERS | DISTURBANCES
 """Parameter name -> components. Units in the robot's spec; wind m/s, force N, torque N m, delay s."""
 POSITIVE = ("mass", "inertia", "torque_per_thrust", "tau_up", "tau_down", "arm", "motor_gain")
@@ -233,3 +234,12 @@ def check_param(name: str, value: np.ndarray, count: int) -> np.ndarray:
     if name == "command_delay" and not (value >= 0).all():
         raise ValueError(f"parameter command_delay must be >= 0 s, got {value.min()}")
     return value.reshape(count, SIZES[name])
+
+
+def flight_parameters(robot: RobotSpec) -> dict[str, Parameter]:
+    """All that a backend can set of a quadrotor: its physical parameters, and disturbances, which are zero."""
+    known = {name: robot.parameters[name] for name in PARAMETERS}
+    for name, size in DISTURBANCES.items():
+        zero = (0.0,) * size
+        known[name] = Parameter(zero, zero, zero, UNITS[name], "a disturbance")
+    return known

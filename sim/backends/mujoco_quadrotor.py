@@ -1,0 +1,224 @@
+"""Many quadrotors in MuJoCo, on CPU threads: what :func:`sim.backends.mujoco.make` makes for them.
+
+    backend = mujoco.make(load_robot("crazyflie"), 500, "ctbr_cmd", dt=0.002)
+    backend.step(ctrl, substeps=10)          # ctrl [500, 4]: a control step of 20 ms
+    backend.signals()["base_pos_w"]          # [500, 3]
+
+A second opinion on :mod:`sim.backends.quadrotor`: rigid body, contact and integration are MuJoCo's, the rest is
+:mod:`sim.backends.rotor`. Everything is computed in float64; tensors that leave are float32 copies.
+
+A world whose command or state is not finite is flagged in ``bad`` [N] and stays as it was before that control step
+until it is reset. The other worlds do not notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import mujoco
+import numpy as np
+import torch
+from mujoco.batch import Batch, SimulationError
+from torch import Tensor
+
+from sim.backends import mujoco_model
+from sim.backends.rotor import SIZES, Rotors, flight_parameters
+from sim.scene import Scene
+from sim.types import Status
+
+HAS = ("deterministic", "full_state", "wrench", "delay", "mass")
+COMPONENT_FIRST = ("rotor_speed", "current", "previous")  # the rotors' arrays are [k, N]
+STATE_FIELDS = ("qpos", "qvel", "qacc_warmstart", "time")
+
+
+class MuJoCo:
+    """N worlds of one quadrotor (:class:`sim.types.Backend`)."""
+
+    capabilities = frozenset(HAS)
+    snapshot = True  # it costs nothing here: bad worlds are put back
+
+    def __init__(
+        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, threads: int
+    ) -> None:
+        robot = scene.robot
+        self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
+        self.parameters = flight_parameters(robot)
+        self.dt, self.device, self.seed = dt, device, seed
+        self.model = mujoco_model.build(robot, dt)
+        self.rotors = Rotors(robot, mujoco_model.layout(self.model), num_worlds, command, dt)
+        self.batch = Batch(self.model, num_worlds, nthread=threads)
+        self._rows = {name: self.batch.bind(name) for name in (*STATE_FIELDS, "ctrl", "qfrc_applied")}
+        self._fields = {name: self.batch.expand(name) for name in mujoco_model.PER_WORLD}
+        self._bad = np.zeros(num_worlds, dtype=bool)
+        self.bad = torch.from_numpy(self._bad)
+        self._write_params(np.arange(num_worlds))
+        self.reset(torch.arange(num_worlds), {})
+
+    def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Set the worlds ``ids`` [K] to ``state`` [K, ...]: any of the signals, home for those left out.
+
+        Rotors turn at ``rotor_speed`` [K, 4] if given, else at hover speed. The previous command becomes what keeps
+        the rotors as they are (``motor_cmd``: their speeds, ``ctbr_cmd``: the weight as thrust and zero rates).
+        """
+        worlds = self._check_ids(ids)
+        given = {name: _numpy(value) for name, value in state.items()}
+        mujoco_model.check_reset_names(given)
+        values = {n: mujoco_model.reset_value(self.robot, n, given, len(worlds)) for n in mujoco_model.STATE_SIGNALS}
+        speed = None
+        if "rotor_speed" in given:
+            speed = mujoco_model.reset_value(self.robot, "rotor_speed", given, len(worlds))
+        rows = self._rows
+        rows["qpos"][worlds] = np.concatenate([values["base_pos_w"], values["base_quat_w"]], 1)
+        rows["qvel"][worlds] = np.concatenate([values["base_vel_w"], values["base_ang_vel_b"]], 1)
+        for name in ("qacc_warmstart", "time", "ctrl", "qfrc_applied"):
+            rows[name][worlds] = 0.0
+        self.rotors.reset(worlds, speed)
+        self._bad[worlds] = False
+
+    def step(self, ctrl: Tensor, substeps: int) -> None:
+        """Advance all worlds but the ``bad`` ones by ``substeps`` physics steps under ``ctrl`` [N, 4]."""
+        if ctrl.shape != (self.num_worlds, 4):
+            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 4)}")
+        if substeps < 1:
+            raise ValueError(f"substeps is {substeps}; it must be at least 1")
+        self._before = before = self._snapshot()
+        self.rotors.take(_numpy(ctrl))
+        for k in range(substeps):
+            self._substep(k * self.dt)
+        if self._bad.any():
+            self._put_back(before)
+
+    def _substep(self, time: float) -> None:
+        rows, rotors = self._rows, self.rotors
+        qvel = rows["qvel"].T
+        thrust, force = rotors.advance(rows["qpos"].T[3:], qvel[:3], qvel[3:], time)
+        rows["ctrl"][:] = thrust.T
+        rows["qfrc_applied"][:, :3], rows["qfrc_applied"][:, 3:] = force.T, rotors.params["torque_b"].T
+        self._flag("ctrl", "qfrc_applied")  # before MuJoCo sees it: it would only fill its log
+        if not self._bad.any():
+            self._advance(None)
+        elif not self._bad.all():
+            self._advance(np.flatnonzero(~self._bad))
+        self._flag("qpos", "qvel")
+
+    def _advance(self, ids: np.ndarray | None) -> None:
+        try:
+            self.batch.step(ids)
+        except SimulationError as error:
+            self._bad[np.asarray(error.ids)] = True
+
+    def _flag(self, *names: str) -> None:
+        for name in names:
+            rows = self._rows[name]
+            if not np.abs(rows).max() < mujoco_model.LIMIT:  # false for NaN too
+                self._bad |= ~(np.abs(rows) < mujoco_model.LIMIT).all(1)
+
+    def _snapshot(self) -> dict[str, np.ndarray]:
+        return {name: self._rows[name].copy() for name in STATE_FIELDS} | {"rotor_speed": self.rotors.speed.copy()}
+
+    def _put_back(self, before: Mapping[str, np.ndarray]) -> None:
+        """Worlds that went bad: the state before this control step, and no forces that could trip the next guard."""
+        bad = self._bad
+        for name in STATE_FIELDS:
+            self._rows[name][bad] = before[name][bad]
+        self._rows["ctrl"][bad], self._rows["qfrc_applied"][bad] = 0.0, 0.0
+        self.rotors.speed[:, bad] = before["rotor_speed"][:, bad]
+
+    def signals(self) -> dict[str, Tensor]:
+        """The robot's signals, ``rotor_speed``, ``force_w`` and ``torque_b``: float32 copies, [N, ...] each."""
+        qpos, qvel, params = self._rows["qpos"], self._rows["qvel"], self.rotors.params
+        values = {
+            "base_pos_w": qpos[:, :3], "base_quat_w": qpos[:, 3:], "base_vel_w": qvel[:, :3],
+            "base_ang_vel_b": qvel[:, 3:], "height": qpos[:, 2], "rotor_speed": self.rotors.speed.T,
+            "force_w": params["force_w"].T, "torque_b": params["torque_b"].T,
+        }  # fmt: skip
+        return {name: self._tensor(value) for name, value in values.items()}
+
+    def params(self) -> dict[str, Tensor]:
+        """Copies of the parameters of all worlds by name, float32 [N, ...] each."""
+        return {
+            name: self._tensor(value[0] if SIZES[name] == 1 else value.T) for name, value in self.rotors.params.items()
+        }
+
+    def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
+        """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of ``rotor.SIZES``."""
+        worlds = self._check_ids(ids)
+        self.rotors.set_params(worlds, {name: _numpy(value) for name, value in params.items()})
+        if set(params) & {"mass", "inertia", "arm", "torque_per_thrust"}:
+            self._write_params(worlds)
+
+    def _write_params(self, worlds: np.ndarray) -> None:
+        if len(worlds):
+            mujoco_model.write_params(self._fields, worlds, self.rotors, self.model)
+            self.batch.set_const(worlds)
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of everything that a bit-exact continuation needs, float64 on the CPU."""
+        rotors = self.rotors
+        arrays = {name: self._rows[name] for name in STATE_FIELDS}
+        arrays |= {"rotor_speed": rotors.speed, "current": rotors.current, "previous": rotors.previous}
+        arrays |= {f"param.{name}": value for name, value in rotors.params.items()}
+        return {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()} | {"bad": self.bad.clone()}
+
+    def set_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`state` returned; the number of worlds must be the same."""
+        mine = self.state()
+        if set(state) != set(mine):
+            raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(mine)}")
+        for name, value in state.items():
+            if value.shape != mine[name].shape:
+                raise ValueError(
+                    f"set_state: {name} has shape {tuple(value.shape)}, expected {tuple(mine[name].shape)}"
+                )
+        new, rotors = {name: _raw(value) for name, value in state.items()}, self.rotors
+        for name in STATE_FIELDS:
+            self._rows[name][:] = new[name]
+        rotors.speed[:], rotors.current[:], rotors.previous[:] = new["rotor_speed"], new["current"], new["previous"]
+        for name, param in rotors.params.items():
+            param[:] = new[f"param.{name}"]
+        self._bad[:] = new["bad"]
+        rotors.refresh()
+        self._write_params(np.arange(self.num_worlds))
+
+    def status(self) -> Status:
+        """Bad worlds; nothing here can overflow but contacts, of which a quadrotor has few."""
+        counts = self.batch.warning[:, :, 1].sum(0)
+        kinds = [k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING"]
+        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(kinds, counts)}
+        return Status(self.bad.clone().to(self.device), torch.zeros_like(self.bad).to(self.device), warnings)
+
+    def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
+        """The state of one world; ``before``: as it was before the last step."""
+        found = {name: value[..., world : world + 1] if name in COMPONENT_FIRST or name.startswith("param.")
+                 else value[world : world + 1] for name, value in self.state().items()}
+        for name in (*STATE_FIELDS, "rotor_speed") if before else ():
+            value = self._before[name]
+            found[name] = torch.from_numpy(value[:, world : world + 1] if name in COMPONENT_FIRST else value[
+                world : world + 1].copy())
+        if before:
+            found["bad"] = torch.zeros_like(found["bad"])
+        return {name: value.clone() for name, value in found.items()}
+
+    def close(self) -> None:
+        """End the threads."""
+        del self.batch
+
+    def _tensor(self, value: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.array(value, dtype=np.float32, order="C")).to(self.device)
+
+    def _check_ids(self, ids: Tensor) -> np.ndarray:
+        worlds = torch.as_tensor(ids).detach().cpu().to(torch.int64).numpy()
+        if worlds.ndim != 1:
+            raise ValueError(f"ids has shape {worlds.shape}; it must be [K]")
+        if len(worlds) and not (0 <= worlds.min() and worlds.max() < self.num_worlds):
+            raise IndexError(f"ids must lie in [0, {self.num_worlds}), got {worlds.min()}..{worlds.max()}")
+        return worlds
+
+
+def _raw(value: Tensor) -> np.ndarray:
+    array: np.ndarray = value.detach().cpu().numpy()
+    return array
+
+
+def _numpy(value: Tensor) -> np.ndarray:
+    return _raw(torch.as_tensor(value).to(torch.float64))
