@@ -1,0 +1,168 @@
+"""What the adapters share: the recipe of an environment, its seed, and what of an observation is shown."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import yaml
+from torch import Tensor
+
+from sim.env import Env, make_env
+from sim.task import Task, load_task
+from sim.types import Obs
+
+OBSERVATIONS = ("actor", "dict")
+"""``actor``: what the deployed policy sees; ``dict``: besides, under ``critic``, what only the simulator knows."""
+OPTIONS = tuple(p for p in inspect.signature(make_env).parameters if p not in ("task", "num_worlds", "seed"))
+"""Keywords of `sim.env.make_env`; every other keyword of :func:`recipe` is a setting of the task."""
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make an environment, again and again: for training, for evaluation, for an artifact's golden trace.
+
+    Args:
+        task: name of a module of ``sim/tasks``.
+        settings: of the task, keywords of its ``make``.
+        options: of `sim.env.make_env`.
+    """
+
+    task: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Task:
+        """A new task: its maps are modules, which no two environments should share."""
+        return load_task(self.task, **self.settings)
+
+    def build(self, num_worlds: int, seed: int = 0, **replaced: Any) -> Env:
+        """A new environment; ``replaced`` are options that differ from the recipe's."""
+        task = self.load()
+        options = {"backend": default_backend(task), **self.options, **replaced}
+        return make_env(task, num_worlds=num_worlds, seed=check_seed(seed), **options)
+
+    def described(self) -> dict[str, Any]:
+        """As the command line writes settings: what ``temporeal eval`` needs to judge an artifact."""
+        o = self.options
+        return {
+            "task": {"name": self.task, "settings": dict(self.settings), "explore": o.get("explore", 0.0)},
+            "backend": {"name": o.get("backend") or default_backend(self.load())},
+            "randomize": {"name": "given", "parameters": dict(o.get("randomize") or {}),
+                          "sensors": dict(o.get("sensors") or {})},
+            "device": "cpu", "threads": 0, "compiled": o.get("compiled") is not False}
+
+
+def recipe(task: str, **keywords: Any) -> Recipe:
+    """The recipe of ``task`` with ``keywords`` of `sim.env.make_env` (:data:`OPTIONS`) and of the task's ``make``.
+
+    ``randomize`` may be the name of a file of ``configs/randomize``, which holds distributions and sensors; ``sensors``
+    given besides take the place of those.
+    """
+    options = {k: v for k, v in keywords.items() if k in OPTIONS and v is not None}
+    if isinstance(options.get("randomize"), str):
+        options = {**named_randomization(options["randomize"]), **_without(options, "randomize")}
+    return Recipe(task, {k: v for k, v in keywords.items() if k not in OPTIONS}, options)
+
+
+def named_randomization(name: str) -> dict[str, Any]:
+    """``randomize`` and ``sensors`` of ``configs/randomize/<name>.yaml``."""
+    folder = files("configs") / "randomize"
+    known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
+    if name not in known:
+        raise ValueError(f"randomize={name!r}: one of {', '.join(known)}, or distributions by name")
+    content = yaml.safe_load((folder / f"{name}.yaml").read_text()) or {}
+    unknown = set(content) - {"name", "parameters", "sensors"}
+    if unknown:
+        raise ValueError(f"randomize={name!r} holds {', '.join(sorted(unknown))}, which only `temporeal train` "
+                         "composes: give the distributions themselves")
+    return {"randomize": content.get("parameters") or {}, "sensors": content.get("sensors") or {}}
+
+
+def default_backend(task: Task) -> str:
+    """Ours where it simulates the robot, else MuJoCo."""
+    return "quadrotor" if task.robot.kind == "quadrotor" else "mujoco"
+
+
+def check_seed(seed: Any) -> int:
+    """A whole number that keys every draw."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed <= MAX_SEED:
+        raise ValueError(f"a seed is a whole number from 0 to 2^63 - 1 for all worlds together, got {seed!r}; "
+                         "each world has episodes of its own, keyed by (seed, world, episode)")
+    return int(seed)
+
+
+def some_seed() -> int:
+    """A seed that nobody chose."""
+    return int(np.random.default_rng().integers(2**31))
+
+
+def reseed(env: Env, seed: int) -> None:
+    """The next ``env.reset()`` begins episode 0 of ``seed``, as in a new environment."""
+    env.seed = check_seed(seed)
+    env.episode.fill_(-1)
+    env.ready.fill_(False)
+
+
+def check_observation(observation: str) -> str:
+    """One of :data:`OBSERVATIONS`."""
+    if observation not in OBSERVATIONS:
+        raise ValueError(f"observation={observation!r}: one of {', '.join(OBSERVATIONS)}")
+    return observation
+
+
+def shown(obs: Obs, observation: str) -> Tensor | dict[str, Tensor]:
+    """What a learner is shown: one tensor [N, O], or a dictionary where there are cameras or the critic's is asked."""
+    images = getattr(obs, "images", {})
+    if observation == "actor" and not images:
+        return obs.actor
+    return {"actor": obs.actor, **({"critic": obs.critic} if observation == "dict" else {}), **images}
+
+
+def host(value: Tensor | dict[str, Tensor]) -> Any:
+    """As numpy. No copy on a CPU, where a step makes new tensors; images, which a renderer reuses, are copied."""
+    if isinstance(value, dict):
+        return {k: host(v) if k in OWN else v.to("cpu", copy=True).numpy() for k, v in value.items()}
+    return value.cpu().numpy()
+
+
+OWN = ("actor", "critic")
+"""Observations that are new tensors in every step."""
+
+
+def figures(info: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The per-episode figures [N] of a step's ``info``; success by the name that other libraries look for."""
+    return {{"success": "is_success"}.get(k, k): host(v) for k, v in info.items() if isinstance(v, Tensor)}
+
+
+def check_actions(actions: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """``actions`` as float32 of ``shape``, finite: a world that is commanded NaN would end as a failed one."""
+    array = np.asarray(actions, dtype=np.float32)
+    if array.shape != shape:
+        raise ValueError(f"an action has shape {shape}, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"actions are finite, those of worlds {bad_rows(array)} are not: the policy has diverged")
+    return array
+
+
+def bad_rows(array: np.ndarray) -> list[int]:
+    """The first rows of ``array`` [N, A] (or the only one, [A]) that hold NaN or infinity."""
+    rows = np.flatnonzero(~np.isfinite(np.atleast_2d(array)).all(-1))
+    return [int(i) for i in rows[:8]]
+
+
+def close(env: Env) -> None:
+    """Give back what the simulator holds, where it holds anything."""
+    for owner in (env, env.backend):
+        if callable(method := getattr(owner, "close", None)):
+            method()
+            return
+
+
+def _without(table: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {k: v for k, v in table.items() if k not in names}
