@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robots.registry import UnknownName, names, resolve
-from sim import rows
+from sim import faults, rows
 from sim.random import stream, uniform
 from sim.randomize import draw_parameters, parse_randomization
 from sim.sensors import SensorConfig, Sensors
@@ -25,14 +25,18 @@ class Env:
     The signals before a reset are in ``step.info``: ``info["signals"]`` are the true signals [N, ...] of the step
     just made, ``info["success"]``, ``info["length"]`` and ``info["return"]`` are valid where an episode ended.
 
-    What a world remembers (memory of the maps, progress of the mission, delayed samples, noise) is a column of one
-    table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
+    What a world remembers (memory of the maps, progress of the mission, goals, delayed samples, noise) is a column of
+    one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
     are compiled (:mod:`sim.rows`), with ``compiled=False`` and on a GPU they run as tensor operations.
+
+    A world whose simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and counts
+    in ``faults``. With a folder ``fault_dir`` its state before the step is kept there (:mod:`sim.faults`).
     """
 
     def __init__(
         self, task: Task, backend: Backend, *, seed: int = 0, randomize: Mapping[str, Any] | None = None,
         sensors: Mapping[str, Any] | None = None, explore: float = 0.0, compiled: bool | None = None,
+        fault_dir: Path | None = None,
     ) -> None:
         if not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is the share of episodes that start mid-mission, 0 to 1; got {explore}")
@@ -42,36 +46,44 @@ class Env:
         self.num_worlds, self.device = backend.num_worlds, backend.device
         if compiled and self.device.type != "cpu":
             raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
-        self.randomization = parse_randomization(randomize, task.robot)
+        self.faults, self.fault_dir = 0, fault_dir
+        backend.snapshot = backend.snapshot or fault_dir is not None
+        self.randomization = parse_randomization(randomize, backend.parameters)
         self.observe, self.act, self.objective = task.observe.to(self.device), task.act.to(self.device), task.objective
         self.worlds = torch.arange(self.num_worlds, device=self.device)
         self.action_dim = len(task.robot.command(task.command).low)
         self.obs_dim = task.observe.obs_dim
         self.critic_dim = self.obs_dim + task.objective.privileged_dim
+        extra = task.extra
+        self.chances = extra.chances if extra is not None else 0
         seen = {name: tuple(value.shape[1:]) for name, value in backend.signals().items()}
-        names = tuple(task.observe.signals)
-        config = SensorConfig.parse(sensors, tuple(task.robot.signals))
-        self.sensors = Sensors(config, {name: seen[name] for name in names})
+        self.added = {name: spec.shape for name, spec in extra.signals.items()} if extra is not None else {}
+        config = SensorConfig.parse(sensors, (*task.scene.signals, *self.added))
+        self.sensors = Sensors(config, {name: {**seen, **self.added}[name] for name in task.observe.signals})
         self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
         self._clear()
 
     def _lay_out(self, seen: rows.Shapes, compiled: bool) -> None:
         """The columns of the table and the functions over them."""
-        s = self.sensors
+        s, extra = self.sensors, self.task.extra
         kept: dict[str, tuple[int, ...]] = {
             "count": (), "return": (), **s.drawn, **s.noise, **s.past,
+            **({"chance": (self.chances,)} if self.chances else {}),
             **{f"memory.{k}": tuple(v) for k, v in self.observe.memory.items()},
-            **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()}}
+            **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()},
+            **{f"extra.{k}": tuple(v) for k, v in (extra.memory.items() if extra is not None else ())},
+            **{f"added.{k}": tuple(v) for k, v in self.added.items()}}
         self.columns: rows.Shapes = {**kept, **dict.fromkeys(FIGURES, ())}
         truth = {f"truth.{name}": shape for name, shape in seen.items()}
         found = {"obs": (self.obs_dim,), "critic": (self.critic_dim,)}
         actions = {"action": (self.action_dim,)}
+        memory = tuple(k for k in kept if k.startswith("memory."))
         make = rows.Kernel if compiled else rows.Plain
         try:
             self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
             self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
-            self._command = make(lambda x: {"command": self.act(x["action"].clamp(-1.0, 1.0))}, {},
-                                 {**actions, "command": (self.action_dim,)}, tuple(actions))
+            self._command = make(self._commanded, self.columns, {**actions, "command": (self.action_dim,)},
+                                 (*memory, *actions))
         except rows.CannotCompile as error:
             raise rows.CannotCompile(f"task {self.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
                                      f"compiled=false") from error
@@ -88,31 +100,49 @@ class Env:
 
     # ---- functions of a world: from and to named rows
 
+    def _commanded(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The command of one world's action."""
+        action = x["action"].clamp(-1.0, 1.0)
+        return {"command": self.act(action, self.observe.record(_group("memory.", x), action))}
+
     def _after(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What one world makes of the signals after a step."""
         truth, memory, progress = _group("truth.", x), _group("memory.", x), _group("progress.", x)
-        numbers = torch.cat([v.reshape(len(x["action"]), -1) for v in truth.values()], -1)
-        finite = torch.isfinite(numbers).all(-1)
+        finite = torch.isfinite(torch.cat([v.reshape(len(x["action"]), -1) for v in truth.values()], -1)).all(-1)
         # a world that blew up ends here, counted; it must not poison the others
-        truth = {k: torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0) for k, v in truth.items()}
+        truth = {k: _clean(v) for k, v in truth.items()}
         count, action = x["count"] + 1.0, x["action"].clamp(-1.0, 1.0)
-        truth["mission_time"] = count * self.task.control_dt
+        truth, kept = self._complete(truth, x, count)
         memory = {**memory, **self.observe.record(memory, action)}
         reward, terminated, progress = self.objective.step(truth, action, progress)
+        success = self.objective.success(truth, progress)
+        seen = self._seen(truth, memory, progress, x)
+        finite = finite & torch.isfinite(torch.cat([reward[:, None], seen["critic"]], -1)).all(-1)
+        seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
         terminated = terminated | ~finite
         reward = torch.where(finite, reward, torch.zeros_like(reward))
-        figures = (reward, terminated, (count >= self.task.steps) & ~terminated, finite,
-                   self.objective.success(truth, progress) & ~terminated)
+        figures = (reward, terminated, (count >= self.task.steps) & ~terminated, finite, success & ~terminated)
         return {
-            "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)),
-            **self.sensors.remember(truth, x), **self._seen(truth, memory, progress, x)}
+            "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)), **kept,
+            **self.sensors.remember(truth, x), **seen}
 
     def _first(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What one world makes of the signals at the start of an episode."""
-        truth = {**_group("truth.", x), "mission_time": x["count"] * self.task.control_dt}
+        truth, kept = self._complete(_group("truth.", x), x, x["count"])
         progress = self.objective.start(truth, _group("progress.", x))
         past = self.sensors.remember(truth)
-        return {**past, **self._seen(truth, _group("memory.", x), progress, {**x, **past})}
+        return {**past, **kept, **self._seen(truth, _group("memory.", x), progress, {**x, **past})}
+
+    def _complete(
+        self, truth: dict[str, Tensor], x: dict[str, Tensor], count: Tensor
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The simulator's signals with the task's own and the time; and what is kept of these."""
+        kept: dict[str, Tensor] = {}
+        if self.task.extra is not None:
+            added, memory = self.task.extra(truth, x.get("chance", count[:, None]), _group("extra.", x))
+            truth = {**truth, **added}
+            kept = {**{f"extra.{k}": v for k, v in memory.items()}, **{f"added.{k}": v for k, v in added.items()}}
+        return {**truth, "mission_time": count * self.task.control_dt}, kept
 
     def _seen(
         self, truth: dict[str, Tensor], memory: dict[str, Tensor], progress: dict[str, Tensor], x: dict[str, Tensor]
@@ -126,8 +156,9 @@ class Env:
     # ---- the step loop
 
     def true_signals(self) -> dict[str, Tensor]:
-        """The true signals now, [N, ...], with ``mission_time``."""
-        return {**self.backend.signals(), "mission_time": self.count * self.task.control_dt}
+        """The true signals now, [N, ...]: the simulator's, the task's own and ``mission_time``."""
+        added = {name: self.column[f"added.{name}"] for name in self.added}
+        return {**self.backend.signals(), **added, "mission_time": self.count * self.task.control_dt}
 
     @torch.no_grad()
     def reset(self) -> Obs:
@@ -147,12 +178,11 @@ class Env:
         if self.starts["params"]:
             self.backend.set_params(ids, {k: v[ids] for k, v in self.starts["params"].items()})
         self.backend.reset(ids, {k: v[ids] for k, v in self.starts["state"].items()})
-        self.truth = self.true_signals()
+        truth = self.backend.signals()
         some = rows.table(self.columns, len(ids), self.device)
         torch.index_select(self.next[:, : self.num_worlds], 1, ids, out=some[:, : len(ids)])
         obs = self._observations(len(ids))
-        self._start(some, {**{f"truth.{k}": v[ids] for k, v in self.truth.items() if k != "mission_time"},
-                           "obs": obs.actor, "critic": obs.critic})
+        self._start(some, {**{f"truth.{k}": v[ids] for k, v in truth.items()}, "obs": obs.actor, "critic": obs.critic})
         self.table[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         self.count[ids] = some[0, : len(ids)].long()  # of the columns, the first
         return obs
@@ -167,13 +197,15 @@ class Env:
         def draw(name: str, count: int) -> Tensor:
             return uniform(self.seed, ids, episode, stream(name), count)
 
-        params = draw_parameters(self.task.robot, self.randomization, self.seed, ids, episode)
+        params = draw_parameters(self.backend.parameters, self.randomization, self.seed, ids, episode)
         state, memory = self.task.initial(draw), dict[str, Tensor]()
         if self.explore and self.task.explore is not None:
             midway, memory = self.task.explore(draw)
             chosen = draw("explore", 1)[:, 0] < self.explore
             memory = {k: torch.where(_column(chosen, v), v, torch.zeros_like(v)) for k, v in memory.items()}
             state = {k: torch.where(_column(chosen, v), midway[k], v) for k, v in state.items()}
+        extra = {k: v for k, v in state.items() if f"extra.{k}" in self.columns}
+        state = {k: v for k, v in state.items() if k not in extra}
         for group, table in (("params", params), ("state", state)):
             for name, value in table.items():
                 if name not in self.starts[group]:
@@ -187,26 +219,36 @@ class Env:
                     column[place].copy_(value)
         for name, value in self.sensors.draw_episode(self.seed, ids, episode).items():
             column[name].copy_(value)
-        self.sensors.draw_noise(self.seed, ids, episode, column["count"].long(), column)
+        for name, value in extra.items():
+            column[f"extra.{name}"].copy_(value)
+        self._draw_samples(ids, episode, column["count"].long(), column)
         self.next[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         self.ready[ids] = True
+
+    def _draw_samples(self, ids: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]) -> None:
+        """Fill the columns that are drawn anew at each sample ``step`` [K] of the worlds ``ids`` [K]."""
+        self.sensors.draw_noise(self.seed, ids, episode, step, column)
+        if self.chances:
+            column["chance"].copy_(uniform(self.seed, ids, episode, stream("chance"), self.chances, step=step))
 
     @torch.no_grad()
     def step(self, action: Tensor) -> Step:
         """One control step with ``action`` [N, A]."""
         n, action = self.num_worlds, action.to(self.device, torch.float32).contiguous()
-        command, obs = torch.empty_like(action), self._observations(n)
-        self._command(None, {"action": action, "command": command})
-        self.backend.step(command, self.task.substeps)
+        self.command, obs = torch.empty_like(action), self._observations(n)
+        self._command(self.table, {"action": action, "command": self.command})
+        self.backend.step(self.command, self.task.substeps)
         self.count += 1
-        self.truth = truth = self.true_signals()
-        self.sensors.draw_noise(self.seed, self.worlds, self.episode, self.count, self.column)
-        self._step(self.table, {**{f"truth.{k}": v for k, v in truth.items() if k != "mission_time"},
+        truth = self.backend.signals()
+        self._draw_samples(self.worlds, self.episode, self.count, self.column)
+        self._step(self.table, {**{f"truth.{k}": v for k, v in truth.items()},
                                 "action": action, "obs": obs.actor, "critic": obs.critic})
+        if self.backend.bad.any():
+            self._give_up(self.backend.bad)
         reward, *flags = (self.column[k].clone() for k in FIGURES)
         terminated, truncated, finite, success = (f > 0.5 for f in flags)
-        done = terminated | truncated
-        ids = done.nonzero()[:, 0]
+        ids = (terminated | truncated).nonzero()[:, 0]
+        truth = self.true_signals()
         if len(ids):  # the backend's tensors: the resets below would overwrite them
             truth = {k: v.clone() for k, v in truth.items()}
         info = {"signals": truth, "success": success, "length": self.count.clone(),
@@ -214,11 +256,26 @@ class Env:
         after = obs
         if len(ids):
             if not bool(finite.all()):
-                info["signals"] = {k: torch.nan_to_num(v, nan=0.0, posinf=0.0, neginf=0.0) for k, v in truth.items()}
+                info["signals"] = {k: _clean(v) for k, v in truth.items()}
+                self._report(~finite)
             first = self._begin(ids)
             after = Obs(obs.actor.clone(), obs.critic.clone())
             after.actor[ids], after.critic[ids] = first.actor, first.critic
         return Step(after, reward, terminated, truncated, obs, info)
+
+    def _give_up(self, bad: Tensor) -> None:
+        """End the worlds that the simulator could not step."""
+        for name, value in (("finite", 0.0), ("terminated", 1.0), ("truncated", 0.0), ("success", 0.0)):
+            self.column[name][bad] = value
+        self.column["return"][bad] -= self.column["reward"][bad]
+        self.column["reward"][bad] = 0.0
+
+    def _report(self, bad: Tensor) -> None:
+        """Count the worlds that went bad, and keep what made them so."""
+        worlds = bad.nonzero()[:, 0].tolist()
+        self.faults += len(worlds)
+        for world in worlds if self.fault_dir is not None else ():
+            faults.save(self, world, self.fault_dir)
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
@@ -233,7 +290,6 @@ class Env:
         for name, place in self.column.items():
             place.copy_(state["columns"][name])
         self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again
-        self.truth = self.true_signals()
 
 
 FIGURES = ("reward", "terminated", "truncated", "finite", "success")  # columns that a step writes and does not read
@@ -242,6 +298,11 @@ FIGURES = ("reward", "terminated", "truncated", "finite", "success")  # columns 
 def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The entries of ``x`` whose names begin with ``prefix``, without it."""
     return {k.removeprefix(prefix): v for k, v in x.items() if k.startswith(prefix)}
+
+
+def _clean(value: Tensor) -> Tensor:
+    """``value`` with 0 in place of what is not finite."""
+    return torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _column(flags: Tensor, like: Tensor) -> Tensor:
@@ -258,7 +319,7 @@ def backend_names() -> list[str]:
 def make_env(
     task: Task, *, backend: str = "quadrotor", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
     randomize: Mapping[str, Any] | None = None, sensors: Mapping[str, Any] | None = None, threads: int = 0,
-    explore: float = 0.0, compiled: bool | None = None,
+    explore: float = 0.0, compiled: bool | None = None, fault_dir: Path | None = None,
 ) -> Env:
     """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``.
 
@@ -270,7 +331,7 @@ def make_env(
     if backend not in backend_names():
         raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
     built = resolve("sim.backends", backend).make(
-        task.robot, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
+        task.scene, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
         threads=threads)
     return Env(task, built, seed=seed, randomize=randomize, sensors=sensors, explore=explore,
-               compiled=compiled)
+               compiled=compiled, fault_dir=fault_dir)

@@ -51,32 +51,90 @@ def rotation(quat_wxyz: Tensor) -> Tensor:
     return torch.stack(rows, -1).reshape(*quat_wxyz.shape[:-1], 3, 3)
 
 
-class AffineAction(nn.Module):
+class ActionMap(Protocol):
+    """Action in [-1, 1] to command. ``memory``: the observation map's, with this action already entered."""
+
+    command: str
+
+    def __call__(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, U] of ``action`` [N, A]."""
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """Action [N, A] whose command is ``command`` [N, U] (within the limits), with ``memory`` before it."""
+
+    def to(self, device: torch.device) -> ActionMap:
+        """The map with its constants on ``device``."""
+
+
+class Limited(nn.Module):
+    """Limits of a robot's command, in its units: buffers ``low`` and ``high`` [U]."""
+
+    def __init__(self, robot: RobotSpec, command: str, **vectors: Sequence[float]) -> None:
+        super().__init__()
+        spec = robot.command(command)
+        for name, value in vectors.items():
+            if len(value) != spec.size:
+                raise ValueError(f"command {command!r} has {spec.size} components, got {name} {value}")
+        self.command = command
+        for name, value in (*vectors.items(), ("low", spec.low), ("high", spec.high)):
+            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+        self.low: Tensor
+        self.high: Tensor
+
+    def limit(self, command: Tensor) -> Tensor:
+        """``command`` [N, U] within the limits."""
+        return torch.minimum(torch.maximum(command, self.low), self.high)
+
+
+class AffineAction(Limited):
     """Action in [-1, 1] to command: ``clip(center + scale * action, low, high)``, all [U] in the command's units."""
 
     def __init__(
         self, robot: RobotSpec, command: str, center: Sequence[float], scale: Sequence[float]
     ) -> None:
-        super().__init__()
-        spec = robot.command(command)
-        if len(center) != spec.size or len(scale) != spec.size:
-            raise ValueError(f"command {command!r} has {spec.size} components, got center {center} and scale {scale}")
-        self.command = command
-        for name, value in (("center", center), ("scale", scale), ("low", spec.low), ("high", spec.high)):
-            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+        super().__init__(robot, command, center=center, scale=scale)
         self.center: Tensor
         self.scale: Tensor
-        self.low: Tensor
-        self.high: Tensor
 
-    def forward(self, action: Tensor) -> Tensor:
+    def forward(self, action: Tensor, memory: Memory | None = None) -> Tensor:
         """Command [N, U] of ``action`` [N, U]."""
-        command = self.center + self.scale * action.clamp(-1.0, 1.0)
-        return torch.minimum(torch.maximum(command, self.low), self.high)
+        return self.limit(self.center + self.scale * action.clamp(-1.0, 1.0))
 
-    def inverse(self, command: Tensor) -> Tensor:
+    def inverse(self, command: Tensor, memory: Memory | None = None) -> Tensor:
         """Action [N, U] whose command is ``command`` [N, U] (within the limits)."""
         return (command - self.center) / self.scale
+
+
+class StepAction(Limited):
+    """Actions move a target: ``target' = clip(target + step * action, low, high)``, and the target is the command.
+
+    Smooth by construction: between two control steps a joint's command moves by at most ``step`` [U]. The target is
+    memory of the observation map, which keeps it with :meth:`follow` and :meth:`move`; the first one is what is
+    measured (``start``), so that nothing jumps when the policy takes over.
+    """
+
+    def __init__(self, robot: RobotSpec, command: str, step: Sequence[float]) -> None:
+        super().__init__(robot, command, step=step)
+        self.step: Tensor
+        self.memory = {"target": (len(step),), "begun": ()}
+
+    def follow(self, measured: Tensor, memory: Memory) -> Memory:
+        """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
+        begun = memory["begun"][:, None] > 0.5
+        target = torch.where(begun, memory["target"], self.limit(measured))
+        return {**memory, "target": target, "begun": torch.ones_like(memory["begun"])}
+
+    def move(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with the target moved by ``action`` [N, U]."""
+        return {**memory, "target": self.limit(memory["target"] + self.step * action.clamp(-1.0, 1.0))}
+
+    def forward(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, U]: the target, moved already."""
+        return memory["target"]
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """Action [N, U] that moves the target of ``memory`` to ``command`` [N, U], if it can be reached."""
+        return (command - memory["target"]) / self.step
 
 
 class Disturbance(nn.Module):
@@ -124,7 +182,7 @@ class PolicyGraph(nn.Module):
     ``(obs, hidden)`` to ``(action, hidden')`` and names its hidden size as ``hidden_dim``.
     """
 
-    def __init__(self, observe: nn.Module, normalizer: nn.Module, actor: nn.Module, act: AffineAction) -> None:
+    def __init__(self, observe: nn.Module, normalizer: nn.Module, actor: nn.Module, act: nn.Module) -> None:
         super().__init__()
         self.observe, self.normalizer, self.actor, self.act = observe, normalizer, actor, act
         self.hidden_dim = int(getattr(actor, "hidden_dim", 0))
@@ -154,4 +212,4 @@ class PolicyGraph(nn.Module):
             action = self.actor(obs)
         action = action.clamp(-1.0, 1.0)
         after = {**after, **self.observe.record(after, action)}
-        return {self.act.command: self.act(action)}, after
+        return {self.act.command: self.act(action, after)}, after

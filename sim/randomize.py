@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.spec import RobotSpec
+from robots.spec import Parameter
 from sim.random import normal, stream, uniform
 
 DISTURBANCES = {"wind_w": 3, "force_w": 3, "torque_b": 3, "command_delay": 1}  # components; default 0
@@ -34,13 +34,14 @@ class Distribution:
     shared: bool = False
 
 
-def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict[str, Distribution]:
+def parse_randomization(
+    raw: Mapping[str, Any] | None, parameters: Mapping[str, Parameter]
+) -> dict[str, Distribution]:
     """Distributions by parameter name from configuration; every name and kind is checked."""
-    legal = (*robot.parameters, *DISTURBANCES)
     out = {}
     for name, spec in dict(raw or {}).items():
-        if name not in legal:
-            raise ValueError(f"randomize: robot {robot.name!r} has no parameter {name!r}; legal: {', '.join(legal)}")
+        if name not in parameters:
+            raise ValueError(f"randomize: there is no parameter {name!r} here; legal: {', '.join(parameters)}")
         if not isinstance(spec, Mapping):
             raise ValueError(f"randomize.{name} is a distribution such as {{kind: sources}}, got {spec!r}")
         spec = dict(spec)
@@ -55,25 +56,26 @@ def parse_randomization(raw: Mapping[str, Any] | None, robot: RobotSpec) -> dict
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
                 raise ValueError(f"randomize.{name}.{key} is a finite number, got {value!r}")
         dist = Distribution(**spec)
-        if dist.kind == "sources" and name not in robot.parameters:
+        if dist.kind == "sources" and name in DISTURBANCES:
             raise ValueError(f"randomize.{name}: 'sources' needs a parameter with published values, not a disturbance")
         if not 0 <= dist.scale <= 1 or dist.low > dist.high or dist.std < 0:
             raise ValueError(f"randomize.{name}: needs 0 <= scale <= 1, low <= high and std >= 0, got {dist}")
-        if name in robot.parameters and dist.kind == "normal":
+        if name not in DISTURBANCES and dist.kind == "normal":
             raise ValueError(f"randomize.{name}: 'normal' is around 0, for disturbances; legal here: sources, uniform")
-        if dist.kind == "uniform" and dist.low < 0 and (name in robot.parameters or name == "command_delay"):
+        if dist.kind == "uniform" and dist.low < 0 and (name not in DISTURBANCES or name == "command_delay"):
             raise ValueError(f"randomize.{name}: a physical parameter is not negative, got low = {dist.low}")
         out[name] = dist
     return out
 
 
 def draw_parameters(
-    robot: RobotSpec, distributions: Mapping[str, Distribution], seed: int, ids: Tensor, episode: Tensor
+    parameters: Mapping[str, Parameter], distributions: Mapping[str, Distribution], seed: int, ids: Tensor,
+    episode: Tensor,
 ) -> dict[str, Tensor]:
     """Parameters [K, ...] of the worlds ``ids`` [K] in their ``episode`` [K]; keyed, so independent of N and order."""
     out = {}
     for name, dist in distributions.items():
-        count = len(robot.parameters[name].nominal) if name in robot.parameters else DISTURBANCES[name]
+        count = len(parameters[name].nominal)
         key = stream(f"randomize.{name}")
         draws = 1 if dist.shared else count
         if dist.kind == "normal":
@@ -83,7 +85,7 @@ def draw_parameters(
             if dist.kind == "uniform":
                 value = dist.low + (dist.high - dist.low) * u
             else:
-                p = robot.parameters[name]
+                p = parameters[name]
                 nominal, low, high = (torch.tensor(x, device=u.device) for x in (p.nominal, p.low, p.high))
                 low, high = nominal + dist.scale * (low - nominal), nominal + dist.scale * (high - nominal)
                 value = low + (high - low) * u

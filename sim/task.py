@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from robots.registry import resolve
 from robots.signals import Schema, SignalSpec, schema
 from robots.spec import RobotSpec
-from sim.maps import AffineAction
+from sim.maps import ActionMap
+from sim.scene import Scene, as_scene
 from sim.stl.syntax import Formula, FormulaError, children, horizon, predicates_in, signals_in
 from sim.stl.windows import window_steps
 
@@ -45,25 +46,60 @@ class Objective(Protocol):
         """Whether an episode that ends here did what the task asks: bool [N]."""
 
 
+class Extra(Protocol):
+    """Signals that the task itself gives, such as a goal. Tensors [N, ...].
+
+    ``memory`` is what they are computed from: given by the task's ``initial``, zeros otherwise. ``chances``: how many
+    fresh uniform numbers in [0, 1) it is given at each sample, for what changes in mid-episode.
+    """
+
+    signals: Schema
+    memory: Mapping[str, tuple[int, ...]]
+    chances: int
+
+    def __call__(
+        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The added signals of this sample and the memory for the next. ``signals``: the simulator's, true."""
+
+
+class Constant:
+    """Signals that stay as ``initial`` drew them for the episode: a fixed goal."""
+
+    chances = 0
+
+    def __init__(self, *specs: SignalSpec) -> None:
+        self.signals: Schema = schema(*specs)
+        self.memory = {spec.name: spec.shape for spec in specs}
+
+    def __call__(
+        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The memory as signals."""
+        return dict(memory), memory
+
+
 @dataclass(frozen=True)
 class Task:
     """One task for one robot.
 
     Args:
+        scene: the robot and the objects around it.
         command: name of the command that the policy gives.
         control_dt: control period, s. ``substeps`` physics steps make one control step.
         episode_s: episode length, s: at least the formula's horizon.
         formula: over the schema (robot signals and ``mission_time``) and ``constants``.
-        initial: ``initial(draw) -> state`` of K worlds by signal name.
+        initial: ``initial(draw) -> state`` of K worlds by signal name, and what ``extra`` remembers at the start.
         explore: starts in the middle of the mission, for training only: ``explore(draw) -> (state, memory)``, where
             ``memory`` holds a ``tick`` [K] (control steps since mission start) and replaces what both the observation
             map and the objective would remember by then.
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
-        scene: shapes to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
+        extra: signals that the task itself gives: a goal.
+        shapes: to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
     """
 
     name: str
-    robot: RobotSpec
+    scene: Scene
     command: str
     control_dt: float
     substeps: int
@@ -72,12 +108,18 @@ class Task:
     formula_text: str
     constants: Mapping[str, Any]
     observe: nn.Module
-    act: AffineAction
+    act: ActionMap
     objective: Objective
     initial: Callable[[Draw], dict[str, Tensor]]
     explore: Callable[[Draw], tuple[dict[str, Tensor], dict[str, Tensor]]] | None = None
-    scene: Sequence[Mapping[str, Any]] = ()
+    extra: Extra | None = None
+    shapes: Sequence[Mapping[str, Any]] = ()
     stop: str = "level"
+
+    @property
+    def robot(self) -> RobotSpec:
+        """The scene's robot."""
+        return self.scene.robot
 
     @property
     def steps(self) -> int:
@@ -87,12 +129,13 @@ class Task:
     @property
     def schema(self) -> Schema:
         """Signals that the formula may name."""
-        return task_schema(self.robot)
+        return task_schema(self.scene, self.extra)
 
 
-def task_schema(robot: RobotSpec) -> dict[str, SignalSpec]:
-    """The robot's signals and the mission time."""
-    return schema(*robot.signals.values(), MISSION_TIME)
+def task_schema(what: Scene | RobotSpec, extra: Extra | None = None) -> dict[str, SignalSpec]:
+    """The signals of a robot or scene, those that a task adds, and the mission time."""
+    added = extra.signals.values() if extra is not None else ()
+    return schema(*as_scene(what).signals.values(), *added, MISSION_TIME)
 
 
 def load_task(name: str, **overrides: Any) -> Task:

@@ -60,6 +60,8 @@ class Backend(Protocol):
     capabilities: frozenset[str]
     snapshot: bool
     """Whether each step first keeps the state, for :meth:`extract`; settable."""
+    bad: Tensor
+    """[N] bool: worlds that the simulator itself gave up; their signals may look sound. Live, part of ``status()``."""
     parameters: Mapping[str, Parameter]
     """What :meth:`set_params` takes, with nominal values: the robot's, the objects' (``cube.mass``), disturbances."""
 

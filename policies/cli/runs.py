@@ -302,7 +302,8 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
         nonlocal memory
         commands, memory = artifact.act_batch(measured, memory)
         command = torch.as_tensor(commands[act.command]).to(obs.device)
-        return act.inverse(command)
+        return act.inverse(command, {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith(
+            "memory.")})
 
     setattr(env, "observe", Spy())  # noqa: B010 (it stands in for the module)
     return policy

@@ -99,7 +99,7 @@ def make_report(
     sections = [Section(key, title, evaluation, found) for key, title, evaluation, found in judged]
     context = Context(
         title=f"Evaluation of {task.name}", robot=task.robot.name, formula=task.formula_text, constants=task.constants,
-        scene=task.scene, arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
+        scene=task.shapes, arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
         settings=dict(settings or {}), require=require, facts=dict(facts or {}))
     extra = {"task": task.name, "robot": task.robot.name, "require": require}
     return Report(write_page(folder / f"{name}.html", sections, context),

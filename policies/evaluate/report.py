@@ -48,7 +48,7 @@ class Context:
     """What the page says about the whole.
 
     Args:
-        scene: shapes to draw, as in `sim.task.Task.scene`.
+        scene: shapes to draw, as in `sim.task.Task.shapes`.
         arm_m: distance of a rotor from the centre along x, to draw the drone.
         settings: configuration to show (plain JSON data).
         require: probability that was asked for, None if none.

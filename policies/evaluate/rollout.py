@@ -165,7 +165,7 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
         raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
     seen: list[dict[str, np.ndarray]] = []
     sent: list[np.ndarray] = []
-    observe, act = env.observe, env.act
+    observe = env.observe
     spy = _Spy(observe, lambda args: seen.append({k: host(args[0][k])[0].copy() for k in observe.signals}))
     env.observe = spy
     try:
@@ -173,8 +173,8 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
             obs = env.reset()
             for _ in range(steps or env.task.steps):
                 action = policy(obs.actor)
-                sent.append(host(act(action.clamp(-1.0, 1.0)))[0].copy())
                 step = env.step(action)
+                sent.append(host(env.command)[0].copy())
                 obs = step.obs
                 if bool((step.terminated | step.truncated)[0]):
                     break

@@ -87,6 +87,7 @@ class MuJoCo:
             self._field["sensordata"] = self.batch.bind("sensordata")
         self._before = np.empty_like(self._rows)
         self._bad, self._overflow = np.zeros(num_worlds, dtype=bool), np.zeros(num_worlds, dtype=bool)
+        self.bad = torch.from_numpy(self._bad)
         self._warned = np.zeros((num_worlds, len(FULL)), dtype=np.int64)
         self._values = {name: np.tile(p.nominal, (num_worlds, 1)) for name, p in model.parameters.items()}
         self._lay_out()

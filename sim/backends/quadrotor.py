@@ -154,6 +154,7 @@ class Quadrotor:
         self._blocks = blocks
         self._state = torch.zeros(blocks, FIELDS, LANES, device=device)
         self._before = torch.zeros_like(self._state)
+        self.bad = torch.zeros(num_worlds, dtype=torch.bool, device=device)  # what goes wrong shows in the signals
         self._params = torch.zeros(blocks, physics.PARAM_SIZE, LANES, device=device)
         self._nominal = torch.from_numpy(controller_params(robot)).to(device)
         self._values = {

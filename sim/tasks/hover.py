@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from robots.crazyflie.spec import GRAVITY
 from robots.spec import RobotSpec, load_robot
 from sim.maps import AffineAction, rotation
+from sim.scene import Scene
 from sim.stl.parse import parse
 from sim.task import Draw, Task, task_schema
 
@@ -143,13 +144,13 @@ def make(
                 "base_vel_w": start * (2 * u[:, 6:9] - 1), "base_ang_vel_b": start * (2 * u[:, 9:12] - 1)}
 
     return Task(
-        name="hover", robot=robot, command="motor_cmd", control_dt=control_dt, substeps=substeps, episode_s=5.0,
+        name="hover", scene=Scene(robot), command="motor_cmd", control_dt=control_dt, substeps=substeps, episode_s=5.0,
         formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
         observe=Observe(home, history, 4), act=AffineAction(robot, "motor_cmd", (hover,) * 4, (0.5,) * 4),
         objective=Objective(home, float(constants["fence"]), float(constants["hold"]), Reward(**dict(reward or {})),
                             round(2.5 / control_dt)),
         initial=initial,
-        scene=({"type": "sphere", "name": "home", "role": "goal", "center": constants["home"],
+        shapes=({"type": "sphere", "name": "home", "role": "goal", "center": constants["home"],
                 "radius": constants["hold"]},
                {"type": "box", "name": "fence", "role": "fence",
                 "low": tuple(x - constants["fence"] for x in constants["home"]),

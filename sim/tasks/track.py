@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from robots.crazyflie.spec import GRAVITY
 from robots.spec import load_robot
 from sim.maps import AffineAction, rotation
+from sim.scene import Scene
 from sim.stl.parse import parse
 from sim.task import Draw, Task, task_schema
 from sim.tasks.hover import tilted
@@ -151,12 +152,12 @@ def make(
 
     points = reference(torch.linspace(0.0, 5.5, 100)).tolist()
     return Task(
-        name="track", robot=robot, command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=11.0,
+        name="track", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=11.0,
         formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
         observe=Observe(reference, control_dt, 4),
         act=AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0)),
         objective=Objective(reference, constants, Reward(**dict(reward or {})), control_dt, 4), initial=initial,
-        scene=({"type": "path", "name": "reference", "points": points, "role": "goal"},
+        shapes=({"type": "path", "name": "reference", "points": points, "role": "goal"},
                {"type": "box", "name": "fence", "role": "fence",
                 "low": (-constants["fence"], -constants["fence"], constants["floor"]),
                 "high": (constants["fence"], constants["fence"], constants["ceiling"])}))

@@ -19,6 +19,7 @@ from robots.crazyflie.spec import GRAVITY
 from robots.spec import load_robot
 from sim.maps import AffineAction, Disturbance, rotation
 from sim.mission import NEVER, Mission, Progress
+from sim.scene import Scene
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.plan import plan
@@ -232,7 +233,7 @@ class Explore:
         return state, memory
 
 
-def scene(c: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def shapes(c: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """What to draw, in metres in the world frame."""
     goals = [{"type": "sphere", "name": n.upper(), "center": c[n], "radius": c["reach"] if n != "c" else c["hold"],
               "role": "goal"} for n in ("a", "b", "c")]
@@ -267,7 +268,7 @@ def make(
     disturbance = Disturbance(act, mass, control_dt, robot.parameters["tau_up"].nominal[0])
     objective = Objective(mission, points, Reward(**dict(reward or {})), 4)
     return Task(
-        name="waypoints", robot=robot, command="ctbr_cmd", control_dt=control_dt, substeps=substeps, episode_s=9.0,
-        formula=parsed, formula_text=formula, constants=constants,
+        name="waypoints", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps,
+        episode_s=9.0, formula=parsed, formula_text=formula, constants=constants,
         observe=Observe(Mission(parts, control_dt, slack), points, disturbance, 4), act=act,
-        objective=objective, initial=initial, explore=Explore(objective), scene=scene(constants))
+        objective=objective, initial=initial, explore=Explore(objective), shapes=shapes(constants))

@@ -31,7 +31,7 @@ def test_sizes_and_finiteness(task):
     assert obs.actor.shape == (6, env.obs_dim) and obs.critic.shape == (6, env.critic_dim)
     for action in actions(env, 60):
         step = env.step(action)
-        for value in (*step.obs, *step.final_obs, step.reward):
+        for value in (*step.obs[:2], *step.final_obs[:2], step.reward):
             assert torch.isfinite(value).all()
         assert step.reward.shape == step.terminated.shape == step.truncated.shape == (6,)
         assert not (step.terminated & step.truncated).any()

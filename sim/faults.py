@@ -1,0 +1,73 @@
+"""A world that went wrong, kept so that it can be looked at: its state before the step, and what it was given.
+
+    env = make_env(task, backend="mujoco", fault_dir=Path("outputs/faults"))
+    ...
+    fault = load("outputs/faults/lift-seed1-world17-episode3-step42.npz")
+    backend = replay(fault, make_backend(1))     # a backend of one world, stepped once from there
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sim.env import Env
+    from sim.types import Backend
+
+KEPT = 100  # files: a task that fails all the time must not fill the disk
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is known of it.
+
+    Args:
+        state: of the world before the step, as ``Backend.set_state`` of a backend with one world takes it.
+        command: [1, U] that the step was made with.
+        about: task, backend, seed, world, episode, step, substeps.
+    """
+
+    state: dict[str, Tensor]
+    command: Tensor
+    about: dict[str, Any]
+
+
+def save(env: Env, world: int, folder: Path) -> Path | None:
+    """Write the fault of ``world`` in the step just made; None where the folder holds enough of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if sum(1 for _ in folder.glob("*.npz")) >= KEPT:
+        return None
+    about = {
+        "task": env.task.name, "backend": type(env.backend).__module__.rpartition(".")[2], "seed": env.seed,
+        "world": world, "episode": int(env.episode[world]), "step": int(env.count[world]),
+        "substeps": env.task.substeps, "command": env.task.command, "dt": env.backend.dt}
+    path = folder / (f"{about['task']}-seed{about['seed']}-world{world}-episode{about['episode']}-step{about['step']}"
+                     ".npz")
+    state = {f"state.{k}": v.cpu().numpy() for k, v in env.backend.extract(world, before=True).items()}
+    np.savez(path, about=json.dumps(about), given=env.command[world : world + 1].cpu().numpy(), **state)
+    return path
+
+
+def load(path: str | Path) -> Fault:
+    """The fault in the file ``path``."""
+    with np.load(path, allow_pickle=False) as data:
+        if "about" not in data or "given" not in data:
+            raise ValueError(f"{path} holds no fault of a simulated world")
+        state = {k.removeprefix("state."): torch.from_numpy(data[k]) for k in data.files if k.startswith("state.")}
+        return Fault(state, torch.from_numpy(data["given"]), json.loads(str(data["about"])))
+
+
+def replay(fault: Fault, backend: Backend) -> Backend:
+    """Set ``backend``, which has one world of the same scene, to the state before the step, and make that step."""
+    if backend.num_worlds != 1:
+        raise ValueError(f"a fault is replayed in one world, the backend has {backend.num_worlds}")
+    backend.set_state(fault.state)
+    backend.step(fault.command.to(backend.device), int(fault.about["substeps"]))
+    return backend
