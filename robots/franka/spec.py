@@ -19,8 +19,8 @@ Order of what has several components (a test keeps it):
 - actuators: ``fr3_joint1`` .. ``fr3_joint7``, ``fr3_gripper``: ``kp`` (N m/rad, N/m), ``kd`` (N m s/rad, N s/m),
   ``strength`` (N m, N). The gripper's force is that of both fingers together.
 
-``strength`` is the largest torque of servo and gravity compensation together: a simulator that changes it writes both
-the actuator's force range and the joint's ``actuatorfrcrange``.
+``strength`` bounds the servo (``forcerange``). Servo and gravity compensation together stay within the torque limits
+above, whatever ``strength`` is (the joints' ``actuatorfrcrange``).
 """
 
 from __future__ import annotations
