@@ -212,7 +212,7 @@ def make_plan(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray)
         chosen = given.get("start", {}).get(name)
         return uniform(env.seed, ids, first, stream(name), count) if chosen is None else chosen[:, :count]
 
-    params = draw_parameters(env.task.robot, env.randomization, env.seed, ids, first)
+    params = draw_parameters(env.backend.parameters, env.randomization, env.seed, ids, first)
     params |= {name: _between(env.task, name, env.randomization[name], u) for name, u in given.get("share", {}).items()}
     params |= {name: _components(env.task, name, value) for name, value in given.get("physics", {}).items()}
     push = given.get("push", {})

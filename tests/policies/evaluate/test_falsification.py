@@ -79,7 +79,7 @@ def test_flights_are_those_of_an_evaluation() -> None:
     """World w of an evaluation, given its own mass as a parameter and w as its seed: the same, bit for bit."""
     env = world(randomize=RANDOM, sensors=SENSORS)
     ids, first = torch.arange(WORLDS), torch.zeros(WORLDS, dtype=torch.int64)
-    mass = draw_parameters(env.task.robot, env.randomization, SEED, ids, first)["mass"].numpy()
+    mass = draw_parameters(env.backend.parameters, env.randomization, SEED, ids, first)["mass"].numpy()
     flown = PolicyRollout(env, steering, Space((Real("physics.mass", 0.02, 0.04),)))
     mine = flown({"physics.mass": mass}, np.arange(WORLDS))
     other = world(randomize=RANDOM, sensors=SENSORS)
@@ -203,7 +203,7 @@ def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
     env = world(randomize=RANDOM, sensors=SENSORS)
     count = 20000
     ids, first = torch.arange(count), torch.zeros(count, dtype=torch.int64)
-    params = draw_parameters(env.task.robot, env.randomization, 5, ids, first)
+    params = draw_parameters(env.backend.parameters, env.randomization, 5, ids, first)
     start = env.task.initial(lambda name, size: uniform(5, ids, first, stream(name), size))
     sampled = default_space(env).sample(np.random.default_rng(0), count)
     plan = make_plan(env, sampled, np.arange(count))
