@@ -206,7 +206,7 @@ class Appearance:
         self.parameters = {name: knob.parameter for name, knob in self.knobs.items()}
         self.values: dict[str, Tensor] = {}
         self.fields: dict[str, Tensor] = {}
-        """Model field -> [N, ...]; only those of parameters that were set."""
+        """Model field -> [N, ...]; only those of which a parameter was ever set."""
         self._nominal = {name: views.fields[name] if name in CAMERA_FIELDS else getattr(model, name).copy()
                          for name in self.all_fields()}
 
@@ -248,11 +248,14 @@ class Appearance:
     def _write(self, name: str, ids: Tensor, value: Tensor) -> None:
         knob = self.knobs[name]
         if knob.field not in self.fields:
-            nominal = torch.as_tensor(np.ascontiguousarray(self._nominal[knob.field]), device=self.device)
-            nominal = nominal.float() if nominal.is_floating_point() else nominal.int()
-            self.fields[knob.field] = nominal.repeat(self.num_worlds, *[1] * nominal.dim())
+            self.fields[knob.field] = self._nominal_rows(knob.field)
         field = self.fields[knob.field]
         field[(ids, *knob.where)] = knob.encode(value).to(field.dtype)
+
+    def _nominal_rows(self, field: str) -> Tensor:
+        nominal = torch.as_tensor(self._nominal[field], device=self.device)
+        nominal = nominal.float() if nominal.is_floating_point() else nominal.int()
+        return nominal.repeat(self.num_worlds, *[1] * nominal.dim())
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the values that were set, by parameter, [N, count]."""
@@ -263,5 +266,7 @@ class Appearance:
         everyone = torch.arange(self.num_worlds, device=self.device)
         for name, value in state.items():
             self._checked(name, value, self.num_worlds)
-        self.values, self.fields = {}, {}
+        self.values = {}
+        # a field stays among those that a renderer is told of: it keeps what it was told last
+        self.fields = {name: self._nominal_rows(name) for name in self.fields}
         self.set(everyone, state)

@@ -152,6 +152,9 @@ class GLRenderer:
             eye.pos, eye.forward, eye.up = pos + self.data.xpos[body], -z_axis, y_axis
             eye.frustum_near, eye.frustum_far, eye.frustum_top, eye.frustum_bottom = near, far, top, -top
             eye.frustum_center, eye.frustum_width, eye.orthographic = 0.0, 0.0, 0
+        for light in self.scene.lights[: self.scene.nlight]:
+            if light.headlight:
+                light.pos, light.dir = pos + self.data.xpos[body], -z_axis
 
     def close(self) -> None:
         """Free the OpenGL context and what it holds."""
