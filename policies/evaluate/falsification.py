@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ from policies.evaluate.rollout import Act, rollout
 from robots.signals import SignalError
 from sim.env import Env
 from sim.random import stream, uniform
-from sim.randomize import DISTURBANCES, Distribution, draw_parameters
+from sim.randomize import Distribution, draw_parameters
+from sim.randomize import bounds as distribution_bounds
 from sim.stl.falsify import Choice, Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
 from sim.stl.space import REACH, Scale, is_number, number_hint
 from sim.stl.syntax import Formula
@@ -63,11 +65,11 @@ def default_space(env: Env) -> Space:
     """
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
                             for name, count in start_draws(env.task).items()]
-    out += [p for name, dist in env.randomization.items() if (p := _randomized(env.task, name, dist))]
+    out += [p for name, dist in env.randomization.items() if (p := _randomized(env, name, dist))]
     for name, shape in env.sensors.drawn.items():
         if name == "delay":
             out.append(Integer("sensor.delay_steps", 0, env.sensors.config.delay_steps))
-        else:
+        elif name.startswith("bias."):
             reach = REACH * env.sensors.config.bias[name.removeprefix("bias.")]
             out.append(Real(f"sensor.{name}", (-reach,) * shape[0], (reach,) * shape[0], "normal"))
     return Space(tuple(out))
@@ -85,10 +87,11 @@ def start_draws(task: Task) -> dict[str, int]:
     return found
 
 
-def _randomized(task: Task, name: str, dist: Distribution) -> Parameter | None:
+def _randomized(env: Env, name: str, dist: Distribution) -> Parameter | None:
     """The parameter that spans ``dist``; None where it has one value only."""
-    low, high = distribution_bounds(task, name, dist)
-    scale: Scale = "normal" if dist.kind == "normal" else "linear"
+    low, high = distribution_bounds(dist, env.backend.parameters[name], name)
+    symmetric = dist.kind == "normal" and (dist.low, dist.high) == (-inf, inf)
+    scale: Scale = "normal" if symmetric else "log" if dist.kind == "log_uniform" else "linear"
     if low == high:
         return None
     if dist.shared and len(set(zip(low, high))) > 1:
@@ -98,24 +101,9 @@ def _randomized(task: Task, name: str, dist: Distribution) -> Parameter | None:
     return Real(f"physics.{name}", low, high, scale)
 
 
-def distribution_bounds(
-    task: Task, name: str, dist: Distribution
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Least and greatest value of each component, see `sim.randomize`; of a normal one three standard deviations."""
-    count = component_count(task, name)
-    if dist.kind == "normal":
-        return (-REACH * dist.std,) * count, (REACH * dist.std,) * count
-    if dist.kind == "uniform":
-        return (float(dist.low),) * count, (float(dist.high),) * count
-    p = task.robot.parameters[name]
-    low, high = (tuple(n + dist.scale * (x - n) for n, x in zip(p.nominal, side)) for side in (p.low, p.high))
-    return low, high
-
-
-def component_count(task: Task, name: str) -> int:
+def component_count(env: Env, name: str) -> int:
     """Components of a physical parameter or disturbance."""
-    parameters = task.robot.parameters
-    return len(parameters[name].nominal) if name in parameters else DISTURBANCES[name]
+    return len(env.backend.parameters[name].nominal)
 
 
 def check_space(space: Space, env: Env) -> None:
@@ -156,7 +144,8 @@ def check_range(p: Parameter, env: Env) -> None:
     ranges = {"start": (0.0, LARGEST_DRAW, "draws of the reset, in [0, 1)"), "share": (0.0, 1.0, "a share")}
     if p.name == "physics.command_delay":
         step, drawn = env.task.control_dt, env.randomization.get(name)
-        most_drawn = distribution_bounds(env.task, name, drawn)[1][0] if drawn is not None else 0.0
+        most_drawn = (distribution_bounds(drawn, env.backend.parameters[name], name)[1][0]
+                      if drawn is not None else 0.0)
         ranges["physics"] = (0.0, max(step, most_drawn), f"s: beyond one control step, {step:g} s, nothing changes")
     if p.name == "push.at_s":
         ranges["push"] = (0.0, env.task.episode_s, "s: the episode")
@@ -177,8 +166,7 @@ def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
         f"start.{name}": ((count,),) for name, count in start_draws(env.task).items()}
     state = env.task.initial(lambda name, count: torch.full((1, count), 0.5))
     out |= {f"state.{name}": (tuple(value.shape[1:]),) for name, value in state.items()}
-    out |= {f"physics.{name}": shapes(component_count(env.task, name))
-            for name in (*env.task.robot.parameters, *DISTURBANCES)}
+    out |= {f"physics.{name}": shapes(component_count(env, name)) for name in env.backend.parameters}
     out |= {f"share.{name}": ((),) for name, dist in env.randomization.items() if dist.kind != "normal"}
     out |= {"sensor.delay_steps" if name == "delay" else f"sensor.{name}": (tuple(shape),)
             for name, shape in env.sensors.drawn.items()}
@@ -213,8 +201,8 @@ def make_plan(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray)
         return uniform(env.seed, ids, first, stream(name), count) if chosen is None else chosen[:, :count]
 
     params = draw_parameters(env.backend.parameters, env.randomization, env.seed, ids, first)
-    params |= {name: _between(env.task, name, env.randomization[name], u) for name, u in given.get("share", {}).items()}
-    params |= {name: _components(env.task, name, value) for name, value in given.get("physics", {}).items()}
+    params |= {name: _between(env, name, env.randomization[name], u) for name, u in given.get("share", {}).items()}
+    params |= {name: _components(env, name, value) for name, value in given.get("physics", {}).items()}
     push = given.get("push", {})
     for name in ("force_w", "torque_b"):
         if name in push and name not in params:
@@ -223,14 +211,15 @@ def make_plan(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray)
     return Plan(ids, params, {**env.task.initial(draw), **given.get("state", {})}, drawn, push)
 
 
-def _components(task: Task, name: str, value: Tensor) -> Tensor:
+def _components(env: Env, name: str, value: Tensor) -> Tensor:
     """A scalar for all components, where the parameter has several: [N, c]."""
-    count = component_count(task, name)
+    count = component_count(env, name)
     return value[:, None].expand(-1, count).contiguous() if value.dim() == 1 and count > 1 else value
 
 
-def _between(task: Task, name: str, dist: Distribution, share: Tensor) -> Tensor:
-    low, high = (torch.tensor(side, device=share.device) for side in distribution_bounds(task, name, dist))
+def _between(env: Env, name: str, dist: Distribution, share: Tensor) -> Tensor:
+    ends = distribution_bounds(dist, env.backend.parameters[name], name)
+    low, high = (torch.tensor(side, device=share.device) for side in ends)
     value = low + (high - low) * share[:, None]
     return value[:, 0] if len(low) == 1 else value
 

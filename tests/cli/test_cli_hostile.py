@@ -26,7 +26,7 @@ FORMULA = "task.settings.formula="
     ("task.settings.substeps=0", "positive"), ("task.settings.substeps=1.5", "whole number"), (FORMULA + "3", "a text"),
     ("task.settings.constants.reech=0.1", "'reech'"), ("randomize.parameters.mass=3", "a distribution"),
     ("randomize.parameters.mass={kind: normal, std: 1}", "sources, uniform"),
-    ("randomize.parameters.mass={kind: uniform, low: -1}", "negative"),
+    ("randomize.parameters.mass={kind: uniform, low: -1, high: 1}", "negative"),
     ("randomize.sensors.delay_steps=1.5", "whole number"),
     (FORMULA + "'F[0,20] (norm(base_pos_w - a) < reach)'", "20 s ahead"), (FORMULA + "'height > 0'", "nowhere to fly"),
 ])
