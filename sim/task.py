@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from math import inf, isfinite
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
@@ -136,6 +136,20 @@ def task_schema(what: Scene | RobotSpec, extra: Extra | None = None) -> dict[str
     """The signals of a robot or scene, those that a task adds, and the mission time."""
     added = extra.signals.values() if extra is not None else ()
     return schema(*as_scene(what).signals.values(), *added, MISSION_TIME)
+
+
+T = TypeVar("T")
+
+
+def weights(kind: type[T], given: Mapping[str, float] | None) -> T:
+    """A reward's weights ``kind`` (a dataclass of numbers) with some of them replaced."""
+    legal = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    if unknown := set(given or {}) - set(legal):
+        raise ValueError(f"reward: unknown weights {sorted(unknown)}; legal: {legal}")
+    for name, value in (given or {}).items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+            raise ValueError(f"reward.{name} is a finite number, got {value!r}")
+    return kind(**dict(given or {}))
 
 
 def load_task(name: str, **overrides: Any) -> Task:

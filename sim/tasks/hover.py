@@ -9,7 +9,7 @@ because the rotor speeds are not measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import pi
 from typing import Any
 
@@ -21,7 +21,7 @@ from robots.spec import RobotSpec, load_robot
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
 from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema
+from sim.task import Draw, Task, task_schema, weights
 
 FORMULA = """\
 F[0,2.5] G[0,2.5] (norm(base_pos_w - home) < hold)
@@ -128,9 +128,6 @@ def make(
 ) -> Task:
     """The task; ``history``: actions remembered."""
     constants = {**CONSTANTS, **dict(constants or {})}
-    unknown = set(reward or {}) - {f.name for f in fields(Reward)}
-    if unknown:
-        raise ValueError(f"reward: unknown weights {sorted(unknown)}; legal: {[f.name for f in fields(Reward)]}")
     robot = load_robot("crazyflie")
     home = torch.tensor(constants["home"], dtype=torch.float32)
     hover = hover_speed(robot)
@@ -147,7 +144,7 @@ def make(
         name="hover", scene=Scene(robot), command="motor_cmd", control_dt=control_dt, substeps=substeps, episode_s=5.0,
         formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
         observe=Observe(home, history, 4), act=AffineAction(robot, "motor_cmd", (hover,) * 4, (0.5,) * 4),
-        objective=Objective(home, float(constants["fence"]), float(constants["hold"]), Reward(**dict(reward or {})),
+        objective=Objective(home, float(constants["fence"]), float(constants["hold"]), weights(Reward, reward),
                             round(2.5 / control_dt)),
         initial=initial,
         shapes=({"type": "sphere", "name": "home", "role": "goal", "center": constants["home"],

@@ -7,7 +7,7 @@ formula, the reward and the policy's own clock all read the same line:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import pi
 from typing import Any
 
@@ -19,7 +19,7 @@ from robots.spec import load_robot
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
 from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema
+from sim.task import Draw, Task, task_schema, weights
 from sim.tasks.hover import tilted
 
 # the size and period of the public figure-eight of Learning to Fly in Seconds: 2 m x 1 m in 5.5 s
@@ -137,9 +137,6 @@ def make(
 ) -> Task:
     """The task."""
     constants = {**CONSTANTS, **dict(constants or {})}
-    unknown = set(reward or {}) - {f.name for f in fields(Reward)}
-    if unknown:
-        raise ValueError(f"reward: unknown weights {sorted(unknown)}; legal: {[f.name for f in fields(Reward)]}")
     robot = load_robot("crazyflie")
     reference = Reference(constants)
     mass = robot.parameters["mass"].nominal[0]
@@ -156,7 +153,7 @@ def make(
         formula=parse(formula, task_schema(robot), constants), formula_text=formula, constants=constants,
         observe=Observe(reference, control_dt, 4),
         act=AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0)),
-        objective=Objective(reference, constants, Reward(**dict(reward or {})), control_dt, 4), initial=initial,
+        objective=Objective(reference, constants, weights(Reward, reward), control_dt, 4), initial=initial,
         shapes=({"type": "path", "name": "reference", "points": points, "role": "goal"},
                {"type": "box", "name": "fence", "role": "fence",
                 "low": (-constants["fence"], -constants["fence"], constants["floor"]),

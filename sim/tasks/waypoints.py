@@ -8,7 +8,7 @@ dense: progress towards the current timed subgoal, a bonus for each hit, the mar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import radians
 from typing import Any
 
@@ -24,7 +24,7 @@ from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.plan import plan
 from sim.stl.syntax import constants_in, signals_in
-from sim.task import MISSION_TIME, Draw, Task, task_schema
+from sim.task import MISSION_TIME, Draw, Task, task_schema, weights
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
@@ -254,10 +254,6 @@ def make(
     would be paid for flying on to a point that it does not see as its next.
     """
     constants = {**CONSTANTS, **dict(constants or {})}
-    weights = [f.name for f in fields(Reward)]
-    unknown_weights = set(reward or {}) - set(weights)
-    if unknown_weights:
-        raise ValueError(f"reward: unknown weights {sorted(unknown_weights)}; legal: {weights}")
     robot = load_robot("crazyflie")
     parsed = parse(formula, task_schema(robot), constants)
     parts = plan(decompose(parsed, control_dt))
@@ -266,7 +262,7 @@ def make(
     mass = robot.parameters["mass"].nominal[0]
     act = AffineAction(robot, "ctbr_cmd", center=(mass * GRAVITY, 0.0, 0.0, 0.0), scale=(0.2, 5.0, 5.0, 2.0))
     disturbance = Disturbance(act, mass, control_dt, robot.parameters["tau_up"].nominal[0])
-    objective = Objective(mission, points, Reward(**dict(reward or {})), 4)
+    objective = Objective(mission, points, weights(Reward, reward), 4)
     return Task(
         name="waypoints", scene=Scene(robot), command="ctbr_cmd", control_dt=control_dt, substeps=substeps,
         episode_s=9.0, formula=parsed, formula_text=formula, constants=constants,

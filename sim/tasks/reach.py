@@ -1,0 +1,151 @@
+"""Reach: bring the gripper of a Franka arm to a pose (position and attitude) and hold it there.
+
+Goals are poses of random postures, so that each can be reached; joint position commands at 25 Hz that move a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import pi
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robots.franka.spec import DENAVIT_HARTENBERG, HIGH, HOME, LOW, SPEED
+from robots.signals import SignalSpec
+from robots.spec import load_robot
+from sim.arms import Chain, axes, turn_between
+from sim.judge import Judge
+from sim.maps import StepAction
+from sim.scene import Scene
+from sim.stl.parse import parse
+from sim.task import Constant, Draw, Task, task_schema, weights
+
+FORMULA = """\
+F[0,3] G[0,1] (norm(grip_pos_w - goal_pos_w) < reach & rotation_angle(grip_quat_w, goal_quat_w) < turn)
+& G[0,4] (grip_pos_w.z > floor)"""
+
+CONSTANTS: dict[str, Any] = {"reach": 0.01, "turn": 0.1, "floor": 0.03}  # m, rad, m
+
+TOOL = (0.0, 0.0, 0.1034, -pi / 4)  # tool centre point in the flange's frame: robots/franka/model.xml
+GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
+SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
+ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Weights per second."""
+
+    far: float = 2.0  # times the distance, m
+    near: float = 1.0  # times 1 - tanh(distance / 0.1 m)
+    close: float = 2.0  # times 1 - tanh(distance / 0.02 m)
+    turned: float = 0.4  # times the angle, rad
+    aligned: float = 1.5  # times (1 - tanh(angle / 0.2 rad)) and of (1 - tanh(distance / 0.1 m))
+    inside: float = 4.0  # while the formula's region is held
+    speed: float = 0.02  # times the squared joint velocity near the goal
+    effort: float = 0.02  # times the squared action
+    smooth: float = 0.05  # times the squared change of the action
+    violated: float = 5.0  # once, when the gripper is below the floor: the episode ends
+
+
+class Observe(nn.Module):
+    """Joints, servo errors, the tool's pose and the way to the goal, the last action."""
+
+    signals = ("joint_pos", "joint_vel", "grip_pos_w", "grip_quat_w", "goal_pos_w", "goal_quat_w")
+
+    def __init__(self, act: StepAction) -> None:
+        super().__init__()
+        self.follow, self.move = act.follow, act.move
+        self.register_buffer("home", torch.tensor(HOME))
+        self.home: Tensor
+        self.memory = {**act.memory, "last_action": (7,)}
+        self.obs_dim = 7 + 7 + 7 + 3 + 6 + 3 + 3 + 7
+
+    def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Observation [N, O] and the next memory."""
+        after = self.follow(signals["joint_pos"], memory)
+        turn, _ = turn_between(signals["grip_quat_w"], signals["goal_quat_w"])
+        obs = torch.cat([
+            signals["joint_pos"] - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"] - signals["joint_pos"]),
+            signals["grip_pos_w"], axes(signals["grip_quat_w"]), 5 * (signals["goal_pos_w"] - signals["grip_pos_w"]),
+            turn, memory["last_action"]], -1)
+        return obs, after
+
+    def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
+        """The memory with ``action`` entered."""
+        return {**self.move(memory, action), "last_action": action}
+
+
+class Objective:
+    """Closer, aligned, still; the formula says when it is there."""
+
+    privileged_dim = 3 + 1
+
+    def __init__(self, judge: Judge, reward: Reward) -> None:
+        self.judge, self.weights = judge, reward
+        self.memory = {**judge.memory, "previous": (7,)}
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        return {**memory, **self.judge(signals, memory).memory}
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N], next memory."""
+        w, verdict = self.weights, self.judge(signals, memory)
+        distance = (signals["goal_pos_w"] - signals["grip_pos_w"]).norm(dim=-1)
+        _, angle = turn_between(signals["grip_quat_w"], signals["goal_quat_w"])
+        near = 1 - torch.tanh(distance / 0.1)
+        inside = (verdict.progress.margin[:, 0] > 0).float()
+        terminated = verdict.safe <= 0
+        reward = self.judge.mission.dt * (
+            -w.far * distance + w.near * near + w.close * (1 - torch.tanh(distance / 0.02)) - w.turned * angle
+            + w.aligned * near * (1 - torch.tanh(angle / 0.2)) + w.inside * inside
+            - w.speed * near * signals["joint_vel"].square().sum(-1) - w.effort * action.square().sum(-1)
+            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        return reward, terminated, {**verdict.memory, "previous": action}
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Velocity of the tool and the time, for the critic."""
+        return torch.cat([signals["grip_vel_w"], signals["mission_time"][:, None] / 4], -1)
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """The formula, as its decomposition sees it."""
+        return self.judge.success(memory)
+
+
+def make(
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 10,
+    spread: float = 0.7, reward: Mapping[str, float] | None = None,
+) -> Task:
+    """The task. ``spread``: of the goals' postures around home, rad; starts lie within 0.15 rad of home."""
+    constants = {**CONSTANTS, **dict(constants or {})}
+    robot = load_robot("franka")
+    parsed = parse(formula, task_schema(robot, GOAL), constants)
+    act = StepAction(robot, "joint_pos_cmd", [SHARE_OF_SPEED * control_dt * v for v in SPEED])
+    chain, home = Chain(DENAVIT_HARTENBERG, TOOL), torch.tensor(HOME)
+    low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
+
+    def initial(draw: Draw) -> dict[str, Tensor]:
+        u = draw("initial.joints", 7)
+        start = home.to(u.device) + 0.15 * (2 * u - 1)
+        v = draw("initial.goal", 7 * ASKED).reshape(-1, 7)
+        posture = torch.maximum(torch.minimum(home.to(u.device) + spread * (2 * v - 1), high.to(u.device)),
+                                low.to(u.device))
+        pos, quat = chain.to(u.device)(posture)
+        good = ((pos[:, 2] > 0.15) & (pos[:, 0] > 0.25) & (pos[:, 2] < 0.8)).reshape(len(u), ASKED)
+        first = good.float().argmax(-1)  # none good: the first one drawn, which can be reached all the same
+        chosen = torch.arange(len(u), device=u.device) * ASKED + first
+        pos, quat = pos[chosen], quat[chosen]
+        pos[:, 2] = pos[:, 2].clamp(min=float(constants["floor"]) + 0.05)
+        return {"joint_pos": start, "goal_pos_w": pos, "goal_quat_w": quat}
+
+    return Task(
+        name="reach", scene=Scene(robot), command="joint_pos_cmd", control_dt=control_dt, substeps=substeps,
+        episode_s=4.0, formula=parsed, formula_text=formula, constants=constants, observe=Observe(act), act=act,
+        objective=Objective(Judge(parsed, control_dt, 0.0), weights(Reward, reward)), initial=initial, extra=GOAL,
+        stop="hold")
