@@ -89,7 +89,8 @@ class RobotSpec:
     def command(self, name: str) -> CommandSpec:
         """The command called ``name``; an unknown name lists the known ones."""
         if name not in self.commands:
-            raise UnknownName(f"robot {self.name!r} has no command {name!r}; known: {', '.join(self.commands)}")
+            known = ", ".join(self.commands) or "none (a URDF's are declared in the .robot.yaml beside it)"
+            raise UnknownName(f"robot {self.name!r} has no command {name!r}; known: {known}")
         return self.commands[name]
 
 
@@ -99,8 +100,15 @@ def robot_names() -> list[str]:
 
 
 def load_robot(name: str) -> RobotSpec:
-    """The spec of robot ``name``; an unknown name lists the known ones."""
+    """The spec of robot ``name``, or of a user's own robot in the MJCF or URDF file ``name`` (:mod:`robots.user`).
+
+    An unknown name lists the known ones.
+    """
+    user = resolve("robots", "user")
+    if user.is_file(name):
+        own: RobotSpec = user.user_robot(name)
+        return own
     if name not in robot_names():
-        raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}")
+        raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of an .xml or .urdf file")
     spec: RobotSpec = resolve(f"robots.{name}", "spec").SPEC
     return spec

@@ -1,0 +1,289 @@
+"""Users' own robots: a :class:`RobotSpec` from an MJCF or URDF file, read with the standard library and YAML only.
+
+    robot = load_robot("models/arm.xml")     # signals joint_pos, joint_vel, base_*; command ctrl_cmd
+
+What the file says is taken as it is: joints, their ranges, actuators and their control ranges, a key called ``home``.
+What it cannot say stands beside it, in ``models/arm.robot.yaml`` (each entry is optional)::
+
+    kind: arm                        # for people to read
+    joints: [shoulder, elbow]        # what joint_pos and joint_vel hold, in this order; else every hinge and slide
+    commands:
+      ctrl_cmd: {actuators: [motor1, motor2]}            # actuators of the model
+      joint_pos_cmd: {joints: [shoulder, elbow], kp: [100, 50], kd: 2, strength: 20}   # position servos, added here
+    poses: {grip: tool0}             # signals grip_pos_w, grip_quat_w, grip_vel_w of a body, link or site
+    home: {shoulder: 0.3, elbow: -1} # rad or m; else the model's key "home", else 0 (out of range: the middle)
+    rate_hz: 500                     # of the signals
+    license: MIT
+
+A URDF has no actuators, so its commands are declared this way; ``strength`` (N m, N) is then the joint's effort unless
+given. Elements without a name get one: joint i of the model is ``joint<i>``, an actuator is called like what it drives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames, read_model
+from robots.signals import CommandSpec, SignalSpec, schema
+from robots.spec import Parameter, RobotSpec, Source
+
+SUFFIXES = (".xml", ".mjcf", ".urdf")
+SIDECAR = ("kind", "joints", "commands", "poses", "home", "rate_hz", "license")
+COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit")
+
+
+def is_file(name: str) -> bool:
+    """Whether ``name`` means a file rather than a robot of this project."""
+    return name.lower().endswith(SUFFIXES)
+
+
+def user_robot(name: str) -> RobotSpec:
+    """The spec of the robot in the file ``name``; the robot is called by this path, so that it is found again.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        RobotFileError: the model or the YAML beside it breaks a rule.
+    """
+    content = read_model(Path(name))
+    beside = sidecar_path(content.path)
+    return describe(name, content, read_sidecar(beside))
+
+
+def sidecar_path(path: Path) -> Path:
+    """``models/arm.xml`` -> ``models/arm.robot.yaml``."""
+    return path.with_suffix(".robot.yaml")
+
+
+# ---------------------------------------------------------------- the YAML beside it
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """The YAML file, its keys checked; empty if there is none."""
+    if not path.exists():
+        return {}
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise RobotFileError(f"{path}: not YAML: {error}") from error
+    check_keys(str(path), given, SIDECAR)
+    for name, command in given.get("commands", {}).items():
+        check_keys(f"{path}: commands.{name}", command, COMMAND)
+        if ("actuators" in command) == ("joints" in command):
+            raise RobotFileError(f"{path}: commands.{name}: give either actuators (of the model) or joints (for "
+                                 "position servos, with kp)")
+    return dict(given)
+
+
+def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
+    """``given`` is a mapping with keys out of ``legal``."""
+    if not isinstance(given, Mapping):
+        raise RobotFileError(f"{where}: a mapping with {', '.join(legal)} is needed, got {given!r}")
+    unknown = [key for key in given if key not in legal]
+    if unknown:
+        raise RobotFileError(f"{where}: no entry {unknown[0]!r}; legal: {', '.join(legal)}")
+    for key in ("commands", "poses", "home"):
+        if key in legal and not isinstance(given.get(key, {}), Mapping):
+            raise RobotFileError(f"{where}: {key} is a mapping, got {given[key]!r}")
+
+
+# ---------------------------------------------------------------- the spec
+
+
+def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpec:
+    """The spec of a model and of what stands beside it."""
+    joints = chosen_joints(content, beside.get("joints"))
+    rate = float(beside.get("rate_hz", 0.0))
+    signals, sources = joint_signals(joints, rate)
+    for specs, places in (base_signals(content, rate), pose_signals(content, beside.get("poses", {}), rate)):
+        signals += specs
+        sources |= places
+    commands, actuators, servos = all_commands(content, beside)
+    positions = home_positions(content, joints, beside.get("home", {}))
+    return RobotSpec(
+        name=name, kind=str(beside.get("kind", "robot")), signals=schema(*signals), commands=commands,
+        limits={f"{j.name}_vel": (-j.speed, j.speed) for j in joints if isfinite(j.speed)},
+        home={"joint_pos": positions, "joint_vel": (0.0,) * len(joints)} if joints else {},
+        parameters=servos, model=content.path, license=str(beside.get("license", "the user's own")), sources=sources,
+        actuators=actuators)
+
+
+def chosen_joints(content: Content, wanted: Any) -> list[Joint]:
+    """The hinges and slides that the robot's joint signals hold."""
+    plain = {joint.name: joint for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
+    if wanted is None:
+        balls = [joint.name for joint in content.joints if joint.kind == "ball"]
+        if balls:
+            raise content.fail(f'<joint name="{balls[0]}">', "a ball joint has no single position: list the joints "
+                               f"that count under joints: in {sidecar_path(content.path).name}")
+        return list(plain.values())
+    return [plain[joint] for joint in known(content, "joints", wanted, plain)]
+
+
+def known(content: Content, key: str, wanted: Any, names: Iterable[str]) -> list[str]:
+    """``wanted`` as a list of different names out of ``names``."""
+    where, legal = f"{sidecar_path(content.path).name}: {key}", list(names)
+    if not isinstance(wanted, list) or len({str(word) for word in wanted}) != len(wanted):
+        raise content.fail(where, f"a list of different names is needed, got {wanted!r}")
+    for word in wanted:
+        if word not in legal:
+            raise content.fail(where, f"the model has no {word!r}; known: {', '.join(legal)}")
+    return [str(word) for word in wanted]
+
+
+def units(joints: Iterable[Joint], hinge: str, slide: str) -> str:
+    """The unit of values of ``joints``, both if they differ."""
+    kinds = dict.fromkeys(joint.kind for joint in joints)
+    return ",".join(hinge if kind == "hinge" else slide for kind in kinds)
+
+
+def joint_signals(joints: list[Joint], rate: float) -> tuple[list[SignalSpec], dict[str, Source]]:
+    """``joint_pos`` and ``joint_vel``."""
+    if not joints:
+        return [], {}
+    shape, names = (len(joints),), tuple(joint.name for joint in joints)
+    specs = [SignalSpec("joint_pos", shape, units(joints, "rad", "m"), rate_hz=rate),
+             SignalSpec("joint_vel", shape, units(joints, "rad/s", "m/s"), rate_hz=rate)]
+    return specs, {spec.name: Source(spec.name, names) for spec in specs}
+
+
+def base_signals(content: Content, rate: float) -> tuple[list[SignalSpec], dict[str, Source]]:
+    """Pose and velocities of the first body that moves freely: the robot's base, if it has one."""
+    free = next((joint for joint in content.joints if joint.kind == "free"), None)
+    if free is None:
+        return [], {}
+    if not free.body:
+        raise content.fail(f'<joint name="{free.name}">', "the body of a free joint, the robot's base, needs a name")
+    specs = [SignalSpec("base_pos_w", (3,), "m", "w", rate_hz=rate),
+             SignalSpec("base_quat_w", (4,), "wxyz", "w", rate_hz=rate),
+             SignalSpec("base_vel_w", (3,), "m/s", "w", rate_hz=rate),
+             SignalSpec("base_ang_vel_b", (3,), "rad/s", "b", rate_hz=rate)]
+    kinds = ("pos", "quat", "lin_vel", "ang_vel_b")
+    return specs, {spec.name: Source(kind, (free.body,)) for spec, kind in zip(specs, kinds)}
+
+
+def pose_signals(
+    content: Content, poses: Mapping[str, Any], rate: float
+) -> tuple[list[SignalSpec], dict[str, Source]]:
+    """``<name>_pos_w``, ``<name>_quat_w`` and ``<name>_vel_w`` of bodies, links or sites."""
+    legal = frames(content.path)
+    specs: list[SignalSpec] = []
+    sources: dict[str, Source] = {}
+    for name, place in poses.items():
+        known(content, f"poses.{name}", [place], legal)
+        for kind, suffix, size, unit in (("pos", "pos_w", 3, "m"), ("quat", "quat_w", 4, "wxyz"),
+                                         ("lin_vel", "vel_w", 3, "m/s")):
+            specs.append(SignalSpec(f"{name}_{suffix}", (size,), unit, "w", rate_hz=rate))
+            sources[specs[-1].name] = Source(kind, (str(place),))
+    return specs, sources
+
+
+def home_positions(content: Content, joints: list[Joint], given: Mapping[str, Any]) -> tuple[float, ...]:
+    """Position of each joint at home."""
+    known(content, "home", list(given), [joint.name for joint in joints])
+    positions = []
+    for joint in joints:
+        rest = 0.0 if joint.low <= 0 <= joint.high else (joint.low + joint.high) / 2
+        value = given.get(joint.name, content.home.get(joint.name, rest))
+        if not isinstance(value, (int, float)) or not joint.low - 1e-9 <= value <= joint.high + 1e-9:
+            raise content.fail(f'home of <joint name="{joint.name}">',
+                               f"{value!r} is not within the range {joint.low:g} to {joint.high:g}")
+        positions.append(float(value))
+    return tuple(positions)
+
+
+# ---------------------------------------------------------------- commands
+
+Commands = dict[str, CommandSpec]
+
+
+def all_commands(
+    content: Content, beside: Mapping[str, Any]
+) -> tuple[Commands, dict[str, tuple[str, ...]], dict[str, Parameter]]:
+    """Commands, the actuators of each, and the gains of the servos that a simulator adds (in order of appearance)."""
+    given = beside.get("commands")
+    if given is None:
+        names = [actuator.name for actuator in content.actuators]
+        given = {"ctrl_cmd": {"actuators": names}} if names else {}
+    commands: Commands = {}
+    actuators: dict[str, tuple[str, ...]] = {}
+    gains: dict[str, tuple[float, float, float]] = {}
+    for name, entry in given.items():
+        if "joints" in entry:
+            commands[name] = servo_command(content, name, entry, gains)
+            actuators[name] = tuple(entry["joints"])
+        else:
+            commands[name] = model_command(content, name, entry)
+            actuators[name] = tuple(entry["actuators"])
+    return commands, actuators, servo_parameters(gains)
+
+
+def model_command(content: Content, name: str, entry: Mapping[str, Any]) -> CommandSpec:
+    """A command that sets actuators of the model."""
+    mine = {actuator.name: actuator for actuator in content.actuators}
+    chosen = [mine[word] for word in known(content, f"commands.{name}.actuators", entry["actuators"], mine)]
+    low = per_item(content, name, entry, "low", len(chosen), [a.low for a in chosen])
+    high = per_item(content, name, entry, "high", len(chosen), [a.high for a in chosen])
+    for actuator, lowest, highest in zip(chosen, low, high):
+        if not (isfinite(lowest) and isfinite(highest)):
+            raise content.fail(f'<{actuator.tag} name="{actuator.name}">', "a command needs limits: give the actuator "
+                               f"a ctrlrange, or low and high under commands.{name} in "
+                               f"{sidecar_path(content.path).name}")
+    joints = {joint.name: joint for joint in content.joints}
+    driven = [joints.get(actuator.target) for actuator in chosen]
+    servos = [j for a, j in zip(chosen, driven) if a.tag == "position" and j is not None and QPOS_SIZE[j.kind] == 1]
+    unit = units(servos, "rad", "m") if servos and len(servos) == len(chosen) else "1"
+    return CommandSpec(name, (len(chosen),), str(entry.get("unit", unit)), low=tuple(low), high=tuple(high))
+
+
+def servo_command(
+    content: Content, name: str, entry: Mapping[str, Any], gains: dict[str, tuple[float, float, float]]
+) -> CommandSpec:
+    """A command that sets position servos on joints; their kp, kd and strength go into ``gains``."""
+    joints = {joint.name: joint for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
+    chosen = [joints[word] for word in known(content, f"commands.{name}.joints", entry["joints"], joints)]
+    if "kp" not in entry:
+        raise content.fail(f"commands.{name}", "position servos need kp (N m/rad or N/m)")
+    count = len(chosen)
+    kp = per_item(content, name, entry, "kp", count, [])
+    kd = per_item(content, name, entry, "kd", count, [0.0] * count)
+    strength = per_item(content, name, entry, "strength", count, [joint.effort for joint in chosen])
+    low = per_item(content, name, entry, "low", count, [joint.low for joint in chosen])
+    high = per_item(content, name, entry, "high", count, [joint.high for joint in chosen])
+    taken = {actuator.name for actuator in content.actuators}
+    for joint, *values, lowest, highest in zip(chosen, kp, kd, strength, low, high):
+        element = f'commands.{name}: <joint name="{joint.name}">'
+        if joint.name in taken:
+            raise content.fail(element, "the model has an actuator of this name: list it under actuators")
+        if not (values[0] > 0 and values[1] >= 0 and values[2] > 0 and isfinite(values[2])):
+            raise content.fail(element, "kp and strength (in a URDF the joint's effort) must be positive, kd not "
+                               f"negative; got kp {values[0]:g}, kd {values[1]:g}, strength {values[2]:g}")
+        if not (isfinite(lowest) and isfinite(highest)):
+            raise content.fail(element, "it turns without limits: give low and high")
+        if gains.setdefault(joint.name, (values[0], values[1], values[2])) != tuple(values):
+            raise content.fail(element, "another command gives this joint's servo other gains")
+    return CommandSpec(name, (count,), str(entry.get("unit", units(chosen, "rad", "m"))), low=tuple(low),
+                       high=tuple(high))
+
+
+def per_item(
+    content: Content, name: str, entry: Mapping[str, Any], key: str, count: int, default: list[float]
+) -> list[float]:
+    """``entry[key]`` as ``count`` numbers: one for all, or a list."""
+    value = entry.get(key, default)
+    values = value if isinstance(value, list) else [value] * count
+    if len(values) != count or not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in values):
+        raise content.fail(f"commands.{name}.{key}", f"one number or a list of {count} is needed, got {value!r}")
+    return [float(x) for x in values]
+
+
+def servo_parameters(gains: Mapping[str, tuple[float, float, float]]) -> dict[str, Parameter]:
+    """``kp``, ``kd`` and ``strength`` of the added servos, in the order of ``gains``."""
+    if not gains:
+        return {}
+    columns = zip(("kp", "kd", "strength"), zip(*gains.values()), ("N m/rad", "N m s/rad", "N m"))
+    return {key: Parameter(values, values, values, unit, "the robot's YAML") for key, values, unit in columns}
