@@ -29,7 +29,10 @@ class RobotFileError(ValueError):
 
 @dataclass(frozen=True)
 class Joint:
-    """A joint as the model has it: ``kind`` hinge, slide, ball or free; range in rad or m, infinite where unlimited."""
+    """A joint as the model has it: ``kind`` hinge, slide, ball or free; range in rad or m, infinite where unlimited.
+
+    ``rest`` is its position in the model's own configuration (MJCF's ``ref``); ``effort`` and ``speed``: a URDF's limits.
+    """
 
     name: str
     kind: str
@@ -38,6 +41,7 @@ class Joint:
     high: float = inf
     effort: float = inf
     speed: float = inf
+    rest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -224,10 +228,12 @@ def read_joint(
     where, kind = f"{mjcf.path}: {label(element)}", "free" if free else given.get("type", "hinge")
     if kind not in QPOS_SIZE:
         raise RobotFileError(f"{where}: type {kind!r} is not one of {', '.join(QPOS_SIZE)}")
-    low, high = -inf, inf
+    low, high, rest = -inf, inf, 0.0
     if kind in ("hinge", "slide"):
-        low, high = mjcf.limits(where, given, "", pi / 180 if kind == "hinge" and mjcf.degrees else 1.0)
-    return Joint(given.get("name") or f"joint{index}", kind, body.get("name", ""), low, high)
+        unit = pi / 180 if kind == "hinge" and mjcf.degrees else 1.0
+        low, high = mjcf.limits(where, given, "", unit)
+        rest = numbers(where, given.get("ref", "0"), 1)[0] * unit
+    return Joint(given.get("name") or f"joint{index}", kind, body.get("name", ""), low, high, rest=rest)
 
 
 def read_actuators(mjcf: Mjcf, root: ElementTree.Element, joints: Mapping[str, Joint]) -> Iterator[Actuator]:

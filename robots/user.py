@@ -11,7 +11,8 @@ What it cannot say stands beside it, in ``models/arm.robot.yaml`` (each entry is
       ctrl_cmd: {actuators: [motor1, motor2]}            # actuators of the model
       joint_pos_cmd: {joints: [shoulder, elbow], kp: [100, 50], kd: 2, strength: 20}   # position servos, added here
     poses: {grip: tool0}             # signals grip_pos_w, grip_quat_w, grip_vel_w of a body, link or site
-    home: {shoulder: 0.3, elbow: -1} # rad or m; else the model's key "home", else 0 (out of range: the middle)
+    home: {shoulder: 0.3, elbow: -1} # rad or m; else the model's key "home", else as the model is drawn
+                                     # (out of range there: the middle of the range)
     rate_hz: 500                     # of the signals
     license: MIT
 
@@ -187,7 +188,7 @@ def home_positions(content: Content, joints: list[Joint], given: Mapping[str, An
     known(content, "home", list(given), [joint.name for joint in joints])
     positions = []
     for joint in joints:
-        rest = 0.0 if joint.low <= 0 <= joint.high else (joint.low + joint.high) / 2
+        rest = joint.rest if joint.low <= joint.rest <= joint.high else (joint.low + joint.high) / 2
         value = given.get(joint.name, content.home.get(joint.name, rest))
         if not isinstance(value, (int, float)) or not joint.low - 1e-9 <= value <= joint.high + 1e-9:
             raise content.fail(f'home of <joint name="{joint.name}">',

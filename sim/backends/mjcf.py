@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -20,6 +19,7 @@ import numpy as np
 
 from robots.registry import UnknownName
 from robots.spec import Parameter, RobotSpec, Source
+from sim import robot_files
 from sim.scene import Object, Scene
 
 Array = np.ndarray
@@ -103,10 +103,7 @@ def build(scene: Scene, command: str, dt: float) -> Model:
 
 def assemble(scene: Scene) -> mujoco.MjSpec:
     """The robot's MJCF or URDF with the objects, a floor and a light added."""
-    robot = scene.robot
-    if robot.model is None or not Path(robot.model).exists():
-        raise FileNotFoundError(f"robot {robot.name!r}: its model file {robot.model} does not exist")
-    spec = mujoco.MjSpec.from_file(str(robot.model))
+    spec = robot_files.read(scene.robot)
     place(spec, scene)
     if scene.floor and not any(g.type == mujoco.mjtGeom.mjGEOM_PLANE for g in spec.geoms):
         spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05],
@@ -160,7 +157,7 @@ def compiled(spec: mujoco.MjSpec, scene: Scene) -> mujoco.MjModel:
 def home(mj: mujoco.MjModel, robot: RobotSpec) -> tuple[Array, Array]:
     """Home qpos and ctrl: keyframe ``home`` of the robot's own model, by the names of joints and actuators."""
     qpos, ctrl = mj.qpos0.copy(), np.zeros(mj.nu)
-    alone = mujoco.MjModel.from_xml_path(str(robot.model))
+    alone = robot_files.compiled(robot)
     if alone.nkey == 0:
         return qpos, ctrl
     names = [alone.key(i).name for i in range(alone.nkey)]
