@@ -1,0 +1,89 @@
+"""Work of many small kernels, recorded once as a CUDA graph and launched as a whole; on the CPU it just runs."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+
+import torch
+import warp as wp
+
+
+def warp_device(device: torch.device) -> wp.Device:
+    """Warp's name of ``device``. Without Warp's banner and its lines for each compiled module."""
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {device}: torch sees no NVIDIA GPU here. Install torch with CUDA and a driver "
+                         "(temporeal doctor says what is there), or take device=cpu, which is for checks: backend "
+                         "mujoco is several times faster on a CPU")
+    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+    with warnings.catch_warnings():
+        if device.type == "cpu":
+            warnings.filterwarnings("ignore", message=".*NVIDIA CUDA driver.*")
+        wp.init()
+    try:
+        return wp.device_from_torch(device)
+    except Exception as error:
+        raise ValueError(f"Warp cannot use device {device}: {error}") from error
+
+
+class Graphs:
+    """Recorded work on one device.
+
+    The arrays that the work reads and writes must stay where they are: after one of them was replaced, :meth:`drop`.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.torch_device, self.device = device, warp_device(device)
+        self._graphs: dict[Hashable, wp.Graph] = {}
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Warp's device, and torch's stream of it: what one writes the other reads in order."""
+        if self.torch_device.type == "cpu":
+            with wp.ScopedDevice(self.device):
+                yield
+        else:
+            stream = wp.stream_from_torch(torch.cuda.current_stream(self.torch_device))
+            with wp.ScopedDevice(self.device), wp.ScopedStream(stream):
+                yield
+
+    def run(self, key: Hashable, work: Callable[[], None], rehearse: Callable[[Callable[[], None]], None]) -> None:
+        """Do ``work``: on a GPU by the graph recorded under ``key``.
+
+        ``rehearse(work)`` does it once without lasting effects: kernels are compiled and loaded before recording.
+        """
+        if self.torch_device.type == "cpu":
+            with self.scope():
+                work()
+            return
+        if key not in self._graphs:
+            with self.scope():
+                rehearse(work)
+            self._graphs[key] = self._record(work)
+        wp.capture_launch(self._graphs[key], stream=wp.stream_from_torch(torch.cuda.current_stream(self.torch_device)))
+
+    def _record(self, work: Callable[[], None]) -> wp.Graph:
+        """On a stream of its own: CUDA records nothing on the default stream."""
+        wp.synchronize_device(self.device)
+        gc.collect()
+        collecting = gc.isenabled()
+        gc.disable()  # memory freed while recording would break the graph
+        try:
+            with wp.ScopedDevice(self.device), wp.ScopedStream(wp.Stream(self.device)):
+                with wp.ScopedCapture(device=self.device) as capture:
+                    work()
+        finally:
+            if collecting:
+                gc.enable()
+        return capture.graph
+
+    def drop(self) -> None:
+        """Record everything anew when it is run next."""
+        self._graphs.clear()
+
+    @property
+    def recorded(self) -> tuple[Hashable, ...]:
+        """Keys of the graphs at hand."""
+        return tuple(self._graphs)
