@@ -317,17 +317,21 @@ def backend_names() -> list[str]:
 
 
 def make_env(
-    task: Task, *, backend: str = "quadrotor", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
+    task: Task, *, backend: str = "auto", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
     randomize: Mapping[str, Any] | None = None, sensors: Mapping[str, Any] | None = None, threads: int = 0,
     explore: float = 0.0, compiled: bool | None = None, fault_dir: Path | None = None,
 ) -> Env:
     """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``.
+
+    ``backend="auto"``: ``quadrotor`` for quadrotors, ``mujoco`` for everything else.
 
     ``explore``: share of episodes that start in the middle of the mission; for training, where it is faster.
     ``compiled``: None compiles the task's maps on a CPU; False runs them as tensor operations.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")
+    if backend == "auto":
+        backend = "quadrotor" if task.robot.kind == "quadrotor" else "mujoco"
     if backend not in backend_names():
         raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
     built = resolve("sim.backends", backend).make(

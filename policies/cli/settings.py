@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]
 """The composed configuration as plain data. Every group's part has its choice under ``name``."""
 
+AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
+"""The option of these groups that stands for the one which the task's own file names."""
+
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors")
 """Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
 
@@ -45,13 +48,24 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
         if override.key_or_group in known:
             check_option(override.key_or_group, override.value(), known)
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
-    lines = []
+    automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
+    lines = [f"{group}={base['task'][group]}" for group in automatic]
+    parsed = [o for o in parsed if o.key_or_group not in automatic]
+    base = _compose([*lines, *[str(o.input_line) for o in parsed if o.key_or_group in known]])
     for override in parsed:
         added = is_open(override.key_or_group)
         if override.key_or_group not in known and not added:
             check_value(override.key_or_group, override.value(), base)
         lines.append(f"{'++' if added else ''}{override.input_line}")
-    return _compose(lines)
+    return checked_robot(_compose(lines))
+
+
+def checked_robot(settings: Settings) -> Settings:
+    """``settings``, if the robot is the one that the task is for."""
+    robot, task = settings["robot"]["name"], settings["task"]
+    if robot != task.get("robot", robot):
+        raise BadInput(f"robot={robot}: task {task['name']} is for robot {task['robot']}; leave robot out")
+    return settings
 
 
 def override(settings: Settings, overrides: Sequence[str]) -> Settings:

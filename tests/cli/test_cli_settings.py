@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from policies.cli.console import BadInput
-from policies.cli.settings import compose, groups, read, same_kind, write
+from policies.cli.settings import AUTO, AUTOMATIC, compose, groups, read, same_kind, write
 from robots.registry import names, resolve
 from robots.spec import robot_names
 
@@ -24,19 +24,31 @@ def test_every_group_has_options() -> None:
     assert all(groups().values())
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
+@pytest.mark.parametrize(("group", "option"), [x for x in OPTIONS if x[1] != AUTO and x[0] != "robot"])
 def test_every_option_composes(group: str, option: str) -> None:
     settings = compose([f"{group}={option}"])
     chosen = settings[group] if group == "experiment" else settings[group]["name"]
     assert chosen == option
 
 
+@pytest.mark.parametrize("task", groups()["task"])
+def test_a_task_names_its_robot_backend_and_randomization(task: str) -> None:
+    settings = compose([f"task={task}"])
+    for group in AUTOMATIC:
+        assert settings[group]["name"] == settings["task"][group] != AUTO
+        assert compose([f"task={task}", f"{group}={AUTO}"])[group] == settings[group]
+    assert compose([f"task={task}", f"robot={settings['task']['robot']}"]) == settings
+    for robot in set(robot_names()) - {settings["task"]["robot"]}:
+        with pytest.raises(BadInput, match=f"task {task} is for robot {settings['task']['robot']}"):
+            compose([f"task={task}", f"robot={robot}"])
+
+
 def test_choices_exist_as_modules() -> None:
-    assert groups()["robot"] == robot_names()
+    assert set(groups()["robot"]) - {AUTO} == set(robot_names())
     assert set(groups()["task"]) == set(names("sim.tasks"))
     for algo in groups()["algo"]:
         assert hasattr(resolve("policies.algos", algo), "train")
-    for backend in groups()["backend"]:
+    for backend in set(groups()["backend"]) - {AUTO}:
         assert hasattr(resolve("sim.backends", backend), "make")
 
 
