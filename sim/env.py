@@ -59,7 +59,8 @@ class Env:
         seen = {name: tuple(value.shape[1:]) for name, value in backend.signals().items()}
         self.added = {name: spec.shape for name, spec in extra.signals.items()} if extra is not None else {}
         config = SensorConfig.parse(sensors, (*task.scene.signals, *self.added))
-        self.sensors = Sensors(config, {name: {**seen, **self.added}[name] for name in task.observe.signals})
+        self.sensors = Sensors(config, {name: {**seen, **self.added}[name] for name in task.observe.signals},
+                               task.control_dt)
         self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
         self._clear()
 
@@ -116,7 +117,8 @@ class Env:
         memory = {**memory, **self.observe.record(memory, action)}
         reward, terminated, progress = self.objective.step(truth, action, progress)
         success = self.objective.success(truth, progress)
-        seen = self._seen(truth, memory, progress, x)
+        measured, past = self.sensors.sample(truth, x)
+        seen = self._seen(measured, truth, memory, progress)
         finite = finite & torch.isfinite(torch.cat([reward[:, None], seen["critic"]], -1)).all(-1)
         seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
         terminated = terminated | ~finite
@@ -124,14 +126,14 @@ class Env:
         figures = (reward, terminated, (count >= self.task.steps) & ~terminated, finite, success & ~terminated)
         return {
             "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)), **kept,
-            **self.sensors.remember(truth, x), **seen}
+            **past, **seen}
 
     def _first(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What one world makes of the signals at the start of an episode."""
         truth, kept = self._complete(_group("truth.", x), x, x["count"])
         progress = self.objective.start(truth, _group("progress.", x))
-        past = self.sensors.remember(truth)
-        return {**past, **kept, **self._seen(truth, _group("memory.", x), progress, {**x, **past})}
+        measured, past = self.sensors.first(truth, x)
+        return {**past, **kept, **self._seen(measured, truth, _group("memory.", x), progress)}
 
     def _complete(
         self, truth: dict[str, Tensor], x: dict[str, Tensor], count: Tensor
@@ -145,10 +147,11 @@ class Env:
         return {**truth, "mission_time": count * self.task.control_dt}, kept
 
     def _seen(
-        self, truth: dict[str, Tensor], memory: dict[str, Tensor], progress: dict[str, Tensor], x: dict[str, Tensor]
+        self, measured: dict[str, Tensor], truth: dict[str, Tensor], memory: dict[str, Tensor],
+        progress: dict[str, Tensor],
     ) -> dict[str, Tensor]:
-        """Observations, and the memory after them; ``x`` holds what the sensors draw and remember."""
-        actor, memory = self.observe(self.sensors.measure(truth, x), memory)
+        """Observations, and the memory after them."""
+        actor, memory = self.observe(measured, memory)
         return {
             "obs": actor, "critic": torch.cat([actor, self.objective.privileged(truth, progress)], -1),
             **{f"memory.{k}": v for k, v in memory.items()}, **{f"progress.{k}": v for k, v in progress.items()}}

@@ -1,9 +1,24 @@
-"""Sensor model: noise, bias and latency between the true signals and what the policy is given."""
+"""Sensor model: errors, latency, rates and losses between the true signals and what the policy is given.
+
+What is delivered of a sample, in this order:
+
+1. *when*: the true sample as old as the latency of the signal's group (``delay_steps``, ``jitter_steps``);
+2. *errors*: scale error, bias, drift and white noise, then quantization (``quantum``), then the sensor's ``range``;
+3. *whether*: the last delivered measurement is held where the group's own rate has no sample (``rate_hz``), where the
+   message is lost (``dropout``), where the same sample would be delivered again, and where the sensor is ``stuck``.
+
+A function of one world's rows, by tensor operations only: the environment compiles it (:mod:`sim.rows`). What is not
+switched on costs nothing. Delays are whole control steps here; delays of the *command* are fractions of one, in the
+engine's own history (``command_delay``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from math import exp, isfinite, prod, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import torch
@@ -12,44 +27,216 @@ from torch import Tensor
 from sim.random import normal, stream, uniform
 
 Shapes = dict[str, tuple[int, ...]]
+Numbers = float | tuple[float, ...]
+
+KEYS = ("noise", "bias", "scale", "drift", "quantum", "range", "stuck", "delay_steps", "groups")
+GROUP_KEYS = ("signals", "delay_steps", "jitter_steps", "rate_hz", "dropout", "burst")
+ATTITUDE = "quat_w"  # how the names of attitudes end
+LEAST_CHANCE = 1e-9  # the generator's normal numbers end at 5.9 standard deviations; this is at 6.0
+TICK = 1.0 - 1e-4  # of a period of a sensor's own rate, so that a sum of float32 thirds is one
+
+
+@dataclass(frozen=True)
+class Drift:
+    """An error that wanders: with ``time_s`` about zero with standard deviation ``std`` (Gauss-Markov), stationary from
+    the start; without, a random walk from zero that has ``std`` after one second."""
+
+    std: Numbers
+    time_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """``chance`` per sample to freeze, for ``steps`` samples on average; for the rest of the episode if left out."""
+
+    chance: float
+    steps: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Signals that come in one message, in control steps.
+
+    ``delay_steps``: least and greatest latency; each episode draws its own. ``jitter_steps``: each sample is late by 0
+    to this many more; a sample never overtakes a later one. ``rate_hz``: of the sensor; samples are held in between,
+    the phase is drawn per episode. ``dropout``: share of the samples that are lost, in runs of ``burst`` on average
+    (independent of each other if left out).
+    """
+
+    signals: tuple[str, ...]
+    delay_steps: tuple[int, int] = (0, 0)
+    jitter_steps: int = 0
+    rate_hz: float | None = None
+    dropout: float = 0.0
+    burst: float | None = None
 
 
 @dataclass(frozen=True)
 class SensorConfig:
-    """Standard deviations in each signal's own unit; attitude (``*_quat_w``) in rad of a small rotation.
+    """Errors by signal, each in the signal's own unit (attitude, ``*_quat_w``: rad of a small rotation).
 
-    ``noise``: white, per sample. ``bias``: constant over an episode. ``delay_steps``: the largest age of a sample
-    in control steps; each episode draws its own from 0..delay_steps.
+    Args:
+        noise: standard deviation of white noise, per sample.
+        bias: standard deviation of an error that is constant over an episode.
+        scale: standard deviation of a relative error, constant over an episode; of each component.
+        drift: errors that wander.
+        quantum: readings are whole multiples of it.
+        range: least and greatest reading.
+        stuck: readings that freeze.
+        delay_steps: the greatest latency of the signals that are in no group, in control steps; each episode draws its
+            own from 0..delay_steps.
+        groups: of signals with a latency, rate and losses of their own, by name.
     """
 
-    noise: Mapping[str, float] = field(default_factory=dict)
-    bias: Mapping[str, float] = field(default_factory=dict)
+    noise: Mapping[str, Numbers] = field(default_factory=dict)
+    bias: Mapping[str, Numbers] = field(default_factory=dict)
     delay_steps: int = 0
+    scale: Mapping[str, Numbers] = field(default_factory=dict)
+    drift: Mapping[str, Drift] = field(default_factory=dict)
+    quantum: Mapping[str, float] = field(default_factory=dict)
+    range: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    stuck: Mapping[str, Stuck] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
 
     @staticmethod
     def parse(raw: Mapping[str, Any] | None, known: tuple[str, ...]) -> SensorConfig:
-        """From configuration; an unknown signal or key is an error that lists the legal ones."""
+        """From configuration; an unknown signal or key is an error that lists the legal ones.
+
+        Signals may be named by patterns (``joint_*``); a later entry replaces an earlier one, ``null`` removes it.
+        """
         raw = dict(raw or {})
-        unknown = set(raw) - {"noise", "bias", "delay_steps"}
-        if unknown:
-            raise ValueError(f"sensors: unknown keys {sorted(unknown)}; legal: noise, bias, delay_steps")
-        for group in ("noise", "bias"):
-            for name, std in dict(raw.get(group) or {}).items():
-                if name not in known:
-                    raise ValueError(f"sensors.{group}: unknown signal {name!r}; legal: {', '.join(known)}")
-                if not float(std) >= 0:
-                    raise ValueError(f"sensors.{group}.{name}: a standard deviation is >= 0, got {std}")
-        delay = raw.get("delay_steps", 0)
-        if not isinstance(delay, int) or isinstance(delay, bool):
-            raise ValueError(f"sensors.delay_steps is a whole number of control steps, got {delay!r}")
-        if delay < 0:
-            raise ValueError(f"sensors.delay_steps is >= 0, got {delay}")
-        return SensorConfig(dict(raw.get("noise") or {}), dict(raw.get("bias") or {}), delay)
+        if unknown := sorted(map(str, set(raw) - set(KEYS))):
+            raise ValueError(f"sensors: unknown keys {unknown}; legal: {', '.join(KEYS)}")
+        parsers = {"noise": _std, "bias": _std, "scale": _std, "drift": _drift, "quantum": _quantum, "range": _range,
+                   "stuck": _stuck}
+        found: dict[str, dict[str, Any]] = {}
+        for key, parser in parsers.items():
+            given = _by_signal(f"sensors.{key}", raw.get(key), known)
+            found[key] = {name: parser(f"sensors.{key}.{name}", value) for name, value in given.items()}
+            if key in ("scale", "quantum", "range") and (bad := [n for n in found[key] if n.endswith(ATTITUDE)]):
+                raise ValueError(f"sensors.{key}: {', '.join(bad)} is an attitude; legal for it: noise, bias, drift, "
+                                 f"stuck")
+        delay = _whole("sensors.delay_steps", raw.get("delay_steps", 0))
+        return SensorConfig(delay_steps=delay, groups=_groups(raw.get("groups"), known), **found)
+
+
+def _by_signal(where: str, raw: Any, known: tuple[str, ...]) -> dict[str, Any]:
+    if raw is not None and not isinstance(raw, Mapping):
+        raise ValueError(f"{where} is a mapping from signals to values, got {raw!r}")
+    out: dict[str, Any] = {}
+    for pattern, value in dict(raw or {}).items():
+        out |= dict.fromkeys(_matching(where, pattern, known), value)
+    return {name: value for name, value in out.items() if value is not None}
+
+
+def _matching(where: str, pattern: Any, known: tuple[str, ...]) -> list[str]:
+    found = [name for name in known if fnmatchcase(name, str(pattern))]
+    if not found:
+        raise ValueError(f"{where}: unknown signal {pattern!r}; legal: {', '.join(known)}")
+    return found
+
+
+def _number(where: str, value: Any, what: str, low: float, high: float = float("inf")) -> float:
+    """``value``, a number in [low, high]; ``what`` it is says the error."""
+    wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value)
+    if wrong or not low <= value <= high:
+        raise ValueError(f"{where}: {what}, got {value!r}")
+    return float(value)
+
+
+def _std(where: str, value: Any) -> Numbers:
+    told = "a standard deviation is >= 0"
+    if isinstance(value, (list, tuple)):
+        return tuple(_number(where, v, told, 0.0) for v in value)
+    return _number(where, value, told, 0.0)
+
+
+def _keys(where: str, raw: Any, legal: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(raw, Mapping) or set(raw) - set(legal) or any(raw.get(k) is None for k in needed):
+        raise ValueError(f"{where} is a mapping with {', '.join(needed)}; legal keys: {', '.join(legal)}; got {raw!r}")
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def _drift(where: str, raw: Any) -> Drift:
+    given = _keys(where, raw, ("std", "time_s"), ("std",))
+    time_s = given.get("time_s")
+    if time_s is not None:
+        time_s = _number(f"{where}.time_s", time_s, "a time constant is greater than 0 s", 1e-9)
+    return Drift(_std(f"{where}.std", given["std"]), time_s)
+
+
+def _quantum(where: str, value: Any) -> float:
+    return _number(where, value, "the step between readings is >= 0", 0.0)
+
+
+def _range(where: str, value: Any) -> tuple[float, float]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise ValueError(f"{where} is [least, greatest], got {value!r}")
+    low = _number(where, value[0], "the least reading is a number", -float("inf"))
+    return low, _number(where, value[1], f"the greatest reading is at least the least, {low:g}", low)
+
+
+def _stuck(where: str, raw: Any) -> Stuck:
+    given = _keys(where, raw, ("chance", "steps"), ("chance",)) if isinstance(raw, Mapping) else {"chance": raw}
+    chance = _number(f"{where}.chance", given["chance"], "a probability is 0 to 1", 0.0, 1.0)
+    steps = given.get("steps")
+    return Stuck(chance, None if steps is None else _number(f"{where}.steps", steps, "at least 1 sample", 1.0))
+
+
+def _whole(where: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{where} is a whole number of control steps, got {value!r}")
+    if value < 0:
+        raise ValueError(f"{where} is >= 0, got {value}")
+    return value
+
+
+def _groups(raw: Any, known: tuple[str, ...]) -> dict[str, Group]:
+    if raw is not None and not isinstance(raw, Mapping):
+        raise ValueError(f"sensors.groups is a mapping from names to groups, got {raw!r}")
+    out, owner = {}, dict[str, str]()
+    for name, spec in dict(raw or {}).items():
+        if spec is None:
+            continue
+        out[name] = group = _group(f"sensors.groups.{name}", spec, known)
+        for signal in group.signals:
+            if owner.setdefault(signal, name) != name:
+                raise ValueError(f"sensors.groups: {signal!r} is in {owner[signal]!r} and in {name!r}; a signal is in "
+                                 f"one group")
+    return out
+
+
+def _group(where: str, raw: Any, known: tuple[str, ...]) -> Group:
+    given = _keys(where, raw, GROUP_KEYS, ("signals",))
+    patterns = given["signals"]
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(patterns, (list, tuple)) or not patterns:
+        raise ValueError(f"{where}.signals is a list of signals, got {patterns!r}")
+    signals = dict.fromkeys(s for p in patterns for s in _matching(f"{where}.signals", p, known))
+    delay = given.get("delay_steps", 0)
+    low, high = delay if isinstance(delay, (list, tuple)) and len(delay) == 2 else (0, delay)
+    low, high = (_whole(f"{where}.delay_steps", x) for x in (low, high))
+    if low > high:
+        raise ValueError(f"{where}.delay_steps is [least, greatest], got {delay!r}")
+    rate, burst = given.get("rate_hz"), given.get("burst")
+    if rate is not None:
+        rate = _number(f"{where}.rate_hz", rate, "a rate is greater than 0 Hz", 1e-9)
+    lost = _number(f"{where}.dropout", given.get("dropout", 0.0), "a share of samples is 0 to 0.999", 0.0, 0.999)
+    if burst is not None:
+        burst = _number(f"{where}.burst", burst, "runs of lost samples have at least 1", 1.0)
+        if lost > burst * (1 - lost):
+            raise ValueError(f"{where}: {lost:g} of all samples cannot be lost in runs of {burst:g}; longer runs, or "
+                             f"at most {burst / (1 + burst):g}")
+    return Group(tuple(signals), (low, high), _whole(f"{where}.jitter_steps", given.get("jitter_steps", 0)), rate,
+                 lost, burst)
+
+
+# ---------------------------------------------------------------- the model
 
 
 def perturb(name: str, value: Tensor, delta: Tensor) -> Tensor:
     """``value`` [N, ...] plus ``delta``; a quaternion is turned by the small rotation ``delta`` [N, 3] instead."""
-    if not name.endswith("quat_w"):
+    if not name.endswith(ATTITUDE):
         return value + delta.reshape(value.shape)
     w, x, y, z = value.unbind(-1)
     a, b, c = (0.5 * delta).unbind(-1)  # first order: (1, delta / 2), renormalized
@@ -58,34 +245,109 @@ def perturb(name: str, value: Tensor, delta: Tensor) -> Tensor:
     return turned / turned.norm(dim=-1, keepdim=True)
 
 
+def threshold(chance: float) -> float:
+    """The number below which a standard normal number lies with probability ``chance``."""
+    return NormalDist().inv_cdf(min(max(chance, LEAST_CHANCE), 1 - LEAST_CHANCE))
+
+
+Rows = Mapping[str, Tensor]
+
+
 class Sensors:
     """What is measured of the signals in ``shapes``, world by world.
 
     A value without state: what it remembers and draws are entries of the caller's rows, by the names in ``past``
-    (true samples of earlier steps), ``drawn`` (once per episode) and ``noise`` (per sample). Every draw is keyed by
-    (seed, world, episode, stream, step).
+    (as of earlier samples), ``drawn`` (once per episode; a drift and a phase move on from there) and ``noise`` (per
+    sample). Every draw is keyed by (seed, world, episode, stream, step).
+
+    Args:
+        dt: control period, s. Only drifts and rates need it.
     """
 
-    def __init__(self, config: SensorConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self.config, self.shapes = config, dict(shapes)
-        sizes = {n: (3 if n.endswith("quat_w") else max(1, *s, 1)) for n, s in shapes.items()}
-        self.ages = range(1, config.delay_steps + 1)
-        self.past: Shapes = {f"past.{age}.{n}": s for age in self.ages for n, s in shapes.items()}
-        self.noise: Shapes = {f"noise.{n}": (sizes[n],) for n in shapes if config.noise.get(n)}
-        self.drawn: Shapes = {f"bias.{n}": (sizes[n],) for n in shapes if config.bias.get(n)}
-        if self.ages:
+    def __init__(self, config: SensorConfig, shapes: Mapping[str, tuple[int, ...]], dt: float | None = None) -> None:
+        self.config, self.shapes, self.dt = config, dict(shapes), dt
+        self.sizes = {n: 3 if n.endswith(ATTITUDE) else prod(s) for n, s in shapes.items()}
+        self.group = {s: (name, g) for name, g in config.groups.items() for s in g.signals if s in shapes}
+        self.groups = dict(self.group.values())
+        self.lone = [n for n in shapes if n not in self.group]
+        self._check()
+        self.past: Shapes = {}
+        self.noise: Shapes = {f"noise.{n}": (self.sizes[n],) for n in shapes if config.noise.get(n)}
+        self.drawn: Shapes = {f"bias.{n}": (self.sizes[n],) for n in shapes if config.bias.get(n)}
+        self._lay_out()
+        self._constants: dict[tuple[Numbers, torch.device], Any] = {}
+
+    def _check(self) -> None:
+        c = self.config
+        for key in ("noise", "bias", "scale", "drift"):
+            for name, value in getattr(c, key).items():
+                numbers = value.std if isinstance(value, Drift) else value
+                if isinstance(numbers, tuple) and name in self.sizes and len(numbers) != self.sizes[name]:
+                    raise ValueError(f"sensors.{key}.{name} has {len(numbers)} numbers; legal: one, or "
+                                     f"{self.sizes[name]}")
+        rates = {name: g.rate_hz for name, g in self.groups.items() if g.rate_hz is not None}
+        if self.dt is None and (rates or any(n in self.shapes for n in c.drift)):
+            raise ValueError("sensors: drift and rate_hz need the control period dt [s]")
+        for name, rate in rates.items():
+            if self.dt is not None and rate * self.dt > 1 + 1e-6:
+                raise ValueError(f"sensors.groups.{name}.rate_hz is {rate:g}; at most the control rate, "
+                                 f"{1 / self.dt:g} Hz")
+
+    def _lay_out(self) -> None:
+        """The columns that are switched on."""
+        c = self.config
+        for age in range(1, max((self._oldest(n) for n in self.shapes), default=0) + 1):
+            self.past |= {f"past.{age}.{n}": s for n, s in self.shapes.items() if age <= self._oldest(n)}
+        if c.delay_steps and self.lone:
             self.drawn["delay"] = ()
+        for name, g in self.groups.items():
+            if g.delay_steps[1]:
+                self.drawn[f"delay.{name}"] = ()
+            if g.rate_hz is not None:
+                self.drawn[f"phase.{name}"] = ()
+            if g.jitter_steps:
+                self.noise[f"jitter.{name}"] = self.past[f"age.{name}"] = ()
+            if g.dropout:
+                self.noise[f"loss.{name}"] = self.past[f"lost.{name}"] = ()
+        for n, shape in self.shapes.items():
+            if c.scale.get(n):
+                self.drawn[f"scale.{n}"] = (self.sizes[n],)
+            if n in c.drift:
+                self.drawn[f"drift.{n}"] = self.noise[f"walk.{n}"] = (self.sizes[n],)
+            if n in c.stuck:
+                self.noise[f"stuck.{n}"] = self.past[f"frozen.{n}"] = ()
+            if self._holds(n):
+                self.past[f"hold.{n}"] = shape
+
+    def _oldest(self, signal: str) -> int:
+        """Greatest age of its samples, control steps."""
+        if signal not in self.group:
+            return self.config.delay_steps
+        g = self.group[signal][1]
+        return g.delay_steps[1] + g.jitter_steps
+
+    def _holds(self, signal: str) -> bool:
+        """Whether a measurement may be delivered again."""
+        g = self.group[signal][1] if signal in self.group else None
+        return signal in self.config.stuck or (
+            g is not None and bool(g.jitter_steps or g.dropout or g.rate_hz is not None))
+
+    # ---- draws
 
     def draw_episode(self, seed: int, worlds: Tensor, episode: Tensor) -> dict[str, Tensor]:
-        """Bias and delay [K, ...] of the worlds [K] in their episodes [K]."""
+        """What is drawn once [K, ...] for the worlds [K] in their episodes [K]."""
         out = {}
         for name, shape in self.drawn.items():
-            if name == "delay":
-                draw = uniform(seed, worlds, episode, stream("sensor.delay"), 1)[:, 0]
-                out[name] = torch.floor(draw * (self.config.delay_steps + 1))
+            kind, _, of = name.partition(".")
+            if kind in ("delay", "phase"):
+                draw = uniform(seed, worlds, episode, stream(f"sensor.{name}"), 1)[:, 0]
+                low, high = self.groups[of].delay_steps if of else (0, self.config.delay_steps)
+                out[name] = draw if kind == "phase" else low + torch.floor(draw * (high - low + 1))
+            elif kind == "drift" and self.config.drift[of].time_s is None:
+                out[name] = torch.zeros(len(worlds), *shape, device=worlds.device)
             else:
-                std = self.config.bias[name.removeprefix("bias.")]
-                out[name] = std * normal(seed, worlds, episode, stream(name), *shape)
+                std = self.config.drift[of].std if kind == "drift" else getattr(self.config, kind)[of]
+                out[name] = self._constant(std, worlds) * normal(seed, worlds, episode, stream(name), *shape)
         return out
 
     def draw_noise(
@@ -93,29 +355,148 @@ class Sensors:
     ) -> None:
         """Fill ``out[name]`` [K, c] with the standard normal numbers of the sample ``step`` [K]."""
         for name, shape in self.noise.items():
-            normal(seed, worlds, episode, stream(name), *shape, step=step, out=out[name])
+            if shape:
+                normal(seed, worlds, episode, stream(name), *shape, step=step, out=out[name])
+            else:
+                out[name].copy_(normal(seed, worlds, episode, stream(name), 1, step=step)[:, 0])
 
-    def measure(self, truth: Mapping[str, Tensor], rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What is measured of the true signals: [N, ...] each."""
-        out = {}
-        for name in self.shapes:
-            value = truth[name]
-            for age in self.ages:
-                late = (rows["delay"] == age).reshape(-1, *[1] * (value.dim() - 1))
-                value = torch.where(late, rows[f"past.{age}.{name}"], value)
-            noise, bias = rows.get(f"noise.{name}"), rows.get(f"bias.{name}")
-            parts = [] if noise is None else [self.config.noise[name] * noise]
-            parts += [] if bias is None else [bias]
-            out[name] = perturb(name, value, sum(parts[1:], parts[0])) if parts else value
-        return out
+    # ---- functions of a world's rows
 
-    def remember(
-        self, truth: Mapping[str, Tensor], rows: Mapping[str, Tensor] | None = None
-    ) -> dict[str, Tensor]:
-        """The earlier samples as of the next step; without ``rows``, as of the start: all like the first."""
-        out = {}
+    def first(self, truth: Rows, rows: Rows) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What is measured of the first true sample of an episode, [N, ...] each, and what is remembered of it.
+
+        All earlier samples were like this one, and it is delivered.
+        """
+        like = next(iter(truth.values()))
+        like = like.reshape(len(like), -1)[:, 0]
+        measured = {n: self._with_errors(n, truth[n], rows, moved=False) for n in self.shapes}
+        kept = {}
         for name in self.past:
-            age, signal = name.split(".", 2)[1:]
-            older = rows is not None and age != "1"
-            out[name] = rows[f"past.{int(age) - 1}.{signal}"] if rows is not None and older else truth[signal]
-        return out
+            kind, of = name.split(".", 1)
+            if kind == "past":
+                kept[name] = truth[of.split(".", 1)[1]]
+            elif kind == "hold":
+                kept[name] = measured[of]
+            else:
+                kept[name] = self._delay(of, rows, like) if kind == "age" else torch.zeros_like(like)
+        return measured, kept
+
+    def sample(self, truth: Rows, rows: Rows) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What is measured at a later sample, and what is remembered (columns of ``past`` and ``drawn``) after it."""
+        like = next(iter(truth.values()))
+        like = like.reshape(len(like), -1)[:, 0]
+        ages, fresh, kept = dict[str, Tensor](), dict[str, list[Tensor]](), dict[str, Tensor]()
+        for name, g in self.groups.items():
+            ages[name], fresh[name] = self._timing(name, g, rows, kept, like)
+        measured = {}
+        for n in self.shapes:
+            name = self.group[n][0] if n in self.group else None
+            value = self._aged(n, truth, rows, rows.get("delay") if name is None else ages[name])
+            value = self._with_errors(n, value, rows, moved=True)
+            now = list(fresh[name]) if name is not None else []
+            if n in self.config.stuck:
+                now.append(~self._freezes(n, rows, kept))
+            measured[n] = self._delivered(n, value, now, rows)
+            if n in self.config.drift:
+                kept[f"drift.{n}"] = self._drift(n, rows)
+            if self._holds(n):
+                kept[f"hold.{n}"] = measured[n]
+        for name in self.past:
+            if name.startswith("past."):
+                age, signal = name.split(".", 2)[1:]
+                kept[name] = truth[signal] if age == "1" else rows[f"past.{int(age) - 1}.{signal}"]
+        return measured, kept
+
+    def _delay(self, name: str, rows: Rows, like: Tensor) -> Tensor:
+        """The group's latency of this episode, [N] control steps."""
+        drawn = rows.get(f"delay.{name}")
+        return torch.zeros_like(like) if drawn is None else drawn
+
+    def _timing(
+        self, name: str, g: Group, rows: Rows, kept: dict[str, Tensor], like: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Age [N] of the group's samples now, and conditions [N] under which they are delivered."""
+        age, fresh = self._delay(name, rows, like), []
+        if g.jitter_steps:
+            z, before = rows[f"jitter.{name}"], rows[f"age.{name}"]
+            for i in range(1, g.jitter_steps + 1):
+                age = age + (z > threshold(i / (g.jitter_steps + 1)))
+            fresh.append(age < before + 1.0)  # else the sample of the step before, or an earlier one
+            kept[f"age.{name}"] = age = torch.minimum(age, before + 1.0)
+        if g.rate_hz is not None:
+            assert self.dt is not None
+            phase = rows[f"phase.{name}"] + g.rate_hz * self.dt
+            due = phase >= TICK
+            kept[f"phase.{name}"] = torch.where(due, phase - 1.0, phase)
+            fresh.append(due)
+        if g.dropout:
+            lost = self._lost(g, rows[f"loss.{name}"], rows[f"lost.{name}"] > 0.5)
+            kept[f"lost.{name}"] = lost.float()
+            fresh.append(~lost)
+        return age, fresh
+
+    @staticmethod
+    def _lost(g: Group, z: Tensor, before: Tensor) -> Tensor:
+        """Whether the message is lost: two states with memory (Gilbert's model), ``dropout`` of the time in one."""
+        if g.burst is None:
+            return z < threshold(g.dropout)
+        begins = g.dropout / (g.burst * (1 - g.dropout))
+        return torch.where(before, z < threshold(1 - 1 / g.burst), z < threshold(begins))
+
+    def _freezes(self, n: str, rows: Rows, kept: dict[str, Tensor]) -> Tensor:
+        stuck, z, before = self.config.stuck[n], rows[f"stuck.{n}"], rows[f"frozen.{n}"] > 0.5
+        begins = z < threshold(stuck.chance)
+        frozen = before | begins if stuck.steps is None else torch.where(
+            before, z < threshold(1 - 1 / stuck.steps), begins)
+        kept[f"frozen.{n}"] = frozen.float()
+        return frozen
+
+    def _aged(self, n: str, truth: Rows, rows: Rows, age: Tensor | None) -> Tensor:
+        """The true sample of ``age`` [N] control steps ago."""
+        value = truth[n]
+        for back in range(1, self._oldest(n) + 1):
+            assert age is not None
+            late = (age == back).reshape(-1, *[1] * (value.dim() - 1))
+            value = torch.where(late, rows[f"past.{back}.{n}"], value)
+        return value
+
+    def _with_errors(self, n: str, value: Tensor, rows: Rows, *, moved: bool) -> Tensor:
+        """``value`` as the sensor reads it; ``moved``: whether the drift goes on before this sample."""
+        c = self.config
+        if f"scale.{n}" in rows:
+            value = value * (1.0 + rows[f"scale.{n}"].reshape(value.shape))
+        parts = [self._constant(c.noise[n], value) * rows[f"noise.{n}"]] if f"noise.{n}" in self.noise else []
+        parts += [rows[f"bias.{n}"]] if f"bias.{n}" in self.drawn else []
+        parts += [self._drift(n, rows) if moved else rows[f"drift.{n}"]] if n in c.drift else []
+        if parts:
+            value = perturb(n, value, sum(parts[1:], parts[0]))
+        if c.quantum.get(n):
+            value = torch.round(value / c.quantum[n]) * c.quantum[n]
+        return value.clamp(*c.range[n]) if n in c.range else value
+
+    def _drift(self, n: str, rows: Rows) -> Tensor:
+        """The drift one step on: its standard deviation after a second, or for ever, is as configured."""
+        drift = self.config.drift[n]
+        assert self.dt is not None
+        stay = 1.0 if drift.time_s is None else exp(-self.dt / drift.time_s)
+        move = sqrt(self.dt) if drift.time_s is None else sqrt(1.0 - stay * stay)
+        walk = rows[f"walk.{n}"]
+        return stay * rows[f"drift.{n}"] + move * (self._constant(drift.std, walk) * walk)
+
+    def _delivered(self, n: str, value: Tensor, fresh: list[Tensor], rows: Rows) -> Tensor:
+        """``value`` where all of ``fresh`` [N] hold, else what was delivered last."""
+        if not fresh:
+            return value
+        now = fresh[0]
+        for flag in fresh[1:]:
+            now = now & flag
+        return torch.where(now.reshape(-1, *[1] * (value.dim() - 1)), value, rows[f"hold.{n}"])
+
+    def _constant(self, value: Numbers, like: Tensor) -> Any:
+        """``value`` to multiply with: a number, or a tensor on the device of ``like``."""
+        if not isinstance(value, tuple):
+            return value
+        key = (value, like.device)
+        if key not in self._constants:
+            self._constants[key] = torch.tensor(value, dtype=torch.float32, device=like.device)
+        return self._constants[key]
