@@ -6,14 +6,17 @@
 
 Physics in float64; a step runs in C with Python's lock released, bit-identical for any number of threads and worlds.
 Signals are float32 tensors of the backend's own, filled at each step; :meth:`MuJoCo.views` are torch tensors over
-MuJoCo's memory, without copies. Quadrotors, whose rotors MuJoCo does not model, are in
+MuJoCo's memory, without copies. What MuJoCo would write to stderr and MUJOCO_LOG.TXT about worlds that diverge or have
+no room for contacts is in ``status()`` instead. Quadrotors, whose rotors MuJoCo does not model, are in
 :mod:`sim.backends.mujoco_quadrotor`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import mujoco
 import numpy as np
@@ -22,6 +25,7 @@ from torch import Tensor
 
 from robots.spec import RobotSpec
 from sim.backends import mjcf
+from sim.backends.checks import check_ids, check_state, check_world
 from sim.capabilities import require
 from sim.scene import Scene, as_scene
 from sim.types import Backend, Status
@@ -37,6 +41,7 @@ HAS = ("objects", "arms", "deterministic", "full_state", "wrench", "delay", "gra
 VIEWS = ("time", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "mocap_pos", "mocap_quat")
 LIMIT = 1e10  # beyond this MuJoCo itself calls a state bad (mjMAXVAL)
 FULL = ("mjWARN_CONTACTFULL", "mjWARN_CNSTRFULL")  # what had no room was left out
+KINDS = tuple(k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING")
 
 
 def make(
@@ -86,22 +91,24 @@ class MuJoCo:
         if any(read.field == "sensordata" for read in model.reads.values()):
             self._field["sensordata"] = self.batch.bind("sensordata")
         self._before = np.empty_like(self._rows)
+        self._stepped = False
         self._bad, self._overflow = np.zeros(num_worlds, dtype=bool), np.zeros(num_worlds, dtype=bool)
         self.bad = torch.from_numpy(self._bad)
         self._warned = np.zeros((num_worlds, len(FULL)), dtype=np.int64)
+        self._counts = np.zeros(len(KINDS), dtype=np.int64)  # of warnings, in worlds that were reset since
         self._values = {name: np.tile(p.nominal, (num_worlds, 1)) for name, p in model.parameters.items()}
         self._lay_out()
         self.reset(torch.arange(num_worlds), {})
 
     def _lay_out(self) -> None:
-        """Where signals are read from and written to."""
-        self._out = {n: torch.zeros(self.num_worlds, *s.shape) for n, s in self.scene.signals.items()}
-        self._copies = []
+        """Where signals are read from and written to: two sets of tensors that take turns, of now and of before."""
+        shapes = {name: spec.shape for name, spec in self.scene.signals.items()}
+        self._out, self._was = ({n: torch.zeros(self.num_worlds, *s) for n, s in shapes.items()} for _ in range(2))
+        self._sources = []
         for name, read in self.model.reads.items():
-            out = self._out[name].numpy().reshape(self.num_worlds, -1)
             source = self._field[read.field]
             direct = source[:, read.columns] if isinstance(read.columns, slice) and not read.norm else None
-            self._copies.append((out, direct, source, read))
+            self._sources.append((name, direct, source, read))
         everything = np.array_equal(self.model.ctrl, np.arange(self.model.mj.nu))
         self._ctrl = self._field["ctrl"] if everything else None
 
@@ -112,10 +119,13 @@ class MuJoCo:
 
         Actuators hold the joints where they are: a servo's control is its joint's position; others are at home.
         """
-        worlds = self._check_ids(ids)
+        worlds = check_ids(ids, self.num_worlds).cpu().numpy()
+        qpos, qvel = mjcf.reset_rows(self.model, {n: _numpy(v) for n, v in state.items()}, len(worlds))
         if not len(worlds):
             return
-        qpos, qvel = mjcf.reset_rows(self.model, {n: _numpy(v) for n, v in state.items()}, len(worlds))
+        order = np.argsort(worlds)  # MuJoCo wants them sorted
+        worlds, qpos, qvel = worlds[order], qpos[order], qvel[order]
+        self._counts += self.batch.warning[worlds, :, 1].sum(0)
         self.batch.reset(worlds, stage=int(mujoco.mjtStage.mjSTAGE_NONE))
         self._field["qpos"][worlds], self._field["qvel"][worlds] = qpos, qvel
         ctrl = mjcf.holding_ctrl(self.model, qpos)
@@ -128,7 +138,7 @@ class MuJoCo:
         stage = int(mujoco.mjtStage.mjSTAGE_ACC) if self.model.forces else self.model.stage
         if "sensordata" in self._field:
             self._run(lambda: self.batch.forward(worlds, stage=stage))
-        self._read()
+        self._read_some(worlds)
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """Advance all worlds but the bad ones by ``substeps`` physics steps under ``ctrl`` [N, U]."""
@@ -138,6 +148,7 @@ class MuJoCo:
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
         np.copyto(self._before, self._rows)
+        self._stepped = True
         given = ctrl.numpy() if ctrl.device.type == "cpu" else _numpy(ctrl)
         if self._ctrl is not None:
             self._ctrl[:] = given
@@ -153,9 +164,10 @@ class MuJoCo:
         self._guard()
         self._read()
 
-    def _run(self, work: object) -> None:
+    def _run(self, work: Callable[[], object]) -> None:
         try:
-            work()  # type: ignore[operator]
+            with quiet():
+                work()
         except SimulationError as error:
             self._bad[np.asarray(error.ids)] = True
 
@@ -169,16 +181,25 @@ class MuJoCo:
             self._rows[self._bad] = self._before[self._bad]
 
     def _read(self) -> None:
-        for out, direct, source, read in self._copies:
+        """The signals after a step; worlds that are bad keep those they had."""
+        self._out, self._was = self._was, self._out
+        for name, direct, source, read in self._sources:
+            out = self._out[name].numpy().reshape(self.num_worlds, -1)
             if direct is not None:
                 np.copyto(out, direct, casting="same_kind")
-            elif read.norm:
-                out[:] = np.linalg.norm(source[:, read.columns].reshape(len(out), -1, 3), axis=-1)
             else:
-                out[:] = source[:, read.columns]
+                out[:] = _values(source, read)
+        if self._bad.any():
+            for name, out in self._out.items():
+                out[self.bad] = self._was[name][self.bad]
+
+    def _read_some(self, worlds: np.ndarray) -> None:
+        """The signals of the worlds ``worlds`` [K] alone."""
+        for name, _, source, read in self._sources:
+            self._out[name].numpy().reshape(self.num_worlds, -1)[worlds] = _values(source[worlds], read)
 
     def signals(self) -> dict[str, Tensor]:
-        """The scene's signals: float32 [N, ...], overwritten by the next step or reset."""
+        """The scene's signals: float32 [N, ...], overwritten by the next reset or the next but one step."""
         if self.device.type == "cpu":
             return dict(self._out)
         return {name: value.to(self.device) for name, value in self._out.items()}
@@ -194,11 +215,12 @@ class MuJoCo:
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
         """Set parameters of the worlds ``ids`` [K]: [K, count] by the names of ``parameters``."""
-        worlds = self._check_ids(ids)
+        worlds = check_ids(ids, self.num_worlds).cpu().numpy()
         checked = {n: mjcf.check_values(self.model, n, _numpy(v), len(worlds)) for n, v in params.items()}
         for name, value in checked.items():
             self._values[name][worlds] = value
-        self._write(worlds, checked)
+        if len(worlds):
+            self._write(np.sort(worlds), checked)
 
     def _write(self, worlds: np.ndarray, names: Iterable[str]) -> None:
         names = set(names)
@@ -219,9 +241,8 @@ class MuJoCo:
     def status(self) -> Status:
         """Bad worlds, worlds whose contacts did not all fit, and MuJoCo's warning counters."""
         overflow = self._overflow | (self._full() > self._warned).any(1)
-        counts = self.batch.warning[:, :, 1].sum(0)
-        kinds = [k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING"]
-        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(kinds, counts)}
+        counts = self._counts + self.batch.warning[:, :, 1].sum(0)
+        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(KINDS, counts)}
         return Status(torch.from_numpy(self._bad.copy()).to(self.device), torch.from_numpy(overflow).to(self.device),
                       warnings)
 
@@ -252,32 +273,50 @@ class MuJoCo:
 
     def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
         """The state of one world; ``before``: as it was before the last step."""
+        world = check_world(world, self.num_worlds)
+        if before and not self._stepped:
+            raise ValueError("extract: no step has been made yet, so there is no state before it")
         found = {name: value[world : world + 1].clone() for name, value in self.state().items()}
         if before:
             found["rows"] = torch.from_numpy(self._before[world : world + 1].copy())
             found["bad"] = torch.zeros_like(found["bad"])
+            found |= {f"signal.{name}": value[world : world + 1].clone() for name, value in self._was.items()}
         return found
 
     def close(self) -> None:
-        """End the threads."""
-        del self.batch
-
-    def _check_ids(self, ids: Tensor) -> np.ndarray:
-        worlds = torch.as_tensor(ids).detach().cpu().to(torch.int64).numpy()
-        if worlds.ndim != 1:
-            raise ValueError(f"ids has shape {worlds.shape}; it must be [K]")
-        if len(worlds) and not (0 <= worlds.min() and worlds.max() < self.num_worlds):
-            raise IndexError(f"ids must lie in [0, {self.num_worlds}), got {worlds.min()}..{worlds.max()}")
-        return worlds
+        """End the threads. They live as long as anybody holds one of :meth:`views`."""
+        for name in ("batch", "_rows", "_field", "_sources", "_ctrl"):
+            self.__dict__.pop(name, None)
 
 
-def check_state(mine: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Whether ``state`` has the names and shapes of ``mine``."""
-    if set(state) != set(mine):
-        raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(mine)}")
-    for name, value in state.items():
-        if value.shape != mine[name].shape:
-            raise ValueError(f"set_state: {name} has shape {tuple(value.shape)}, expected {tuple(mine[name].shape)}")
+def _values(source: np.ndarray, read: mjcf.Read) -> np.ndarray:
+    """What ``read`` finds in the rows [K, ...] of its field, flat [K, size]."""
+    values: np.ndarray = source[:, read.columns]
+    return np.linalg.norm(values.reshape(len(values), -1, 3), axis=-1) if read.norm else values
+
+
+_LOUD: list[mujoco.MjLogConfig] = []  # what MuJoCo's log was set to before the first of the calls that run now
+_CALLS = [0]
+_LOCK = threading.Lock()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """MuJoCo prints and logs nothing meanwhile: its warnings are counted anyway. The process has one such setting."""
+    with _LOCK:
+        _CALLS[0] += 1
+        if _CALLS[0] == 1:
+            _LOUD[:] = [mujoco.MjLogConfig.get()]
+            silent = mujoco.MjLogConfig.get()
+            silent.logto_console = silent.logto_file = False
+            silent.set()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _CALLS[0] -= 1
+            if _CALLS[0] == 0:
+                _LOUD.pop().set()
 
 
 def _numpy(value: Tensor) -> np.ndarray:

@@ -22,6 +22,8 @@ from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from sim.backends import mujoco_model
+from sim.backends.checks import check_ids, check_state, check_world
+from sim.backends.mujoco import KINDS, quiet
 from sim.backends.rotor import SIZES, Rotors, flight_parameters
 from sim.scene import Scene
 from sim.types import Status
@@ -50,6 +52,8 @@ class MuJoCo:
         self._rows = {name: self.batch.bind(name) for name in (*STATE_FIELDS, "ctrl", "qfrc_applied")}
         self._fields = {name: self.batch.expand(name) for name in mujoco_model.PER_WORLD}
         self._bad = np.zeros(num_worlds, dtype=bool)
+        self._before: dict[str, np.ndarray] = {}
+        self._counts = np.zeros(len(KINDS), dtype=np.int64)  # of warnings, in worlds that were reset since
         self.bad = torch.from_numpy(self._bad)
         self._write_params(np.arange(num_worlds))
         self.reset(torch.arange(num_worlds), {})
@@ -60,18 +64,20 @@ class MuJoCo:
         Rotors turn at ``rotor_speed`` [K, 4] if given, else at hover speed. The previous command becomes what keeps
         the rotors as they are (``motor_cmd``: their speeds, ``ctbr_cmd``: the weight as thrust and zero rates).
         """
-        worlds = self._check_ids(ids)
+        worlds = check_ids(ids, self.num_worlds).cpu().numpy()
         given = {name: _numpy(value) for name, value in state.items()}
         mujoco_model.check_reset_names(given)
         values = {n: mujoco_model.reset_value(self.robot, n, given, len(worlds)) for n in mujoco_model.STATE_SIGNALS}
         speed = None
         if "rotor_speed" in given:
             speed = mujoco_model.reset_value(self.robot, "rotor_speed", given, len(worlds))
+        if not len(worlds):
+            return
+        self._counts += self.batch.warning[worlds, :, 1].sum(0)
+        self.batch.reset(np.sort(worlds), stage=int(mujoco.mjtStage.mjSTAGE_NONE))
         rows = self._rows
         rows["qpos"][worlds] = np.concatenate([values["base_pos_w"], values["base_quat_w"]], 1)
         rows["qvel"][worlds] = np.concatenate([values["base_vel_w"], values["base_ang_vel_b"]], 1)
-        for name in ("qacc_warmstart", "time", "ctrl", "qfrc_applied"):
-            rows[name][worlds] = 0.0
         self.rotors.reset(worlds, speed)
         self._bad[worlds] = False
 
@@ -82,7 +88,9 @@ class MuJoCo:
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
         self._before = before = self._snapshot()
-        self.rotors.take(_numpy(ctrl))
+        given = _numpy(ctrl)
+        self._bad |= ~np.isfinite(given).all(1)
+        self.rotors.take(given)
         for k in range(substeps):
             self._substep(k * self.dt)
         if self._bad.any():
@@ -103,7 +111,8 @@ class MuJoCo:
 
     def _advance(self, ids: np.ndarray | None) -> None:
         try:
-            self.batch.step(ids)
+            with quiet():
+                self.batch.step(ids)
         except SimulationError as error:
             self._bad[np.asarray(error.ids)] = True
 
@@ -114,15 +123,18 @@ class MuJoCo:
                 self._bad |= ~(np.abs(rows) < mujoco_model.LIMIT).all(1)
 
     def _snapshot(self) -> dict[str, np.ndarray]:
-        return {name: self._rows[name].copy() for name in STATE_FIELDS} | {"rotor_speed": self.rotors.speed.copy()}
+        rotors = self.rotors
+        return {name: self._rows[name].copy() for name in STATE_FIELDS} | {
+            "rotor_speed": rotors.speed.copy(), "current": rotors.current.copy(), "previous": rotors.previous.copy()}
 
     def _put_back(self, before: Mapping[str, np.ndarray]) -> None:
         """Worlds that went bad: the state before this control step, and no forces that could trip the next guard."""
-        bad = self._bad
+        bad, rotors = self._bad, self.rotors
         for name in STATE_FIELDS:
             self._rows[name][bad] = before[name][bad]
         self._rows["ctrl"][bad], self._rows["qfrc_applied"][bad] = 0.0, 0.0
-        self.rotors.speed[:, bad] = before["rotor_speed"][:, bad]
+        for name, value in (("rotor_speed", rotors.speed), ("current", rotors.current), ("previous", rotors.previous)):
+            value[:, bad] = before[name][:, bad]
 
     def signals(self) -> dict[str, Tensor]:
         """The robot's signals, ``rotor_speed``, ``force_w`` and ``torque_b``: float32 copies, [N, ...] each."""
@@ -142,7 +154,7 @@ class MuJoCo:
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
         """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of ``rotor.SIZES``."""
-        worlds = self._check_ids(ids)
+        worlds = check_ids(ids, self.num_worlds).cpu().numpy()
         self.rotors.set_params(worlds, {name: _numpy(value) for name, value in params.items()})
         if set(params) & {"mass", "inertia", "arm", "torque_per_thrust"}:
             self._write_params(worlds)
@@ -150,7 +162,7 @@ class MuJoCo:
     def _write_params(self, worlds: np.ndarray) -> None:
         if len(worlds):
             mujoco_model.write_params(self._fields, worlds, self.rotors, self.model)
-            self.batch.set_const(worlds)
+            self.batch.set_const(np.sort(worlds))
 
     def state(self) -> dict[str, Tensor]:
         """A copy of everything that a bit-exact continuation needs, float64 on the CPU."""
@@ -162,14 +174,7 @@ class MuJoCo:
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state` returned; the number of worlds must be the same."""
-        mine = self.state()
-        if set(state) != set(mine):
-            raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(mine)}")
-        for name, value in state.items():
-            if value.shape != mine[name].shape:
-                raise ValueError(
-                    f"set_state: {name} has shape {tuple(value.shape)}, expected {tuple(mine[name].shape)}"
-                )
+        check_state(self.state(), state)
         new, rotors = {name: _raw(value) for name, value in state.items()}, self.rotors
         for name in STATE_FIELDS:
             self._rows[name][:] = new[name]
@@ -182,37 +187,28 @@ class MuJoCo:
 
     def status(self) -> Status:
         """Bad worlds; nothing here can overflow but contacts, of which a quadrotor has few."""
-        counts = self.batch.warning[:, :, 1].sum(0)
-        kinds = [k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING"]
-        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(kinds, counts)}
+        counts = self._counts + self.batch.warning[:, :, 1].sum(0)
+        warnings = {k.removeprefix("mjWARN_").lower(): int(c) for k, c in zip(KINDS, counts)}
         return Status(self.bad.clone().to(self.device), torch.zeros_like(self.bad).to(self.device), warnings)
 
     def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
         """The state of one world; ``before``: as it was before the last step."""
-        found = {name: value[..., world : world + 1] if name in COMPONENT_FIRST or name.startswith("param.")
-                 else value[world : world + 1] for name, value in self.state().items()}
-        for name in (*STATE_FIELDS, "rotor_speed") if before else ():
-            value = self._before[name]
-            found[name] = torch.from_numpy(value[:, world : world + 1] if name in COMPONENT_FIRST else value[
-                world : world + 1].copy())
+        world = check_world(world, self.num_worlds)
+        if before and not self._before:
+            raise ValueError("extract: no step has been made yet, so there is no state before it")
+        found = self.state() | ({name: torch.from_numpy(v) for name, v in self._before.items()} if before else {})
         if before:
             found["bad"] = torch.zeros_like(found["bad"])
-        return {name: value.clone() for name, value in found.items()}
+        return {name: (value[..., world : world + 1] if name in COMPONENT_FIRST or name.startswith("param.")
+                       else value[world : world + 1]).clone() for name, value in found.items()}
 
     def close(self) -> None:
         """End the threads."""
-        del self.batch
+        for name in ("batch", "_rows", "_fields"):
+            self.__dict__.pop(name, None)
 
     def _tensor(self, value: np.ndarray) -> Tensor:
         return torch.from_numpy(np.array(value, dtype=np.float32, order="C")).to(self.device)
-
-    def _check_ids(self, ids: Tensor) -> np.ndarray:
-        worlds = torch.as_tensor(ids).detach().cpu().to(torch.int64).numpy()
-        if worlds.ndim != 1:
-            raise ValueError(f"ids has shape {worlds.shape}; it must be [K]")
-        if len(worlds) and not (0 <= worlds.min() and worlds.max() < self.num_worlds):
-            raise IndexError(f"ids must lie in [0, {self.num_worlds}), got {worlds.min()}..{worlds.max()}")
-        return worlds
 
 
 def _raw(value: Tensor) -> np.ndarray:

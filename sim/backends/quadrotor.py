@@ -7,8 +7,8 @@
 ``signals()`` fills tensors that the backend owns: they are valid until the next ``signals()`` call. ``force_w`` and
 ``torque_b`` are live views of the parameters. Copy what must last.
 
-A command is taken as given, except that rotor speed setpoints are limited to [0, 1] and the mixer limits thrusts; what
-is not a number acts as zero.
+A command is taken as given, except that rotor speed setpoints are limited to [0, 1] and the mixer limits thrusts. What
+is not finite makes the position of its world not finite, until a reset.
 In ``ctbr_cmd`` mode the rate loop and mixer of the robot's own controller run at every physics step; they use the
 robot's *nominal* parameters, because the controller on the robot does not know the true ones.
 """
@@ -26,6 +26,7 @@ from robots.registry import UnknownName
 from robots.spec import RobotSpec
 from sim.backends import quadrotor_kernels as kernels
 from sim.backends import quadrotor_physics as physics
+from sim.backends.checks import check_ids, check_state, check_world
 from sim.backends.crew import Crew
 from sim.backends.quadrotor_kernels import COMMAND, FIELDS, LANES
 from sim.backends.rotor import flight_parameters
@@ -154,6 +155,7 @@ class Quadrotor:
         self._blocks = blocks
         self._state = torch.zeros(blocks, FIELDS, LANES, device=device)
         self._before = torch.zeros_like(self._state)
+        self._kept = False  # whether that is the state before the last step
         self.bad = torch.zeros(num_worlds, dtype=torch.bool, device=device)  # what goes wrong shows in the signals
         self._params = torch.zeros(blocks, physics.PARAM_SIZE, LANES, device=device)
         self._nominal = torch.from_numpy(controller_params(robot)).to(device)
@@ -176,7 +178,7 @@ class Quadrotor:
         the rotors as they are (``motor_cmd``: their speeds, ``ctbr_cmd``: the weight as thrust and zero rates).
         ``height`` is part of the position and is not read.
         """
-        ids = self._check_ids(ids)
+        ids = check_ids(ids, self.num_worlds).to(self.device)
         unknown = set(state) - set(SIGNAL_SIZES) - {"height"}
         if unknown:
             raise UnknownName(f"reset: unknown signals {sorted(unknown)}; known: {', '.join(SIGNAL_SIZES)}")
@@ -210,7 +212,8 @@ class Quadrotor:
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
         ctrl = as_command(ctrl, self.device)
-        if self.snapshot:
+        self._kept = bool(self.snapshot)
+        if self._kept:
             self._before.copy_(self._state)
         self.runner.step(self, ctrl, substeps)
 
@@ -228,7 +231,7 @@ class Quadrotor:
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
         """Set physical parameters of the worlds ``ids`` [K]: [K, ...] by the names of :data:`PARAM_FIELDS`."""
-        ids = self._check_ids(ids)
+        ids = check_ids(ids, self.num_worlds).to(self.device)
         checked = {name: self._check_param(name, value, len(ids)) for name, value in params.items()}
         _require_finite("set_params", checked)
         positive = {name: checked[name] for name in POSITIVE if name in checked}
@@ -256,27 +259,13 @@ class Quadrotor:
             self._params[-1, :, _lanes(self.num_worlds) :] = self._params[-1, :, :1]
         self.runner.params_changed(self, len(ids))
 
-    def _check_ids(self, ids: Tensor) -> Tensor:
-        ids = torch.as_tensor(ids).to(self.device, torch.int64)
-        if ids.dim() != 1:
-            raise ValueError(f"ids has shape {tuple(ids.shape)}; it must be [K]")
-        if len(ids) and not (0 <= int(ids.min()) and int(ids.max()) < self.num_worlds):
-            raise IndexError(f"ids must lie in [0, {self.num_worlds}), got {int(ids.min())}..{int(ids.max())}")
-        return ids
-
     def state(self) -> dict[str, Tensor]:
         """A copy of everything that a bit-exact continuation needs."""
         return {"state": self._state.clone()} | {f"param.{name}": v.clone() for name, v in self._values.items()}
 
     def set_state(self, state: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state` returned; the number of worlds must be the same."""
-        expected = {"state", *(f"param.{name}" for name in PARAM_FIELDS)}
-        if set(state) != expected:
-            raise ValueError(f"set_state: keys {sorted(state)} are not {sorted(expected)}")
-        if state["state"].shape != self._state.shape or len(state["param.mass"]) != self.num_worlds:
-            raise ValueError(
-                f"set_state: a state of {len(state['param.mass'])} worlds does not fit {self.num_worlds} worlds"
-            )
+        check_state(self.state(), state)
         self._state.copy_(state["state"])
         for name, value in self._values.items():
             value.copy_(state[f"param.{name}"])
@@ -289,8 +278,9 @@ class Quadrotor:
 
     def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
         """The state of one world; ``before``: as it was before the last step, which was made with ``snapshot``."""
-        if before and not self.snapshot:
-            raise ValueError("extract: the state before a step is kept only where snapshot is true")
+        world = check_world(world, self.num_worlds)
+        if before and not self._kept:
+            raise ValueError("extract: the state before a step is kept only where snapshot was true in that step")
         block = (self._before if before else self._state)[world // LANES, :, world % LANES]
         state = block[None, :, None].repeat(1, 1, LANES)
         return {"state": state} | {f"param.{n}": v[world : world + 1].clone() for n, v in self._values.items()}

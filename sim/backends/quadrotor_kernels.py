@@ -45,6 +45,14 @@ def blended(time, dt, delay, before, after):
 
 
 @njit(**INNER)
+def marked(s, u):
+    """The state ``s``, whose position is not finite where the command ``u`` is not: it stays so until a reset."""
+    zero = np.float32(0.0)
+    mark = s[PX] + (zero * u[0] + zero * u[1] + zero * u[2] + zero * u[3])
+    return (mark,) + s[1:]
+
+
+@njit(**INNER)
 def shared_step(s, u, p, dt):
     """A physics step without drag."""
     return _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, False))
@@ -109,11 +117,11 @@ def _kernels(digest: str) -> tuple[Any, ...]:
             i = c // ROW * FIELDS * ROW + c % ROW
             s, u = lanes.load(state, i, STATE_SIZE), lanes.columns(ctrl, 4 * c)
             if substeps == 1:  # by far the most frequent; as the first round of a loop it takes a quarter longer
-                lanes.store(state, i, ROW, shared_step(s, u, p, dt) + u)
+                lanes.store(state, i, ROW, marked(shared_step(s, u, p, dt), u) + u)
             else:
                 for _ in range(substeps):
                     s = shared_step(s, u, p, dt)
-                lanes.store(state, i, ROW, s + u)
+                lanes.store(state, i, ROW, marked(s, u) + u)
 
     @njit(cache=True, **OPTIONS)
     def step_motor(state, params, nominal, ctrl, dt, substeps, first, last):
@@ -128,7 +136,7 @@ def _kernels(digest: str) -> tuple[Any, ...]:
             for step in range(substeps):
                 u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
                 s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
-            lanes.store(state, i, ROW, s + after)
+            lanes.store(state, i, ROW, marked(s, after) + after)
 
     @njit(cache=True, **OPTIONS)
     def step_ctbr(state, params, nominal, ctrl, dt, substeps, first, last):
@@ -145,7 +153,7 @@ def _kernels(digest: str) -> tuple[Any, ...]:
                 u = blended(np.float32(step) * dt, dt, p[DELAY], before, after)
                 u = _rate_loop(s, u[0], u[1], u[2], u[3], p, believed)
                 s = _on_ground(_motor_step(s, u[0], u[1], u[2], u[3], p, dt, True))
-            lanes.store(state, i, ROW, s + after)
+            lanes.store(state, i, ROW, marked(s, after) + after)
 
     @njit(cache=True, **OPTIONS)
     def read_state(state, position, quaternion, velocity, rates, height, speed, first, last):

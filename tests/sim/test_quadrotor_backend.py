@@ -259,5 +259,5 @@ def test_bad_input_is_named():
         backend.reset(one, {"position": torch.zeros(1, 3)})
     with pytest.raises(ValueError, match="norm near 1"):
         backend.reset(one, {"base_quat_w": torch.zeros(1, 4)})
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="set_state: state has shape"):
         backend.set_state(make(ROBOT, 20, "motor_cmd", dt=DT).state())
