@@ -115,6 +115,8 @@ def assemble(scene: Scene) -> mujoco.MjSpec:
         attach(spec, thing)
     for key in list(spec.keys):  # made for the robot alone: see `home`
         spec.delete(key)
+    for body in spec.bodies:  # MuJoCo refuses another centre of mass for a free body that it compiled as simple
+        body.simple = False
     return spec
 
 

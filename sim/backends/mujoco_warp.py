@@ -39,7 +39,7 @@ except ModuleNotFoundError as error:
         name=error.name) from error
 
 from sim.backends import warp_kernels as kernels
-from sim.backends.mujoco import check_state
+from sim.backends.checks import check_ids, check_state, check_world
 from sim.backends.warp_graphs import Graphs
 from sim.backends.warp_room import Room, measure
 
@@ -145,7 +145,7 @@ class MuJoCoWarp:
         self._fields: dict[str, Tensor] = {}
         self._values = {name: np.tile(p.nominal, (num_worlds, 1)) for name, p in model.parameters.items()}
         self._params: dict[str, Tensor] = {}
-        self._told = False
+        self._told = self._stepped = False
         self.reset(torch.arange(num_worlds), {})
 
     def _put(self, ordered: bool) -> None:
@@ -188,12 +188,16 @@ class MuJoCoWarp:
         self._counts = torch.zeros(len(KINDS), dtype=torch.int32, device=self.device)
         self._wp = {name: wp.from_torch(value) for name, value in {**self._flag, "counts": self._counts,
                                                                    "given": self._given}.items()}
-        table, self._out, memory = self._table()
-        self._rows, self._memory = wp.array(table, dtype=int, ndim=2), wp.from_torch(memory)
-        self._signals_memory = memory
+        self.bad = self._flag["bad"]
+        table, places, size = self._table()
+        self._rows = wp.array(table, dtype=int, ndim=2)
+        self._signals = tuple(torch.zeros(size, device=self.device) for _ in range(2))  # now, before the step
+        self._out, self._was = ({name: memory[first : first + n * int(np.prod(shape))].view(n, *shape)
+                                 for name, (first, shape) in places.items()} for memory in self._signals)
+        self._memory = tuple(wp.from_torch(memory) for memory in self._signals)
 
-    def _table(self) -> tuple[np.ndarray, dict[str, Tensor], Tensor]:
-        """Rows for the kernel that gathers the signals, the signals, and the one memory in which they lie."""
+    def _table(self) -> tuple[np.ndarray, dict[str, tuple[int, tuple[int, ...]]], int]:
+        """Rows for the kernel that gathers the signals; where each lies in their memory, and its size."""
         sources = {"qpos": kernels.FROM_QPOS, "qvel": kernels.FROM_QVEL, "sensordata": kernels.FROM_SENSORS}
         rows: list[tuple[int, ...]] = []
         places, start = {}, 0
@@ -204,10 +208,7 @@ class MuJoCoWarp:
             rows += [(source, int(c), start, len(columns), i) for i, c in enumerate(columns)]
             places[name] = (start, read.shape)
             start += self.num_worlds * len(columns)
-        memory = torch.zeros(start, device=self.device)
-        out = {name: memory[first : first + self.num_worlds * int(np.prod(shape))].view(self.num_worlds, *shape)
-               for name, (first, shape) in places.items()}
-        return np.array(rows, dtype=np.int32).reshape(-1, 5), out, memory
+        return np.array(rows, dtype=np.int32).reshape(-1, 5), places, start
 
     # ---- the protocol
 
@@ -217,9 +218,9 @@ class MuJoCoWarp:
         Actuators hold the joints where they are: a servo's control is its joint's position; others are at home.
         """
         worlds = self._check_ids(ids)
+        qpos, qvel = mjcf.reset_rows(self.model, {n: _numpy(v) for n, v in state.items()}, len(worlds))
         if not len(worlds):
             return
-        qpos, qvel = mjcf.reset_rows(self.model, {n: _numpy(v) for n, v in state.items()}, len(worlds))
         ctrl = mjcf.holding_ctrl(self.model, qpos)
         rows = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl}
         if "history" in self._state:
@@ -249,6 +250,7 @@ class MuJoCoWarp:
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
         self._given.copy_(ctrl)
+        self._stepped = True
         self._run(("step", substeps), lambda: self._advance(substeps))
 
     def _advance(self, substeps: int) -> None:
@@ -256,6 +258,7 @@ class MuJoCoWarp:
         m, d, flag, n = self._m, self._d, self._wp, self.num_worlds
         for before, now in self._pairs:
             wp.copy(before, now)
+        wp.copy(self._memory[1], self._memory[0])
         wp.launch(kernels.take_command, n, [flag["given"], self._columns], [flag["bad"], d.ctrl])
         d.overflow.zero_()
         for i in range(substeps):
@@ -304,7 +307,7 @@ class MuJoCoWarp:
     def _gather(self, flag: str, wanted: bool) -> None:
         d = self._d
         wp.launch(kernels.gather, (self.num_worlds, self._rows.shape[0]),
-                  [d.qpos, d.qvel, d.sensordata, self._rows, self._wp[flag], wanted], [self._memory])
+                  [d.qpos, d.qvel, d.sensordata, self._rows, self._wp[flag], wanted], [self._memory[0]])
 
     def _run(self, key: object, work: Callable[[], None]) -> None:
         self._graphs.run(key, work, self._rehearse)
@@ -312,7 +315,7 @@ class MuJoCoWarp:
     def _rehearse(self, work: Callable[[], None]) -> None:
         """Do ``work`` and undo it."""
         touched = [*self._state.values(), *self._before.values(), *self._flag.values(), self._counts,
-                   self._signals_memory, *([] if self._sensors is None else [self._sensors])]
+                   *self._signals, *([] if self._sensors is None else [self._sensors])]
         kept = [value.clone() for value in touched]
         work()
         for value, old in zip(touched, kept):
@@ -358,6 +361,7 @@ class MuJoCoWarp:
             self._params.pop(name, None)
         if not len(worlds) or not names:
             return
+        worlds = np.sort(worlds)  # as MuJoCo wants them
         values = {name: value[worlds] for name, value in self._values.items()}
         written = mjcf.write_params(self.model, self._mirror.expand, worlds, values, names)
         if written & set(self.model.mj._setconst_inputs):
@@ -434,9 +438,13 @@ class MuJoCoWarp:
 
     def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
         """The state of one world; ``before``: as it was before the last step."""
+        world = check_world(world, self.num_worlds)
+        if before and not self._stepped:
+            raise ValueError("extract: no step has been made yet, so there is no state before it")
         found = {name: value[world : world + 1].clone() for name, value in self.state().items()}
         if before:
             found |= {name: value[world : world + 1].clone() for name, value in self._before.items()}
+            found |= {f"signal.{name}": value[world : world + 1].clone() for name, value in self._was.items()}
             found["bad"] = torch.zeros_like(found["bad"])
         return found
 
@@ -451,11 +459,7 @@ class MuJoCoWarp:
         return torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32)).to(self.device)
 
     def _check_ids(self, ids: Tensor) -> np.ndarray:
-        worlds = torch.as_tensor(ids).detach().cpu().to(torch.int64).numpy()
-        if worlds.ndim != 1:
-            raise ValueError(f"ids has shape {worlds.shape}; it must be [K]")
-        if len(worlds) and not (0 <= worlds.min() and worlds.max() < self.num_worlds):
-            raise IndexError(f"ids must lie in [0, {self.num_worlds}), got {worlds.min()}..{worlds.max()}")
+        worlds: np.ndarray = check_ids(torch.as_tensor(ids).cpu(), self.num_worlds).numpy()
         return worlds
 
 
