@@ -31,7 +31,7 @@ class RobotFileError(ValueError):
 class Joint:
     """A joint as the model has it: ``kind`` hinge, slide, ball or free; range in rad or m, infinite where unlimited.
 
-    ``rest`` is its position in the model's own configuration (MJCF's ``ref``); ``effort`` and ``speed``: a URDF's limits.
+    ``rest`` is its position as the model is drawn (MJCF's ``ref``); ``effort`` and ``speed`` are a URDF's limits.
     """
 
     name: str
@@ -253,11 +253,14 @@ def control_range(
     mjcf: Mjcf, element: ElementTree.Element, given: Mapping[str, str], joints: Mapping[str, Joint]
 ) -> tuple[float, float]:
     """``ctrlrange``, or the joint's range times ``inheritrange``."""
-    share, joint = float(given.get("inheritrange", "0")), joints.get(given.get("joint", ""))
-    if share and "ctrlrange" not in given and joint is not None and isfinite(joint.low):
-        middle, half = (joint.low + joint.high) / 2, (joint.high - joint.low) / 2
-        return middle - share * half, middle + share * half
-    return mjcf.limits(f"{mjcf.path}: {label(element)}", given, "ctrl", 1.0)
+    where, joint = f"{mjcf.path}: {label(element)}", joints.get(given.get("joint", ""))
+    share = numbers(where, given.get("inheritrange", "0"), 1)[0]
+    if not share:
+        return mjcf.limits(where, given, "ctrl", 1.0)
+    if joint is None or not isfinite(joint.low):
+        raise RobotFileError(f"{where}: inheritrange needs a joint with a range, got joint {given.get('joint')!r}")
+    middle, half = (joint.low + joint.high) / 2, (joint.high - joint.low) / 2
+    return middle - share * half, middle + share * half
 
 
 def home_key(path: Path, root: ElementTree.Element, joints: Iterable[Joint]) -> dict[str, float]:

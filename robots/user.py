@@ -23,14 +23,14 @@ given. Elements without a name get one: joint i of the model is ``joint<i>``, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames, read_model
-from robots.signals import CommandSpec, SignalSpec, schema
+from robots.signals import CommandSpec, SignalError, SignalSpec, schema
 from robots.spec import Parameter, RobotSpec, Source
 
 SUFFIXES = (".xml", ".mjcf", ".urdf")
@@ -98,7 +98,9 @@ def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
 def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpec:
     """The spec of a model and of what stands beside it."""
     joints = chosen_joints(content, beside.get("joints"))
-    rate = float(beside.get("rate_hz", 0.0))
+    rate = beside.get("rate_hz", 0.0)
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < inf:
+        raise content.fail(f"{sidecar_path(content.path).name}: rate_hz", f"a rate is a number >= 0, got {rate!r}")
     signals, sources = joint_signals(joints, rate)
     for specs, places in (base_signals(content, rate), pose_signals(content, beside.get("poses", {}), rate)):
         signals += specs
@@ -238,7 +240,7 @@ def model_command(content: Content, name: str, entry: Mapping[str, Any]) -> Comm
     driven = [joints.get(actuator.target) for actuator in chosen]
     servos = [j for a, j in zip(chosen, driven) if a.tag == "position" and j is not None and QPOS_SIZE[j.kind] == 1]
     unit = units(servos, "rad", "m") if servos and len(servos) == len(chosen) else "1"
-    return CommandSpec(name, (len(chosen),), str(entry.get("unit", unit)), low=tuple(low), high=tuple(high))
+    return command(content, name, str(entry.get("unit", unit)), low, high)
 
 
 def servo_command(
@@ -267,8 +269,15 @@ def servo_command(
             raise content.fail(element, "it turns without limits: give low and high")
         if gains.setdefault(joint.name, (values[0], values[1], values[2])) != tuple(values):
             raise content.fail(element, "another command gives this joint's servo other gains")
-    return CommandSpec(name, (count,), str(entry.get("unit", units(chosen, "rad", "m"))), low=tuple(low),
-                       high=tuple(high))
+    return command(content, name, str(entry.get("unit", units(chosen, "rad", "m"))), low, high)
+
+
+def command(content: Content, name: str, unit: str, low: list[float], high: list[float]) -> CommandSpec:
+    """The command's spec."""
+    try:
+        return CommandSpec(name, (len(low),), unit, low=tuple(low), high=tuple(high))
+    except SignalError as error:
+        raise content.fail(f"commands.{name}", str(error)) from error
 
 
 def per_item(
