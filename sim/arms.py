@@ -8,7 +8,8 @@ from math import cos, sin
 import torch
 from torch import Tensor, nn
 
-from sim.maps import rotation
+from robots.spec import RobotSpec
+from sim.maps import Limited, Memory, begin, rotation
 
 
 class Chain(nn.Module):
@@ -32,19 +33,53 @@ class Chain(nn.Module):
 
     def forward(self, joints: Tensor) -> tuple[Tensor, Tensor]:
         """Tool position [K, 3] m and attitude [K, 4] wxyz in the base's frame, at joint angles [K, J] rad."""
-        pose = self.fixed[0].expand(len(joints), 4, 4)
+        pose, _ = self.frames(joints)
+        return pose[:, :3, 3], quaternion(pose[:, :3, :3])
+
+    def frames(self, joints: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Pose [K, 4, 4] of the tool and of each joint's frame, whose z is its axis, in the base's frame."""
+        found: list[Tensor] = []
         for i in range(joints.shape[1]):
             c, s = joints[:, i].cos(), joints[:, i].sin()
             zero, one = torch.zeros_like(c), torch.ones_like(c)
             turn = torch.stack([c, -s, zero, zero, s, c, zero, zero, zero, zero, one, zero, zero, zero, zero, one], -1)
-            pose = pose @ turn.reshape(-1, 4, 4) @ self.fixed[i + 1]
-        return pose[:, :3, 3], quaternion(pose[:, :3, :3])
+            before = found[-1] @ self.fixed[i] if found else self.fixed[0]
+            found.append(before @ turn.reshape(-1, 4, 4))
+        return found[-1] @ self.fixed[-1], found
+
+    def jacobian(self, joints: Tensor) -> Tensor:
+        """[K, 6, J]: velocity of the tool's centre (m/s) and its angular velocity (rad/s) per joint velocity, base."""
+        tool, frames = self.frames(joints)
+        columns = []
+        for frame in frames:
+            z, arm = frame[:, :3, 2], tool[:, :3, 3] - frame[:, :3, 3]
+            columns.append(torch.cat([cross(z, arm), z], -1))
+        return torch.stack(columns, -1)
 
 
 def _shift(a: float, d: float, alpha: float) -> Tensor:
     """Frame i - 1 to frame i at joint angle 0: rotation by ``alpha`` about x, ``a`` along x, ``d`` along the new z."""
     c, s = cos(alpha), sin(alpha)
     return torch.tensor([[1, 0, 0, a], [0, c, -s, -s * d], [0, s, c, c * d], [0, 0, 0, 1]], dtype=torch.float64)
+
+
+def cross(a: Tensor, b: Tensor) -> Tensor:
+    """Cross product [K, 3] of two vectors [K, 3]."""
+    (x, y, z), (u, v, w) = a.unbind(-1), b.unbind(-1)
+    return torch.stack([y * w - z * v, z * u - x * w, x * v - y * u], -1)
+
+
+def solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """x [K, n] of ``matrix`` x = ``right``, for symmetric positive definite matrices [K, n, n]: Gauss and Jordan.
+
+    Written out because it is compiled with the environment's other maps and traced into the artifact.
+    """
+    rows, n = torch.cat([matrix, right[:, :, None]], -1), matrix.shape[-1]
+    for k in range(n):
+        pivot = rows[:, k : k + 1] / rows[:, k : k + 1, k : k + 1]
+        others = rows - rows[:, :, k : k + 1] * pivot
+        rows = torch.cat([others[:, :k], pivot, others[:, k + 1 :]], 1)
+    return rows[:, :, n]
 
 
 def quaternion(matrix: Tensor) -> Tensor:
@@ -92,3 +127,65 @@ def turned(quat: Tensor, axis: Tensor, angle: Tensor) -> Tensor:
     w, x, y, z = quat.unbind(-1)
     return torch.stack([a * w - b * x - c * y - d * z, a * x + b * w + c * z - d * y,
                         a * y - b * z + c * w + d * x, a * z + b * y - c * x + d * w], -1)
+
+
+DAMPING = 0.05  # of the least squares, m and rad: near a singularity a joint moves slowly instead of wildly
+
+
+class ToolAction(Limited):
+    """Actions move the tool: six numbers are a step of its centre (m) and a turn (rad, rotation vector), base frame.
+
+    Differential kinematics on the targets of the joints (damped least squares: Nakamura and Hanafusa, J. Dyn. Sys.,
+    1986) gives the joints' steps; what does not move the tool draws them towards ``home``. No joint's target moves
+    faster than its ``step``: if one would, all are slowed alike, so that the direction stays. A seventh number, where
+    the command has a gripper behind the joints, is its opening: -1 closed, 1 open.
+
+    Args:
+        chain: the arm's kinematics. ``home``: [J] rad.
+        reach: step of the tool at action 1, m. ``turn``: the same, rad.
+        step: [J] rad, greatest step of each joint.
+    """
+
+    def __init__(
+        self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], *, reach: float, turn: float,
+        step: Sequence[float], pull: float = 0.02,
+    ) -> None:
+        super().__init__(robot, command)
+        self.chain, self.joints, self.pull = chain, len(home), pull
+        self.gripper = len(self.low) - self.joints
+        self.action_dim = 6 + self.gripper
+        for name, value in (("home", home), ("step", step), ("scale", [reach] * 3 + [turn] * 3)):
+            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+        self.home: Tensor
+        self.step: Tensor
+        self.scale: Tensor
+        self.memory = {"target": (len(self.low),), "begun": ()}
+
+    def follow(self, measured: Tensor, memory: Memory) -> Memory:
+        """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
+        return begin(self, measured, memory)
+
+    def move(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with the target moved by ``action`` [N, A]."""
+        action, target = action.clamp(-1.0, 1.0), memory["target"][:, : self.joints]
+        jacobian = self.chain.jacobian(target)
+        rest = self.pull * (self.home - target)
+        wanted = self.scale * action[:, :6] - (jacobian @ rest[:, :, None])[:, :, 0]
+        square = jacobian @ jacobian.transpose(1, 2) + DAMPING**2 * torch.eye(6, device=action.device)
+        moved = rest + (jacobian.transpose(1, 2) @ solve(square, wanted)[:, :, None])[:, :, 0]
+        moved = moved / (moved.abs() / self.step).max(-1).values.clamp(min=1.0)[:, None]
+        low, high = self.low[self.joints :], self.high[self.joints :]
+        opening = 0.5 * (low + high) + 0.5 * (high - low) * action[:, 6:]
+        return {**memory, "target": self.limit(torch.cat([target + moved, opening], -1))}
+
+    def forward(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, U]: the target, moved already."""
+        return memory["target"]
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """About the action [N, A] that moves the target of ``memory`` to ``command`` [N, U]."""
+        target = memory["target"][:, : self.joints]
+        moved = (self.chain.jacobian(target) @ (command[:, : self.joints] - target)[:, :, None])[:, :, 0]
+        low, high = self.low[self.joints :], self.high[self.joints :]
+        opening = (command[:, self.joints :] - 0.5 * (low + high)) / (0.5 * (high - low))
+        return torch.cat([moved / self.scale, opening], -1)

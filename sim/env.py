@@ -51,7 +51,9 @@ class Env:
         self.randomization = parse_randomization(randomize, backend.parameters)
         self.observe, self.act, self.objective = task.observe.to(self.device), task.act.to(self.device), task.objective
         self.worlds = torch.arange(self.num_worlds, device=self.device)
-        self.action_dim = len(task.robot.command(task.command).low)
+        self.action_dim, self.command_dim = task.act.action_dim, task.robot.command(task.command).size
+        self.instead: Tensor | None = None
+        """A command [N, U] that the next step sends in place of the one the action maps to."""
         self.obs_dim = task.observe.obs_dim
         self.critic_dim = self.obs_dim + task.objective.privileged_dim
         extra = task.extra
@@ -83,7 +85,7 @@ class Env:
         try:
             self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
             self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
-            self._command = make(self._commanded, self.columns, {**actions, "command": (self.action_dim,)},
+            self._command = make(self._commanded, self.columns, {**actions, "command": (self.command_dim,)},
                                  (*memory, *actions))
         except rows.CannotCompile as error:
             raise rows.CannotCompile(f"task {self.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
@@ -238,8 +240,12 @@ class Env:
     def step(self, action: Tensor) -> Step:
         """One control step with ``action`` [N, A]."""
         n, action = self.num_worlds, action.to(self.device, torch.float32).contiguous()
-        self.command, obs = torch.empty_like(action), self._observations(n)
+        if action.shape != (n, self.action_dim):
+            raise ValueError(f"an action of {n} worlds has shape {(n, self.action_dim)}, got {tuple(action.shape)}")
+        self.command, obs = torch.empty(n, self.command_dim, device=self.device), self._observations(n)
         self._command(self.table, {"action": action, "command": self.command})
+        if self.instead is not None:
+            self.command, self.instead = self.instead, None
         self.backend.step(self.command, self.task.substeps)
         self.count += 1
         truth = self.backend.signals()

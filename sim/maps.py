@@ -55,12 +55,13 @@ class ActionMap(Protocol):
     """Action in [-1, 1] to command. ``memory``: the observation map's, with this action already entered."""
 
     command: str
+    action_dim: int
 
     def __call__(self, action: Tensor, memory: Memory) -> Tensor:
         """Command [N, U] of ``action`` [N, A]."""
 
     def inverse(self, command: Tensor, memory: Memory) -> Tensor:
-        """Action [N, A] whose command is ``command`` [N, U] (within the limits), with ``memory`` before it."""
+        """Action [N, A] whose command is ``command`` [N, U] or near it, with ``memory`` before it."""
 
     def to(self, device: torch.device) -> ActionMap:
         """The map with its constants on ``device``."""
@@ -75,7 +76,7 @@ class Limited(nn.Module):
         for name, value in vectors.items():
             if len(value) != spec.size:
                 raise ValueError(f"command {command!r} has {spec.size} components, got {name} {value}")
-        self.command = command
+        self.command, self.action_dim = command, spec.size
         for name, value in (*vectors.items(), ("low", spec.low), ("high", spec.high)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.low: Tensor
@@ -105,6 +106,13 @@ class AffineAction(Limited):
         return (command - self.center) / self.scale
 
 
+def begin(act: Limited, measured: Tensor, memory: Memory) -> Memory:
+    """``memory`` with a ``target``: the one it has, at an episode's first sample what is ``measured`` [N, U]."""
+    begun = memory["begun"][:, None] > 0.5
+    target = torch.where(begun, memory["target"], act.limit(measured))
+    return {**memory, "target": target, "begun": torch.ones_like(memory["begun"])}
+
+
 class StepAction(Limited):
     """Actions move a target: ``target' = clip(target + step * action, low, high)``, and the target is the command.
 
@@ -120,9 +128,7 @@ class StepAction(Limited):
 
     def follow(self, measured: Tensor, memory: Memory) -> Memory:
         """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
-        begun = memory["begun"][:, None] > 0.5
-        target = torch.where(begun, memory["target"], self.limit(measured))
-        return {**memory, "target": target, "begun": torch.ones_like(memory["begun"])}
+        return begin(self, measured, memory)
 
     def move(self, memory: Memory, action: Tensor) -> Memory:
         """The memory with the target moved by ``action`` [N, U]."""

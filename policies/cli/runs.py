@@ -302,6 +302,7 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
         nonlocal memory
         commands, memory = artifact.act_batch(measured, memory)
         command = torch.as_tensor(commands[act.command]).to(obs.device)
+        env.instead = command  # its action is known only nearly, where the action map loses something
         return act.inverse(command, {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith(
             "memory.")})
 

@@ -1,6 +1,7 @@
 """Reach: bring the gripper of a Franka arm to a pose (position and attitude) and hold it there.
 
-Goals are poses of random postures, so that each can be reached; joint position commands at 25 Hz that move a target.
+Goals are poses of random postures, so that each can be reached. Actions move the tool (:class:`sim.arms.ToolAction`);
+the robot gets joint positions, at 25 Hz.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from torch import Tensor, nn
 from robots.franka.spec import DENAVIT_HARTENBERG, HIGH, HOME, LOW, SPEED
 from robots.signals import SignalSpec
 from robots.spec import load_robot
-from sim.arms import Chain, axes, turn_between
+from sim.arms import Chain, ToolAction, axes, turn_between
 from sim.judge import Judge
-from sim.maps import StepAction
 from sim.scene import Scene
 from sim.stl.parse import parse
 from sim.task import Constant, Draw, Task, task_schema, weights
@@ -32,6 +32,7 @@ CONSTANTS: dict[str, Any] = {"reach": 0.01, "turn": 0.1, "floor": 0.03}  # m, ra
 TOOL = (0.0, 0.0, 0.1034, -pi / 4)  # tool centre point in the flange's frame: robots/franka/model.xml
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
 SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
+TOOL_SPEED, TOOL_TURN = 0.6, 2.0  # m/s, rad/s at action 1
 ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
 
 
@@ -56,13 +57,13 @@ class Observe(nn.Module):
 
     signals = ("joint_pos", "joint_vel", "grip_pos_w", "grip_quat_w", "goal_pos_w", "goal_quat_w")
 
-    def __init__(self, act: StepAction) -> None:
+    def __init__(self, act: ToolAction) -> None:
         super().__init__()
         self.follow, self.move = act.follow, act.move
         self.register_buffer("home", torch.tensor(HOME))
         self.home: Tensor
-        self.memory = {**act.memory, "last_action": (7,)}
-        self.obs_dim = 7 + 7 + 7 + 3 + 6 + 3 + 3 + 7
+        self.memory = {**act.memory, "last_action": (6,)}
+        self.obs_dim = 7 + 7 + 7 + 3 + 6 + 3 + 3 + 6
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
@@ -86,7 +87,7 @@ class Objective:
 
     def __init__(self, judge: Judge, reward: Reward) -> None:
         self.judge, self.weights = judge, reward
-        self.memory = {**judge.memory, "previous": (7,)}
+        self.memory = {**judge.memory, "previous": (6,)}
 
     def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
         """Memory after the sample at time 0."""
@@ -126,8 +127,10 @@ def make(
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)
-    act = StepAction(robot, "joint_pos_cmd", [SHARE_OF_SPEED * control_dt * v for v in SPEED])
     chain, home = Chain(DENAVIT_HARTENBERG, TOOL), torch.tensor(HOME)
+    act = ToolAction(robot, "joint_pos_cmd", chain, HOME, reach=TOOL_SPEED * control_dt, turn=TOOL_TURN * control_dt,
+                     step=[SHARE_OF_SPEED * control_dt * v for v in SPEED])
+    kinematics = Chain(DENAVIT_HARTENBERG, TOOL)
     low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
 
     def initial(draw: Draw) -> dict[str, Tensor]:
@@ -136,7 +139,7 @@ def make(
         v = draw("initial.goal", 7 * ASKED).reshape(-1, 7)
         posture = torch.maximum(torch.minimum(home.to(u.device) + spread * (2 * v - 1), high.to(u.device)),
                                 low.to(u.device))
-        pos, quat = chain.to(u.device)(posture)
+        pos, quat = kinematics.to(u.device)(posture)
         good = ((pos[:, 2] > 0.15) & (pos[:, 0] > 0.25) & (pos[:, 2] < 0.8)).reshape(len(u), ASKED)
         first = good.float().argmax(-1)  # none good: the first one drawn, which can be reached all the same
         chosen = torch.arange(len(u), device=u.device) * ASKED + first
