@@ -31,7 +31,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     "add": ("by", "low", "high", "std"), "choice": ("values", "weights"), "constant": ("value",),
     "rotation": ("low", "high")}
 KINDS = tuple(TAKES)
-COMMON = ("kind", "shared", "components", "when")
+COMMON = ("kind", "shared", "components", "when", "optional")
 NEEDS = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "normal": ("std",), "choice": ("values",),
          "constant": ("value",), "rotation": ("high",)}
 BY = {"uniform": ("low", "high"), "log_uniform": ("low", "high"), "normal": ("std",)}
@@ -89,13 +89,14 @@ def parse_randomization(
     """Distributions by parameter name from configuration; every name and number is checked.
 
     A name may be a pattern (``*.mass``); an exact name comes before patterns, a later pattern before an earlier one.
-    ``null`` in place of a distribution leaves a parameter at its nominal value.
+    ``null`` in place of a distribution leaves a parameter at its nominal value. ``optional: true`` beside ``kind``:
+    no error where there is no such parameter.
     """
     chosen: dict[str, Any] = {}
     given = dict(raw or {})
     for name, spec in given.items():
         found = [name] if name in parameters else [p for p in parameters if fnmatchcase(p, name)]
-        if not found:
+        if not found and not (isinstance(spec, Mapping) and spec.get("optional") is True):
             raise ValueError(f"{where}: there is no parameter {name!r}; legal: {', '.join(parameters)}")
         chosen |= {p: spec for p in found if p == name or p not in given}
     return {name: parse_distribution(f"{where}.{name}", spec, name, parameters[name])
@@ -107,7 +108,9 @@ def parse_distribution(where: str, raw: Any, name: str, parameter: Parameter) ->
     if not isinstance(raw, Mapping):
         raise ValueError(f"{where} is a distribution such as {{kind: sources}}, got {raw!r}")
     spec = dict(raw)
-    components = spec.pop("components", None)
+    components, optional = spec.pop("components", None), spec.pop("optional", False)
+    if not isinstance(optional, bool):
+        raise ValueError(f"{where}.optional is true or false, got {optional!r}")
     if components is not None and "kind" not in spec:
         spec["kind"] = ""
     elif spec.get("kind") not in KINDS:
