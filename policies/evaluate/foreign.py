@@ -106,7 +106,8 @@ def copied(policy: Any) -> Any:
     buffer = io.BytesIO()
     policy.save(buffer)
     buffer.seek(0)
-    found = type(policy).load(buffer, device="cpu")
+    with torch.no_grad():  # state-dependent exploration draws a matrix here, which the exporter could not copy
+        found = type(policy).load(buffer, device="cpu")
     found.set_training_mode(False)
     return found
 
@@ -221,7 +222,7 @@ def origin(env: Any) -> Origin:
     if isinstance(env, Env):
         return Origin(env.task, None)
     normalize = None
-    while not hasattr(env, "worlds"):
+    while "worlds" not in getattr(env, "__dict__", {}):  # no hasattr: SB3's wrappers answer for what they wrap
         kind = type(env).__name__
         if kind == "VecNormalize":
             if normalize is not None:

@@ -1,0 +1,213 @@
+"""What stable-baselines3 and rsl_rl train becomes the same artifact, with the same commands; and both learn."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from rsl_rl.runners import OnPolicyRunner
+from stable_baselines3 import A2C, DDPG, PPO, SAC, TD3
+from stable_baselines3.common.vec_env import DummyVecEnv, VecCheckNan, VecFrameStack, VecNormalize
+
+import sim.adapters.gymnasium
+from policies.evaluate.foreign import (
+    NotExportable,
+    export_rsl_rl,
+    export_sb3,
+    from_rsl_rl,
+    from_sb3,
+    load_sb3,
+    origin,
+)
+from policies.evaluate.rollout import graph_policy, record_golden
+from policies.export.runtime import Artifact
+from sim.adapters import rsl_rl, stable_baselines3
+from sim.adapters.worlds import recipe
+
+SHORT = {"history": 2, "threads": 1}
+WILD = {**SHORT, "randomize": "default"}
+NET = {"net_arch": [16, 16]}
+
+
+def scrambled(model, scale=0.3):
+    """The model with weights that give commands all over their range, as training would in time."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter.add_(scale * torch.randn(parameter.shape, generator=generator) / parameter.shape[-1] ** 0.5)
+    return model
+
+
+def normalized(env):
+    """``env`` in a ``VecNormalize`` that has seen some flights."""
+    env = VecNormalize(VecCheckNan(env))
+    env.reset()
+    for action in np.random.default_rng(0).uniform(-1, 1, (60, env.num_envs, 4)).astype(np.float32):
+        env.step(action)
+    return env
+
+
+MODELS = {
+    "ppo": lambda env: PPO("MlpPolicy", env, policy_kwargs=dict(NET), device="cpu"),
+    "ppo, squashed gSDE": lambda env: PPO("MlpPolicy", env, use_sde=True, device="cpu",
+                                          policy_kwargs={**NET, "squash_output": True}),
+    "a2c, own networks": lambda env: A2C("MlpPolicy", env, device="cpu", policy_kwargs={
+        "net_arch": {"pi": [8], "vf": [16]}, "activation_fn": torch.nn.ELU, "share_features_extractor": False}),
+    "sac": lambda env: SAC("MlpPolicy", env, policy_kwargs=dict(NET), device="cpu"),
+    "sac, gSDE": lambda env: SAC("MlpPolicy", env, use_sde=True, policy_kwargs=dict(NET), device="cpu"),
+    "td3": lambda env: TD3("MlpPolicy", env, policy_kwargs=dict(NET), device="cpu"),
+    "ddpg": lambda env: DDPG("MlpPolicy", env, policy_kwargs=dict(NET), device="cpu"),
+}
+
+
+@pytest.mark.parametrize("statistics", [False, True], ids=["plain", "VecNormalize"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_artifact_commands_what_predict_does_in_our_environment(kind, statistics, tmp_path):
+    env = stable_baselines3.make_vec_env("hover", 3, seed=0, **WILD)
+    env = normalized(env) if statistics else env
+    model = scrambled(MODELS[kind](env))
+    artifact = export_sb3(model, tmp_path / "artifact", env)
+
+    def predict(obs):
+        seen = env.normalize_obs(obs.numpy()) if statistics else obs.numpy()
+        return torch.from_numpy(model.predict(seen, deterministic=True)[0])
+
+    # flown by SB3's own predict, noise and delays included: what it was shown, and what it commanded
+    flown = record_golden(recipe("hover", **WILD).build(1, seed=77, compiled=False), predict)
+    commands = flown["commands.motor_cmd"]
+    assert len(commands) > 10 and (np.ptp(commands, axis=0) > 0.05).sum() >= 2
+    memory, worst = artifact.initial_memory(1), 0.0
+    for k, wanted in enumerate(commands):
+        given, memory = artifact.act_batch({n: flown[f"signals.{n}"][k : k + 1] for n in artifact.schema}, memory)
+        worst = max(worst, float(artifact.difference("motor_cmd", given["motor_cmd"][0], wanted).max()))
+    assert worst <= 1e-5
+
+
+def test_the_artifact_proves_itself_and_says_how_it_was_made(tmp_path):
+    env = stable_baselines3.make_vec_env("hover", 2, seed=0, **WILD)
+    model = scrambled(MODELS["ppo"](env))
+    export_sb3(model, tmp_path / "artifact", seed=4, name="mine")
+    artifact = Artifact.load(tmp_path / "artifact")
+    assert artifact.self_test().max_error <= 1e-5
+    manifest = artifact.manifest
+    assert (manifest.name, manifest.robot, manifest.seed) == ("mine", "crazyflie", 4)
+    assert manifest.training["task"] == {"name": "hover", "settings": {"history": 2}, "explore": 0.0}
+    assert manifest.training["algo"]["name"] == "stable_baselines3.PPO"
+    assert manifest.training["randomize"]["sensors"]["delay_steps"] == 1
+    assert manifest.formula.startswith("F[0,2.5]")
+
+
+def test_the_command_line_judges_such_an_artifact_in_the_worlds_it_was_trained_in(tmp_path, capsys):
+    from policies.cli.main import main
+
+    env = stable_baselines3.make_vec_env("hover", 2, seed=0, **WILD)
+    export_sb3(MODELS["ppo"](env), tmp_path / "artifact", env)
+    assert main(["eval", str(tmp_path / "artifact"), "--episodes", "4", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["quadrotor"]["episodes"] == 4
+
+
+@pytest.mark.parametrize("kind", ["ppo", "a2c, own networks", "sac", "td3"])
+def test_a_saved_model_and_saved_statistics_export_like_the_live_ones(kind, tmp_path):
+    env = normalized(stable_baselines3.make_vec_env("hover", 3, seed=0, **SHORT))
+    model = scrambled(MODELS[kind](env))
+    model.save(tmp_path / "model")
+    env.save(str(tmp_path / "statistics.pkl"))
+    assert type(load_sb3(tmp_path / "model.zip")) is type(model)
+    stored = from_sb3(load_sb3(tmp_path / "model.zip"), recipe("hover", **SHORT), normalize=tmp_path / "statistics.pkl")
+    live = from_sb3(model)
+    obs = torch.randn(5, 26, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(graph_policy(stored)(obs), graph_policy(live)(obs))
+    assert not torch.allclose(graph_policy(from_sb3(model, recipe("hover", **SHORT)))(obs), live.actor(obs))
+
+
+def test_a_model_trained_through_gymnasium_make_exports_too(tmp_path):
+    assert sim.adapters.gymnasium.register()
+    model = PPO("MlpPolicy", gymnasium.make("temporeal/hover-v0", **SHORT), n_steps=32, batch_size=32, n_epochs=1,
+                policy_kwargs=dict(NET), device="cpu").learn(32)
+    assert export_sb3(model, tmp_path / "artifact").self_test().steps > 0
+
+
+def test_exporting_leaves_the_model_as_it_is():
+    env = stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT)
+    model = MODELS["ppo"](env).learn(2)
+    graph = from_sb3(model)
+    assert all(p.requires_grad for p in model.policy.parameters())
+    model.policy.action_net.bias.data.add_(1.0)
+    obs = torch.zeros(1, 26)
+    now, _ = model.predict(obs.numpy(), deterministic=True)
+    assert not np.allclose(graph_policy(graph)(obs).numpy(), now)
+
+
+def refused(told, make):
+    with pytest.raises(NotExportable, match=told):
+        make()
+
+
+def test_what_an_artifact_cannot_hold_is_refused_by_name(tmp_path):
+    env = stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT)
+    model = MODELS["ppo"](env)
+    refused("VecFrameStack changes", lambda: from_sb3(model, VecFrameStack(env, 2)))
+    refused("RescaleAction changes", lambda: from_sb3(model, DummyVecEnv(
+        [lambda: gymnasium.wrappers.RescaleAction(gymnasium.make("temporeal/hover-v0", **SHORT), -2.0, 2.0)])))
+    refused("no environment of sim.adapters", lambda: origin(gymnasium.make("CartPole-v1").unwrapped))
+    refused("reads 26 numbers and gives 4.*shows 30", lambda: from_sb3(model, recipe("hover", history=3)))
+    refused("observation='actor'", lambda: from_sb3(PPO("MultiInputPolicy", stable_baselines3.make_vec_env(
+        "hover", 1, observation="dict", **SHORT), device="cpu")))
+    refused("golden trace", lambda: export_sb3(model, tmp_path / "a", recipe("hover", **SHORT).build(1)))
+    model.save(tmp_path / "model.zip")
+    refused("give env=", lambda: export_sb3(tmp_path / "model.zip", tmp_path / "a"))
+    (tmp_path / "text.zip").write_text("no")
+    refused("no model that stable-baselines3 saved", lambda: load_sb3(tmp_path / "text.zip"))
+    refused("no file that VecNormalize.save", lambda: from_sb3(model, env, normalize=tmp_path / "none.pkl"))
+    assert not (tmp_path / "a").exists()
+
+
+# ---- rsl_rl
+
+
+def load(name):
+    """A module beside this one."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+settings = load("test_rsl_rl_adapter").settings
+
+
+def test_rsl_rls_actor_with_its_normalization_commands_the_same_from_the_artifact(tmp_path):
+    env = rsl_rl.make_vec_env("hover", num_envs=8, seed=0, **WILD)
+    runner = OnPolicyRunner(env, settings(), log_dir=None, device="cpu")
+    runner.learn(3)
+    model = runner.get_inference_policy()
+    assert float(model.obs_normalizer.count) > 0
+    artifact = export_rsl_rl(runner, tmp_path / "artifact")
+
+    def policy(obs):
+        from tensordict import TensorDict
+
+        return model(TensorDict({"policy": obs}, batch_size=[len(obs)])).detach()
+
+    flown = record_golden(recipe("hover", **WILD).build(1, seed=78, compiled=False), policy)
+    memory, worst = artifact.initial_memory(1), 0.0
+    for k, wanted in enumerate(flown["commands.motor_cmd"]):
+        given, memory = artifact.act_batch({n: flown[f"signals.{n}"][k : k + 1] for n in artifact.schema}, memory)
+        worst = max(worst, float(artifact.difference("motor_cmd", given["motor_cmd"][0], wanted).max()))
+    assert worst <= 1e-5 and artifact.manifest.training["algo"]["name"] == "rsl_rl.PPO"
+
+
+def test_an_actor_of_rsl_rl_that_reads_privileged_groups_or_remembers_is_refused():
+    env = rsl_rl.make_vec_env("hover", num_envs=4, seed=0, **SHORT)
+    groups = {"actor": ["critic"], "critic": ["critic"]}
+    refused("groups \\['critic'\\]", lambda: from_rsl_rl(
+        OnPolicyRunner(env, settings(obs_groups=groups), log_dir=None, device="cpu"), env))
+    actor = {**settings()["actor"], "class_name": "RNNModel", "rnn_type": "gru", "rnn_hidden_dim": 8}
+    refused("recurrent", lambda: from_rsl_rl(
+        OnPolicyRunner(env, settings(actor=actor), log_dir=None, device="cpu"), env))
