@@ -115,8 +115,10 @@ def test_it_moves_as_gymnasiums_ant_does(model, published):
     rng, mine, theirs = np.random.default_rng(0), at_home(model), mujoco.MjData(published)
     assert model.opt.timestep == published.opt.timestep
     touched = 0
-    for _ in range(60):
-        torque = rng.uniform(-0.5, 0.5, 8)
+    for step in range(60):
+        if step % 4 == 0:  # it is light: soon its feet would have left the floor
+            mine = at_home(model)
+        torque = rng.uniform(-1, 1, 8)
         theirs.qpos[:], theirs.qvel[:] = mine.qpos, mine.qvel
         theirs.qacc_warmstart[:] = mine.qacc_warmstart
         mine.ctrl[:], theirs.ctrl[:] = torque, torque[list(ant.GYMNASIUM_ACTION)]
@@ -125,7 +127,7 @@ def test_it_moves_as_gymnasiums_ant_does(model, published):
         touched += mine.ncon
         np.testing.assert_allclose(mine.qpos, theirs.qpos, rtol=0, atol=1e-5)
         np.testing.assert_allclose(mine.qvel, theirs.qvel, rtol=0, atol=1e-3)
-    assert touched > 60
+    assert touched > 30
 
 
 # ---------------------------------------------------------------- behaviour
