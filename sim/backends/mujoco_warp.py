@@ -87,9 +87,9 @@ def make(
         raise ValueError(f"backend mujoco_warp has jointed robots; for quadrotor {scene.robot.name!r}, whose rotors "
                          "MuJoCo does not model, take backend=quadrotor (it has device=cuda, too)")
     ordered = "deterministic" in needs if deterministic is None else deterministic
-    has = (*HAS, *(("deterministic",) if ordered or place.type == "cpu" else ()),
-           *(("cuda",) if place.type == "cuda" else ()))
-    has = require(f"mujoco_warp on {place}", has, needs)
+    able = (*HAS, *(("deterministic",) if ordered or place.type == "cpu" else ()),
+            *(("cuda",) if place.type == "cuda" else ()))
+    has = require(f"mujoco_warp on {place}", able, needs)
     if place.type == "cpu" and num_worlds > SLOW:
         warnings.warn(f"mujoco_warp on a CPU is for checks; {num_worlds} worlds step faster with backend=mujoco",
                       stacklevel=2)
@@ -166,7 +166,7 @@ class MuJoCoWarp:
         return (delay - EARLY * self.dt).clamp_min(0.0)
 
     @staticmethod
-    def _torch(array: wp.array | None) -> Tensor | None:
+    def _torch(array: Any) -> Tensor | None:
         """A Warp array as a tensor over the same memory; None where there is nothing."""
         return wp.to_torch(array) if array is not None and array.size else None
 
@@ -255,7 +255,7 @@ class MuJoCoWarp:
 
     def _advance(self, substeps: int) -> None:
         """One control step, as kernels: what the graph of a step holds."""
-        m, d, flag, n = self._m, self._d, self._wp, self.num_worlds
+        d, flag, n = self._d, self._wp, self.num_worlds
         for before, now in self._pairs:
             wp.copy(before, now)
         wp.copy(self._memory[1], self._memory[0])
@@ -463,7 +463,7 @@ class MuJoCoWarp:
         return worlds
 
 
-def flat(value: Tensor) -> wp.array:
+def flat(value: Tensor) -> Any:
     """The same memory [N, ...] for Warp, as rows [N, K]."""
     return wp.from_torch(value.view(len(value), -1))
 

@@ -67,7 +67,7 @@ def gather(
     if flags[world] != wanted:
         return
     source, column = table[row, 0], table[row, 1]
-    value = float(0.0)
+    value = 0.0
     if source == 0:
         value = qpos[world, column]
     elif source == 1:

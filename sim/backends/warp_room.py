@@ -103,7 +103,8 @@ def pairs_of(mj: mujoco.MjModel) -> Pairs:
     filtered = not mj.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FILTERPARENT
     related = filtered & (weld[0] != 0) & (weld[1] != 0) & ((weld[0] == parent[1]) | (weld[1] == parent[0]))
     fixed = (mj.body_dofnum[weld[0]] == 0) & (mj.body_dofnum[weld[1]] == 0)
-    bits = (mj.geom_contype[first] & mj.geom_conaffinity[second]) | (mj.geom_contype[second] & mj.geom_conaffinity[first])
+    own, others = mj.geom_contype, mj.geom_conaffinity
+    bits = (own[first] & others[second]) | (own[second] & others[first])
     excluded = np.isin((body[0] << 16) + body[1], mj.exclude_signature)
     named = np.isin(first * mj.ngeom + second, np.minimum(mj.pair_geom1, mj.pair_geom2) * mj.ngeom
                     + np.maximum(mj.pair_geom1, mj.pair_geom2))
