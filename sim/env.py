@@ -98,6 +98,7 @@ class Env:
         # columns of running episodes, and of each world's next episode as it starts
         self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
         self.column = rows.views(self.table, self.columns, n)
+        self.figures = self.table[-len(FIGURES) :, :n]
         self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "state": {}}
         self.ready = torch.zeros(n, dtype=torch.bool, device=device)
 
@@ -125,7 +126,8 @@ class Env:
         seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
         terminated = terminated | ~finite
         reward = torch.where(finite, reward, torch.zeros_like(reward))
-        figures = (reward, terminated, (count >= self.task.steps) & ~terminated, finite, success & ~terminated)
+        over = count >= self.task.steps
+        figures = (reward, terminated | over, terminated, over & ~terminated, finite, success & ~terminated)
         return {
             "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)), **kept,
             **past, **seen}
@@ -254,27 +256,27 @@ class Env:
                                 "action": action, "obs": obs.actor, "critic": obs.critic})
         if self.backend.bad.any():
             self._give_up(self.backend.bad)
-        reward, *flags = (self.column[k].clone() for k in FIGURES)
-        terminated, truncated, finite, success = (f > 0.5 for f in flags)
-        ids = (terminated | truncated).nonzero()[:, 0]
+        figures = self.figures.clone()
+        reward, (ended, terminated, truncated, finite, success) = figures[0], (figures[1:] > 0.5).unbind(0)
         truth = self.true_signals()
-        if len(ids):  # the backend's tensors: the resets below would overwrite them
-            truth = {k: v.clone() for k, v in truth.items()}
         info = {"signals": truth, "success": success, "length": self.count.clone(),
                 "return": self.column["return"].clone(), "finite": finite}
-        after = obs
-        if len(ids):
-            if not bool(finite.all()):
-                info["signals"] = {k: _clean(v) for k, v in truth.items()}
-                self._report(~finite)
-            first = self._begin(ids)
-            after = Obs(obs.actor.clone(), obs.critic.clone())
-            after.actor[ids], after.critic[ids] = first.actor, first.critic
+        if not ended.any():
+            return Step(obs, reward, terminated, truncated, obs, info)
+        ids = ended.nonzero()[:, 0]
+        # clones of the backend's tensors: the resets would overwrite them
+        info["signals"] = {k: v.clone() for k, v in truth.items()}
+        if not bool(finite.all()):
+            info["signals"] = {k: _clean(v) for k, v in truth.items()}
+            self._report(~finite)
+        first = self._begin(ids)
+        after = Obs(obs.actor.clone(), obs.critic.clone())
+        after.actor[ids], after.critic[ids] = first.actor, first.critic
         return Step(after, reward, terminated, truncated, obs, info)
 
     def _give_up(self, bad: Tensor) -> None:
         """End the worlds that the simulator could not step."""
-        for name, value in (("finite", 0.0), ("terminated", 1.0), ("truncated", 0.0), ("success", 0.0)):
+        for name, value in (("finite", 0.0), ("ended", 1.0), ("terminated", 1.0), ("truncated", 0.0), ("success", 0.0)):
             self.column[name][bad] = value
         self.column["return"][bad] -= self.column["reward"][bad]
         self.column["reward"][bad] = 0.0
@@ -301,7 +303,8 @@ class Env:
         self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again
 
 
-FIGURES = ("reward", "terminated", "truncated", "finite", "success")  # columns that a step writes and does not read
+FIGURES = ("reward", "ended", "terminated", "truncated", "finite", "success")
+"""The last columns, which a step writes and does not read."""
 
 
 def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -642,29 +642,30 @@ class Kernel:
             if len(values) != prod(shapes[name]):
                 raise CannotCompile(f"output {name!r} has {len(values)} numbers in a row, its place {shapes[name]}")
         self.columns, self.rows = columns, rows
+        sizes = [prod(shape) for shape in columns.values()]
+        self.offsets = 4 * (np.cumsum([0, *sizes[:-1]], dtype=np.int64) if sizes else np.zeros(0, dtype=np.int64))
         self.outputs = [name for name in found if name in rows]
         names = [*columns, *rows]
         text, library = assembly(given, found, list(columns), names)
         self.code, self._engine = _machine_code(text, frozenset(f"{name}f" for name, _ in library))
         self.pointers = np.zeros(len(names), dtype=np.int64)
+        self.address = self.pointers.ctypes.data
 
     def __call__(self, table: Tensor | None, rows: Mapping[str, Tensor]) -> None:
         """Compute all rows, in place: N is that of the tensors in ``rows``, ``table`` is from :func:`table`."""
         n, stride = len(next(iter(rows.values()))), 0 if table is None else table.shape[1]
-        whole, first = n // LANES * LANES, 0
-        for i, shape in enumerate(self.columns.values()):
-            self.pointers[i] = table.data_ptr() + 4 * stride * first  # type: ignore[union-attr]
-            first += prod(shape)
-        own = len(self.columns)
+        whole, own = n // LANES * LANES, len(self.columns)
+        if table is not None:
+            self.pointers[:own] = table.data_ptr() + stride * self.offsets
         tensors = [_checked(name, rows[name], n, shape) for name, shape in self.rows.items()]
         self.pointers[own:] = [t.data_ptr() for t in tensors]
-        self.code(self.pointers.ctypes.data, stride, 0, whole)
+        self.code(self.address, stride, 0, whole)
         if whole < n:  # the last block is not whole: it is computed in copies
             copies = [torch.zeros(LANES, *shape) for shape in self.rows.values()]
             for i, (tensor, copy) in enumerate(zip(tensors, copies)):
                 copy[: n - whole] = tensor[whole:]
                 self.pointers[own + i] = copy.data_ptr() - 4 * whole * (copy.numel() // LANES)
-            self.code(self.pointers.ctypes.data, stride, whole, n)
+            self.code(self.address, stride, whole, n)
             for name, tensor, copy in zip(self.rows, tensors, copies):
                 if name in self.outputs:
                     tensor[whole:] = copy[: n - whole]
