@@ -1,0 +1,292 @@
+"""Pushes and gusts: what disturbs a world in mid-episode, as a pure function of (seed, world, episode, step).
+
+    pushes = Pushes.parse({"interval_s": [2, 5], "duration_s": 0.2, "force_n": [1, 3]}, backend.parameters, dt=0.02)
+    pushes.at(seed, worlds, episode, step)     # {"force_w": [N, 3]} to add to the drawn value; None: as a step before
+
+There is no timer to keep: the k-th event of an episode comes at ``(phase + k) T + j_k``, with ``phase`` in [0, 1) drawn
+per episode and ``j_k`` per event, uniform within a quarter of the interval's spread to both sides of 0, where ``T`` is
+the middle of the interval. Two events are then never closer or farther apart than the interval says, and which one is
+the present one is found without going through those before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robots.spec import Parameter
+from sim.random import normal, stream, uniform
+from sim.randomize import Distribution, draw_parameters
+
+KEYS = ("interval_s", "duration_s", "force_n", "impulse_ns", "torque_nm", "direction", "on")
+DIRECTIONS = ("any", "horizontal")
+TORQUES = ("torque_w", "torque_b")
+NONE_YET = -1
+SLACK_S = 1e-6  # a step's time is a sum of floats; an event at a step belongs to it
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Events of which each comes between ``low`` and ``high`` seconds after the one before; ``name`` keys the draws."""
+
+    name: str
+    low: float
+    high: float
+
+    def present(self, seed: int, worlds: Tensor, episode: Tensor, time_s: Tensor) -> tuple[Tensor, Tensor]:
+        """Number [K] of the latest event at ``time_s`` [K] (-1: none yet), and the seconds [K] since it."""
+        period = (self.low + self.high) / 2
+        phase = uniform(seed, worlds, episode, stream(f"{self.name}.phase"), 1)[:, 0].double()
+        start = phase * period
+        latest = torch.round((time_s + SLACK_S - start) / period)
+        begins = self._begins(seed, worlds, episode, start, latest, period)
+        late = begins > time_s + SLACK_S
+        if bool(late.any()):
+            latest = latest - late.double()
+            begins = self._begins(seed, worlds, episode, start, latest, period)
+        return latest.long().clamp(min=NONE_YET), time_s - begins
+
+    def _begins(
+        self, seed: int, worlds: Tensor, episode: Tensor, start: Tensor, event: Tensor, period: float
+    ) -> Tensor:
+        spread = (self.high - self.low) / 2
+        begins = start + event * period
+        if spread:
+            step = event.long().clamp(min=NONE_YET) + 1
+            u = uniform(seed, worlds, episode, stream(f"{self.name}.time"), 1, step=step)[:, 0]
+            begins = begins + spread * (u.double() - 0.5)
+        return begins
+
+
+@dataclass(frozen=True)
+class Push:
+    """One kind of push.
+
+    Args:
+        name: in the configuration; keys the draws.
+        force: least and greatest force, N, on the parameter ``force_on``.
+        torque: least and greatest torque, N m, on the parameter ``torque_on``.
+        horizontal: whether forces lie in the world's horizontal plane, and torques of the world frame about its z.
+    """
+
+    name: str
+    schedule: Schedule
+    duration_s: float
+    force: tuple[float, float] | None
+    torque: tuple[float, float] | None
+    horizontal: bool
+    force_on: str
+    torque_on: str
+
+    def wrench(
+        self, seed: int, worlds: Tensor, episode: Tensor, event: Tensor
+    ) -> dict[str, Tensor]:
+        """Force and torque of the event [K], [K, 3] each, by the names of the parameters that they are added to."""
+        out = {}
+        for what, size, on in (("force", self.force, self.force_on), ("torque", self.torque, self.torque_on)):
+            if size is not None:
+                step = event + 1
+                key = f"push.{self.name}.{what}"
+                share = uniform(seed, worlds, episode, stream(key), 1, step=step)
+                aim = normal(seed, worlds, episode, stream(f"{key}.direction"), 3, step=step)
+                aim = self._aimed(aim, on)
+                out[on] = aim * (size[0] + (size[1] - size[0]) * share)
+        return out
+
+    def _aimed(self, aim: Tensor, on: str) -> Tensor:
+        """Directions of length 1: normal numbers have none that they prefer."""
+        if self.horizontal and on == self.force_on:
+            aim = torch.cat([aim[:, :2], torch.zeros_like(aim[:, 2:])], -1)
+        elif self.horizontal and not on.endswith("_b"):
+            aim = torch.cat([torch.zeros_like(aim[:, :2]), aim[:, 2:]], -1)
+        return aim / aim.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+
+
+@dataclass(frozen=True)
+class Pushes:
+    """All pushes of an environment. ``dt``: control period, s: a push begins and ends with a control step."""
+
+    kinds: tuple[Push, ...]
+    dt: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that pushes are added to."""
+        found = [n for p in self.kinds for n, size in ((p.force_on, p.force), (p.torque_on, p.torque)) if size]
+        return tuple(dict.fromkeys(found))
+
+    @staticmethod
+    def parse(raw: Mapping[str, Any] | None, parameters: Mapping[str, Parameter], dt: float) -> Pushes:
+        """From configuration: one kind of push, or several by name; every key and number is checked.
+
+        Keys: ``interval_s`` [least, greatest] between the beginnings of two pushes; ``duration_s``; ``force_n``, or
+        ``impulse_ns`` (force times duration), and ``torque_nm``, each a number or [least, greatest]; ``direction`` any
+        or horizontal; ``on`` the robot's base or an object.
+        """
+        raw = dict(raw or {})
+        several = bool(raw) and all(isinstance(v, Mapping) or v is None for v in raw.values())
+        given = raw if several else {"push": raw} if raw else {}
+        kinds = [parse_push(f"pushes.{name}" if several else "pushes", str(name), spec, parameters, dt)
+                 for name, spec in given.items() if spec is not None]
+        return Pushes(tuple(kinds), dt)
+
+    def at(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> dict[str, Tensor] | None:
+        """What is added to the parameters [K, 3] in the control step that follows sample ``step`` [K] of the worlds.
+
+        None where in no world it differs from the step before (nothing acts before step 0).
+        """
+        if not bool(self.changed(seed, worlds, episode, step).any()):
+            return None
+        return self.wrench(seed, worlds, episode, step)
+
+    def changed(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
+        """Whether anything differs from the step before: bool [K]."""
+        out = torch.zeros_like(worlds, dtype=torch.bool)
+        for push in self.kinds:
+            event, acts = self._acting(push, seed, worlds, episode, step)
+            before, acted = self._acting(push, seed, worlds, episode, step - 1)
+            out |= (acts != acted) | (acts & (event != before))
+        return out
+
+    def wrench(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """What acts, changed or not."""
+        total: dict[str, Tensor] = {}
+        for push in self.kinds:
+            event, acts = self._acting(push, seed, worlds, episode, step)
+            for name, value in push.wrench(seed, worlds, episode, event).items():
+                value = value * acts[:, None]
+                total[name] = total[name] + value if name in total else value
+        return total
+
+    def _acting(
+        self, push: Push, seed: int, worlds: Tensor, episode: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The latest event, and whether it still acts."""
+        event, since = push.schedule.present(seed, worlds, episode, step.double() * self.dt)
+        return event, (event > NONE_YET) & (since < push.duration_s - SLACK_S) & (step >= 0)
+
+
+def parse_push(where: str, name: str, raw: Any, parameters: Mapping[str, Parameter], dt: float) -> Push:
+    """One kind of push, checked."""
+    if not isinstance(raw, Mapping) or set(raw) - set(KEYS):
+        raise ValueError(f"{where} is a mapping with some of {', '.join(KEYS)}; got {raw!r}")
+    given = {key: value for key, value in raw.items() if value is not None}
+    for key in ("interval_s", "duration_s"):
+        if key not in given:
+            raise ValueError(f"{where} needs {key}")
+    low, high = _ends(f"{where}.interval_s", given["interval_s"])
+    (duration, longest) = _ends(f"{where}.duration_s", given["duration_s"])
+    if duration != longest or not dt - SLACK_S <= duration:
+        raise ValueError(f"{where}.duration_s is one number, at least a control step of {dt:g} s; got "
+                         f"{given['duration_s']!r}")
+    if low < duration:
+        raise ValueError(f"{where}: pushes of {duration:g} s cannot be {low:g} s apart; interval_s is at least "
+                         f"duration_s")
+    if "force_n" in given and "impulse_ns" in given:
+        raise ValueError(f"{where}: force_n and impulse_ns say the same; give one")
+    force = _ends(f"{where}.force_n", given["force_n"]) if "force_n" in given else None
+    if "impulse_ns" in given:
+        steps = max(1, round(duration / dt + 0.49))  # as many as it acts in
+        first, last = _ends(f"{where}.impulse_ns", given["impulse_ns"])
+        force = (first / (steps * dt), last / (steps * dt))
+    torque = _ends(f"{where}.torque_nm", given["torque_nm"]) if "torque_nm" in given else None
+    if not force and not torque:
+        raise ValueError(f"{where} needs force_n, impulse_ns or torque_nm")
+    direction = given.get("direction", "any")
+    if direction not in DIRECTIONS:
+        raise ValueError(f"{where}.direction is {direction!r}; legal: {', '.join(DIRECTIONS)}")
+    prefix = _prefix(where, str(given.get("on", "base")), parameters)
+    torque_on = next((prefix + t for t in TORQUES if prefix + t in parameters), "")
+    if torque and not torque_on:
+        raise ValueError(f"{where}.torque_nm: {given.get('on', 'base')} takes no torque; parameters: "
+                         f"{', '.join(parameters)}")
+    return Push(name, Schedule(f"push.{name}", low, high), duration, force, torque, direction == "horizontal",
+                f"{prefix}force_w", torque_on)
+
+
+def _prefix(where: str, on: str, parameters: Mapping[str, Parameter]) -> str:
+    """The beginning of the names of what is pushed."""
+    prefix = "" if on == "base" else f"{on}."
+    if f"{prefix}force_w" not in parameters:
+        legal = ["base" if name == "force_w" else name.removesuffix(".force_w")
+                 for name in parameters if name == "force_w" or name.endswith(".force_w")]
+        told = ", ".join(legal) or "nothing: nothing in this scene moves freely"
+        raise ValueError(f"{where}.on is {on!r}; what can be pushed here: {told}")
+    return prefix
+
+
+def _ends(where: str, value: Any) -> tuple[float, float]:
+    ends = value if isinstance(value, (list, tuple)) else (value, value)
+    numbers = [x for x in ends if isinstance(x, (int, float)) and not isinstance(x, bool) and isfinite(x) and x > 0]
+    if len(ends) != 2 or len(numbers) != 2 or ends[0] > ends[1]:
+        raise ValueError(f"{where} is a number greater than 0, or [least, greatest]; got {value!r}")
+    return float(ends[0]), float(ends[1])
+
+
+# ---------------------------------------------------------------- all that changes in mid-episode
+
+
+@dataclass(frozen=True)
+class Disturbances:
+    """Pushes, and parameters whose distribution says that they change in mid-episode (``when: {every_s: ...}``)."""
+
+    pushes: Pushes
+    gusts: Mapping[str, Distribution]
+    parameters: Mapping[str, Parameter]
+
+    @staticmethod
+    def parse(
+        raw: Mapping[str, Any] | None, distributions: Mapping[str, Distribution], parameters: Mapping[str, Parameter],
+        dt: float,
+    ) -> Disturbances:
+        """``raw``: pushes from configuration; ``distributions``: all that are drawn; ``dt``: control period, s."""
+        gusts = {name: d for name, d in distributions.items() if isinstance(d.when, tuple)}
+        return Disturbances(Pushes.parse(raw, parameters, dt), gusts, parameters)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that :meth:`at` gives."""
+        return tuple(dict.fromkeys((*self.pushes.names, *self.gusts)))
+
+    def at(
+        self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor, base: Mapping[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]] | None:
+        """What to set before the control step that follows sample ``step`` [K] of ``worlds`` [K]: the worlds [M] in
+        which something changes, and their values [M, count] by name. None: nothing changes.
+
+        ``base``: what the running episodes were given at their start, [K, ...] by name (nominal if left out). Step 0 of
+        an episode counts as a change: the one before may have ended in a push.
+        """
+        if not self.names:
+            return None
+        changed = (step == 0) | self.pushes.changed(seed, worlds, episode, step)
+        for name in self.gusts:
+            before = self._gust(name, seed, worlds, episode, step - 1)
+            changed |= self._gust(name, seed, worlds, episode, step) != before
+        some = changed.nonzero()[:, 0]
+        if not len(some):
+            return None
+        ids, when, steps = worlds[some], episode[some], step[some]
+        out = {name: base[name][some] if name in base else self._nominal(name, len(ids), step.device)
+               for name in self.names}
+        for name, dist in self.gusts.items():
+            event = self._gust(name, seed, ids, when, steps)
+            drawn = draw_parameters(self.parameters, {name: dist}, seed, ids, when, change=event + 1)[name]
+            out[name] = torch.where((event > NONE_YET)[:, None], drawn, out[name])
+        for name, value in self.pushes.wrench(seed, ids, when, steps).items():
+            out[name] = out[name] + value
+        return ids, out
+
+    def _gust(self, name: str, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
+        """Number of its latest change, -1: none yet."""
+        low, high = self.gusts[name].when
+        schedule = Schedule(f"change.{name}", float(low), float(high))
+        return schedule.present(seed, worlds, episode, step.double() * self.pushes.dt)[0]
+
+    def _nominal(self, name: str, count: int, device: torch.device) -> Tensor:
+        return torch.tensor(self.parameters[name].nominal, device=device).expand(count, -1)
