@@ -1,0 +1,406 @@
+"""Isaac Gym Preview 4: N worlds of a scene in PhysX, in a worker process with a Python of its own.
+
+    backend = make(Scene(load_robot("franka")), 4096, "joint_pos_cmd", dt=0.005, device="cuda:0",
+                   python="/opt/isaacgym/bin/python")
+
+Isaac Gym needs Python 3.8 or older, an old numpy, and to be imported before torch, one simulation per process: it
+cannot live beside current torch. So the user's own interpreter (``python``, or TEMPOREAL_ISAACGYM_PYTHON) runs
+:mod:`sim.backends.isaacgym_worker`; arrays go through a memory-mapped file, messages through two pipes. The worker ends
+when this process ends. What was run where, and what is left out: docs/backends/isaac.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from mmap import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from robots.spec import RobotSpec
+from sim.backends import isaac_assets, mjcf
+from sim.backends.isaac_assets import DRIVE, Plan
+from sim.backends.isaac_worlds import ALWAYS, Readings, States, Worlds, rotate, touching
+from sim.backends.mjcf import Array
+from sim.capabilities import require
+from sim.scene import Scene, as_scene
+from sim.types import Backend
+
+PYTHON = "TEMPOREAL_ISAACGYM_PYTHON"
+WORKER = Path(__file__).with_name("isaacgym_worker.py")
+PROTOCOL = 1
+HAS = ("objects", "arms", "wrench", "delay")
+KINDS = ("friction", "damping", "armature", "kp", "kd", "strength", *ALWAYS)
+MASSES = ("mass", "inertia", "com")  # on the CPU pipeline only
+CHUNK = 16  # physics steps per message: targets of each have room
+START, REPLY = 180.0, 120.0  # s: loading Isaac Gym takes long; a step of many worlds too
+
+
+class IsaacGymError(RuntimeError):
+    """The worker failed, died or did not answer."""
+
+
+def make(
+    what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float = 0.005, device: str = "cuda:0",
+    seed: int = 0, threads: int = 0, needs: Iterable[str] = (), python: str | None = None, spacing: float = 2.0,
+    position_iterations: int = 8, velocity_iterations: int = 1, contact_offset: float = 0.002,
+    start_timeout: float = START, timeout: float = REPLY,
+) -> Backend:  # fmt: skip
+    """The backend for ``num_worlds`` worlds of a scene (or of a robot alone).
+
+    Args:
+        command: one of the robot's commands.
+        dt: physics step, s.
+        device: ``cuda:0`` runs PhysX's GPU pipeline, ``cpu`` its CPU pipeline.
+        seed: kept for the caller; the physics draws no random numbers.
+        threads: PhysX's CPU threads; 0 takes every core this process may use.
+        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        python: interpreter that has isaacgym; else the variable TEMPOREAL_ISAACGYM_PYTHON.
+        spacing: between worlds in Isaac Gym's grid, m. They do not touch each other however close.
+        position_iterations, velocity_iterations: of PhysX's solver.
+        contact_offset: distance at which PhysX makes contacts, m.
+        start_timeout, timeout: how long the worker may take to start and to answer, s.
+    """
+    if num_worlds < 1:
+        raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
+    if threads < 0:
+        raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
+    gpu = device_kind(device)
+    has = require("isaacgym", (*HAS, "cuda") if gpu else (*HAS, "mass"), needs)
+    plan = isaac_assets.plan_of(mjcf.build(as_scene(what), command, dt))
+    settings = {
+        "device": device, "spacing": spacing, "position_iterations": position_iterations,
+        "velocity_iterations": velocity_iterations, "contact_offset": contact_offset,
+        "threads": threads or len(os.sched_getaffinity(0))}
+    engine = GymEngine(plan, num_worlds, settings, interpreter(python), has, start_timeout, timeout)
+    try:
+        return Worlds(plan, engine, num_worlds, command, seed)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def device_kind(device: str) -> bool:
+    """Whether ``device`` is a GPU; one that is neither that nor the CPU is a ValueError."""
+    kind, _, number = device.partition(":")
+    if kind == "cpu" or (kind == "cuda" and (not number or number.isdigit())):
+        return kind == "cuda"
+    raise ValueError(f"device is {device!r}; Isaac runs on 'cpu', 'cuda' or 'cuda:<number>'")
+
+
+def interpreter(python: str | None) -> str:
+    """The Python that has isaacgym."""
+    given = python or os.environ.get(PYTHON)
+    if not given:
+        raise IsaacGymError(
+            "backend isaacgym needs a Python 3.8 that has Isaac Gym Preview 4 (NVIDIA's download, not on PyPI): give "
+            f"python=..., or set {PYTHON} to that interpreter, e.g. {PYTHON}=$HOME/miniconda3/envs/rlgpu/bin/python")
+    found = shutil.which(os.path.expanduser(given))
+    if found is None:
+        raise IsaacGymError(f"{given!r} is not an interpreter that can be run; {PYTHON} or python= names the Python "
+                            "that has isaacgym")
+    return found
+
+
+class GymEngine:
+    """The worker process, seen from here (:class:`sim.backends.isaac_worlds.Engine`)."""
+
+    def __init__(
+        self, plan: Plan, num_worlds: int, settings: Mapping[str, Any], python: str, has: frozenset[str],
+        start_timeout: float, timeout: float,
+    ) -> None:  # fmt: skip
+        self.plan, self.num_worlds, self.timeout, self.capabilities = plan, num_worlds, timeout, has
+        gpu = settings["device"].startswith("cuda")
+        self.kinds = KINDS if gpu else (*KINDS, *MASSES)
+        self.folder = Path(tempfile.mkdtemp(prefix="temporeal-isaacgym-"))
+        self._end = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        if gpu and not torch.cuda.is_available():
+            self._end()
+            raise IsaacGymError(f"device {settings['device']!r}: torch here sees no CUDA device; use device=cpu")
+        self.device = torch.device(settings["device"])
+        files = isaac_assets.write(plan, self.folder)
+        layout, size = lay_out(self._shapes())
+        self.arrays = map_file(self.folder / "arrays", layout, size)
+        self._nominal()
+        self.worker = Process(python, self.folder, start_timeout)
+        self._end.detach()
+        self._end = weakref.finalize(self, end, self.worker, self.folder)
+        self.versions = self.worker.versions
+        message = self._message(settings, files, layout)
+        self.worker.ask(message, start_timeout)
+        self._com = torch.tensor(np.array([link.com for link in plan.links]), dtype=torch.float32).repeat(
+            num_worlds, 1, 1)
+
+    def _shapes(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        n, dofs, links, roots = self.num_worlds, len(self.plan.dofs), len(self.plan.links), len(self.plan.floating)
+        state = {"dof_pos": (n, dofs), "dof_vel": (n, dofs), "dof_force": (n, dofs), "root": (n, roots, 13),
+                 "link": (n, links, 13), "contact": (n, links, 3), "wrench": (n, roots, 6)}
+        given = {"target": (CHUNK, n, dofs), "effort": (CHUNK, n, dofs), "drive": (n, dofs, len(DRIVE)),
+                 "friction": (n, len(touching(self.plan))), "mass": (n, links, 13)}
+        return {"dirty": ("<u1", (n,)), **{k: ("<f4", v) for k, v in {**state, **given}.items()}}
+
+    def _nominal(self) -> None:
+        fields = isaac_assets.nominal(self.plan.model.mj)
+        self._put_drives(slice(None), isaac_assets.drives(self.plan, fields))
+        self.arrays["friction"][:] = fields["geom_friction"][:, touching(self.plan), 0]
+
+    def _message(self, settings: Mapping[str, Any], files: Mapping[str, Path], layout: object) -> dict[str, Any]:
+        plan, kinds = self.plan, {g.what for g in self.plan.gathers.values()}
+        names = [link.name for link in plan.links]
+        return {
+            "do": "build", "protocol": PROTOCOL, "num_worlds": self.num_worlds, "dt": plan.model.mj.opt.timestep,
+            "gravity": list(map(float, plan.model.mj.opt.gravity)), "floor": plan.floor, "folder": str(self.folder),
+            "file": str(self.folder / "arrays"), "layout": layout, **settings,
+            "forces": "joint_torque" in kinds, "contacts": "contact_force" in kinds,
+            "efforts": any(not d.servo for d in plan.dofs),
+            "root_links": [names.index(a.links[0].name) for a in plan.floating],
+            "actors": [describe(plan, a, files[a.name].name) for a in plan.actors]}
+
+    # ---- the interface
+
+    def run(
+        self, position: Array, effort: Array, substeps: int, dirty: Array, states: States, wrench: Array | None
+    ) -> Readings:
+        """Write states, then step (see :class:`sim.backends.isaac_worlds.Engine`)."""
+        arrays, varying = self.arrays, len(position) > 1
+        arrays["dirty"][:] = dirty
+        if dirty.any():
+            arrays["dof_pos"][:], arrays["dof_vel"][:] = _cpu(states.dof_pos), _cpu(states.dof_vel)
+            arrays["root"][:] = _cpu(self._at_com(states.root, 1))
+        if wrench is not None:
+            arrays["wrench"][:] = wrench
+        for first in range(0, substeps, CHUNK):
+            count = min(CHUNK, substeps - first)
+            part = slice(first, first + count) if varying else slice(0, 1)
+            rows = count if varying else 1
+            arrays["target"][:rows], arrays["effort"][:rows] = position[part], effort[part]
+            self.worker.ask({"do": "step", "substeps": count, "varying": varying, "wrench": wrench is not None,
+                             "dirty": bool(dirty.any()) and first == 0}, self.timeout)
+        return self._readings()
+
+    def _readings(self) -> Readings:
+        get = lambda name: torch.from_numpy(self.arrays[name].copy()).to(self.device)  # noqa: E731
+        link = get("link")
+        lever = rotate(link[..., 3:7], self._com.to(self.device))
+        link[..., 7:10] -= torch.linalg.cross(link[..., 10:], lever)
+        states = States(get("dof_pos"), get("dof_vel"), self._at_com(get("root"), -1))
+        return Readings(states, link, get("dof_force"), get("contact"))
+
+    def _at_com(self, root: torch.Tensor, sign: int) -> torch.Tensor:
+        """Roots [N, R, 13] whose velocity is that of the centre of mass (1), as PhysX has it, or of the frame (-1)."""
+        names = [link.name for link in self.plan.links]
+        rows = [names.index(a.links[0].name) for a in self.plan.floating]
+        out = root.clone()
+        lever = rotate(root[..., 3:7], self._com[:, rows].to(root.device))
+        out[..., 7:10] += sign * torch.linalg.cross(root[..., 10:], lever)
+        return out
+
+    def set_drives(self, worlds: Array, drives: Mapping[str, Array]) -> None:
+        """Drive values [K, D]."""
+        self._put_drives(worlds, drives)
+        self.worker.ask({"do": "set_drives", "worlds": worlds.tolist()}, self.timeout)
+
+    def _put_drives(self, worlds: Array | slice, drives: Mapping[str, Array]) -> None:
+        for i, name in enumerate(DRIVE):  # PhysX 4's joint friction is a share of the joint's force, not a torque
+            self.arrays["drive"][worlds, :, i] = drives[name] if name != "friction" else 0.0
+
+    def set_friction(self, worlds: Array, friction: Array) -> None:
+        """Friction [K, S]."""
+        self.arrays["friction"][worlds] = friction
+        self.worker.ask({"do": "set_friction", "worlds": worlds.tolist()}, self.timeout)
+
+    def set_mass(self, worlds: Array, mass: Array, com: Array, inertia: Array) -> None:
+        """Mass [K, L], centre of mass [K, L, 3], inertia [K, L, 3, 3]: on the CPU pipeline."""
+        self.arrays["mass"][worlds] = np.concatenate((mass[..., None], com, inertia.reshape(*mass.shape, 9)), -1)
+        self.worker.ask({"do": "set_mass", "worlds": worlds.tolist()}, self.timeout)
+        self._com[torch.from_numpy(worlds)] = torch.from_numpy(com).float()
+
+    def close(self) -> None:
+        """End the worker and remove its files; once is enough, more do nothing."""
+        self._end()
+
+
+def describe(plan: Plan, actor: isaac_assets.Actor, file: str) -> dict[str, Any]:
+    """What the worker is told of an actor; its pose is that of home."""
+    mj, pos, quat = plan.model.mj, actor.links[0].pos, actor.links[0].quat
+    if actor.floating:
+        first = mj.jnt_qposadr[actor.joint]
+        pos, quat = plan.model.home_qpos[first : first + 3], plan.model.home_qpos[first + 3 : first + 7]
+    return {
+        "name": actor.name, "urdf": file, "floating": actor.floating, "gravity": actor.gravity,
+        "pos": list(map(float, pos)), "quat": list(map(float, quat)), "links": [link.name for link in actor.links],
+        "dofs": [d.name for d in actor.dofs], "servo": [d.servo for d in actor.dofs],
+        "filters": isaac_assets.filters(actor),
+        "shapes": [sum(s.touches for s in link.shapes) for link in actor.links]}
+
+
+def _cpu(value: torch.Tensor) -> Array:
+    return value.detach().cpu().numpy()
+
+
+# ---------------------------------------------------------------- shared arrays
+
+
+Layout = dict[str, tuple[str, tuple[int, ...], int]]
+"""Array -> type, shape, offset in the file."""
+
+
+def lay_out(shapes: Mapping[str, tuple[str, tuple[int, ...]]]) -> tuple[Layout, int]:
+    """Offsets of arrays in one file, each at a multiple of 64 bytes; and the file's size."""
+    layout, at = {}, 0
+    for name, (dtype, shape) in shapes.items():
+        layout[name] = (dtype, shape, at)
+        at += -(-int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize // 64) * 64
+    return layout, max(at, 64)
+
+
+def map_file(path: Path, layout: Layout, size: int) -> dict[str, Array]:
+    """A new file, mapped as arrays of zeros."""
+    with path.open("w+b") as file:
+        file.truncate(size)
+        memory = mmap(file.fileno(), size)
+    return {name: np.frombuffer(memory, dtype, int(np.prod(shape, dtype=int)), at).reshape(shape)
+            for name, (dtype, shape, at) in layout.items()}
+
+
+# ---------------------------------------------------------------- the process
+
+
+class Process:
+    """The worker process with its two pipes."""
+
+    def __init__(self, python: str, folder: Path, timeout: float) -> None:
+        self.python, self.log = python, folder / "log.txt"
+        theirs, self._write = os.pipe()
+        self._read, ours = os.pipe()
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, str(WORKER), str(theirs), str(ours), str(os.getpid())], pass_fds=(theirs, ours), cwd=folder,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment(python))
+        os.close(theirs)
+        os.close(ours)
+        try:
+            self.versions = self._answer(timeout, "start (import isaacgym)")
+        except IsaacGymError:
+            self.kill()
+            raise
+        if self.versions.get("protocol") != PROTOCOL:
+            self.kill()
+            raise IsaacGymError(f"the worker speaks protocol {self.versions.get('protocol')}, this side {PROTOCOL}")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send a request and wait for its answer; whatever goes wrong ends the worker and is an IsaacGymError."""
+        if self._process.returncode is not None:
+            raise IsaacGymError("the worker has ended; make a new backend")
+        data = json.dumps(message).encode()
+        try:
+            data = struct.pack("<I", len(data)) + data
+            while data:
+                data = data[os.write(self._write, data):]
+            return self._answer(timeout, str(message["do"]))
+        except BrokenPipeError:
+            error = self._ended()
+            self.kill()
+            raise error from None
+        except BaseException:  # also when interrupted: an answer that comes late would be taken for the next one
+            self.kill()
+            raise
+
+    def _answer(self, timeout: float, doing: str) -> dict[str, Any]:
+        end = time.monotonic() + timeout
+        (size,) = struct.unpack("<I", self._exactly(4, end, doing))
+        answer: dict[str, Any] = json.loads(self._exactly(size, end, doing))
+        if "error" in answer:
+            raise self._failed(doing, answer["error"])
+        return answer
+
+    def _exactly(self, count: int, end: float, doing: str) -> bytes:
+        data = b""
+        while len(data) < count:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self._read], [], [], left)[0]:
+                raise IsaacGymError(f"the Isaac Gym worker did not answer in time ({doing}). Its log ends:\n"
+                                    f"{self.tail()}")
+            part = os.read(self._read, count - len(data))
+            if not part:
+                raise self._ended()
+            data += part
+        return data
+
+    def _failed(self, doing: str, text: str) -> IsaacGymError:
+        advice = ""
+        if doing.startswith("start"):
+            advice = (f"\n{self.python} could not import isaacgym, numpy and torch. Try: {self.python} -c "
+                      "'import isaacgym, torch'. Isaac Gym Preview 4 wants Python 3.6 to 3.8, numpy < 1.24, and "
+                      "libpython on LD_LIBRARY_PATH.")
+        return IsaacGymError(f"the Isaac Gym worker failed ({doing}):\n{text}{advice}")
+
+    def _ended(self) -> IsaacGymError:
+        try:
+            code: object = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            code = "unknown"
+        return IsaacGymError(f"the Isaac Gym worker died (exit status {code}). Its log ends:\n{self.tail()}")
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        try:
+            return self.log.read_bytes()[-4000:].decode(errors="replace")
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Ask it to end, then make it."""
+        if self._process.returncode is None and self._process.poll() is None:
+            try:
+                self.ask({"do": "close"}, 10.0)
+                self._process.wait(10)
+            except (IsaacGymError, subprocess.TimeoutExpired):
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End it with SIGTERM, then SIGKILL, and leave no zombie."""
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                self._process.send_signal(how)
+                try:
+                    self._process.wait(5)
+                except subprocess.TimeoutExpired:
+                    continue
+        self._process.wait()
+        for fd in (self._read, self._write):
+            if fd >= 0:
+                os.close(fd)
+        self._read = self._write = -1
+
+
+def end(worker: Process, folder: Path) -> None:
+    """End the worker and remove its folder."""
+    worker.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(python: str) -> dict[str, str]:
+    """The worker's environment: Isaac Gym's library wants libpython of its interpreter on LD_LIBRARY_PATH."""
+    out = dict(os.environ)
+    library = str(Path(python).resolve().parent.parent / "lib")
+    out["LD_LIBRARY_PATH"] = os.pathsep.join(x for x in (library, out.get("LD_LIBRARY_PATH")) if x)
+    return out

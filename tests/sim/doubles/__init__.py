@@ -1,0 +1,27 @@
+"""Backends on the strict doubles of Isaac Gym and Isaac Lab. The doubles stand in for the simulators in tests only.
+
+Where TEMPOREAL_ISAACGYM_PYTHON names an interpreter with the real Isaac Gym, :func:`isaacgym_backend` uses that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from unittest import mock
+
+FOLDER = Path(__file__).parent
+REAL = "TEMPOREAL_ISAACGYM_PYTHON"
+
+
+def isaacgym_backend(scene, num_worlds, command, *, misbehave=None, **settings):
+    """Backend isaacgym on the double, in a real worker process; on the real one if its interpreter is given."""
+    from sim.backends import isaacgym
+
+    if os.environ.get(REAL) and misbehave is None:
+        return isaacgym.make(scene, num_worlds, command, **settings)
+    variables = {"PYTHONPATH": os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", ""))),
+                 "ISAACGYM_DOUBLE": json.dumps(misbehave or {}), "OMP_NUM_THREADS": "1"}
+    with mock.patch.dict(os.environ, variables):
+        return isaacgym.make(scene, num_worlds, command, **{"python": sys.executable, "device": "cpu", **settings})
