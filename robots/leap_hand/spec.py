@@ -18,7 +18,7 @@ Three numbers of these sources are not followed:
 
 - thumb limits: [L] and [S] agree; [M] gives the limits of ``thumb_axl`` and ``thumb_mcp`` to other joints
 - the thumb's first motor: [M] moved its shape by 15 mm along the motor but left the centre of mass; here it is inside
-- [I]'s stiffness: most of its factors ended at their bounds
+- [I]'s stiffness: its factors ended at or near their upper bound
 
 Frames, in model.xml: hand x along the fingers, y from index to ring, z out of the palm. Positive angles close the hand.
 
