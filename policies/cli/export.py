@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from policies.cli.console import OK, BadInput, Parser, add_json, print_json, say
+from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
+
+if TYPE_CHECKING:
+    from policies.export.runtime import Artifact
 
 SUMMARY = "write a run's policy as one self-testing artifact"
 HELP = """\
@@ -13,39 +17,46 @@ Traces signals -> observation -> network -> command into policy.onnx, records a 
 the policy was trained in, writes manifest.json (signals, commands, rate, limits, formula, settings, versions, digests)
 and replays the golden trace. The folder appears complete and proven, or not at all.
 
+A model.zip that stable-baselines3 saved (PPO, A2C, SAC, TD3, DDPG) is exported likewise. Say by settings what it was
+trained on: the task always, its settings, backend and randomize (none) where they were not the defaults.
+
 Example:
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact
+  temporeal export model.zip task=hover task.settings.history=4 --normalize statistics.pkl --out outputs/artifact
 """
 
 
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("export", HELP)
-    p.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
+    p.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or a model.zip of stable-baselines3")
+    add_overrides(p)
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the artifact (RUN/artifact)")
+    p.add_argument("--normalize", type=Path, metavar="FILE", help="what VecNormalize.save wrote (a pickle: your own)")
     p.add_argument("--name", help="name in the manifest (the task's)")
     add_json(p)
     return p
 
 
 def run(argv: Sequence[str]) -> int:
-    """Export one run."""
+    """Export one run, or one model."""
     options = parser().parse_intermixed_args(argv)
     from policies.cli import runs
-    from policies.evaluate.handover import export_policy
     from policies.export.artifact import refuse_foreign
 
-    settings = runs.load_run(options.run)
-    out = options.out or options.run / "artifact"
+    is_model = options.run.is_file() and options.run.suffix == ".zip"
+    out: Path = options.out or (options.run.with_suffix("") if is_model else options.run / "artifact")
+    check_words(is_model, options.run, options.overrides, options.normalize)
+    if not is_model:
+        runs.load_run(options.run)
     runs.check_writable(out.parent)
     with runs.bad_input():
         refuse_foreign(out)
-    task = runs.make_task(settings)
-    graph = runs.load_graph(settings, options.run, task)
-    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
     try:
-        with runs.bad_input():
-            artifact = export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=options.name)
+        if is_model:
+            artifact = of_model(options.run, out, options.overrides, options.normalize, options.name)
+        else:
+            artifact = of_run(options.run, out, options.name)
     except OSError as error:
         raise BadInput(f"{out} cannot be written: {error.strerror}; what was there before is untouched") from error
     proof = artifact.self_test()
@@ -60,3 +71,44 @@ def run(argv: Sequence[str]) -> int:
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
             f"next: temporeal deploy {out} --sim")
     return OK
+
+
+def check_words(is_model: bool, run: Path, words: Sequence[str], normalize: Path | None) -> None:
+    """Settings and statistics are of a model; a run has its own. A model's task must be named."""
+    if not is_model and (words or normalize):
+        given = " ".join(words) or f"--normalize {normalize}"
+        raise BadInput(f"{given}: a run is exported as it was trained; settings are for a model.zip, and {run} is none")
+    if is_model and not any(word.startswith("task=") for word in words):
+        raise BadInput(f"{run} does not say what it was trained on: name the task, as in "
+                       f"temporeal export {run} task=hover")
+
+
+def of_run(run: Path, out: Path, name: str | None) -> Artifact:
+    """The artifact of a run of ours."""
+    from policies.cli import runs
+    from policies.evaluate.handover import export_policy
+
+    settings = runs.load_run(run)
+    task = runs.make_task(settings)
+    graph = runs.load_graph(settings, run, task)
+    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
+    with runs.bad_input():
+        return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
+
+
+def of_model(model: Path, out: Path, words: Sequence[str], normalize: Path | None, name: str | None) -> Artifact:
+    """The artifact of a model that stable-baselines3 saved, trained on what ``words`` say."""
+    from policies.cli import runs
+    from policies.cli.settings import compose
+
+    bare = [] if any(word.startswith("randomize=") for word in words) else ["randomize=none"]
+    settings = compose([*bare, *words])
+    with runs.bad_input():
+        from policies.evaluate.foreign import export_sb3
+        from sim.adapters.worlds import recipe
+
+        made = recipe(
+            settings["task"]["name"], backend=settings["backend"]["name"],
+            randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"),
+            **(settings["task"].get("settings") or {}))
+        return export_sb3(model, out, made, normalize=normalize, seed=settings["seed"], name=name)

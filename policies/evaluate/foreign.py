@@ -14,7 +14,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from copy import deepcopy
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def from_rsl_rl(policy: Any, env: Any) -> PolicyGraph:
         raise NotExportable(f"the actor reads the groups {groups}; an artifact reads what a robot measures: "
                             "obs_groups={'actor': ['policy'], 'critic': ['critic']}")
     actor = model.as_onnx(verbose=False).to("cpu").eval()
-    check_sizes(task, actor.input_size, model.distribution.output_dim if model.distribution else task_actions(task))
+    check_sizes(task, actor.input_size, model.distribution.output_dim if model.distribution else task.act.action_dim)
     return graph_of(task, nn.Identity(), actor)
 
 
@@ -193,8 +193,7 @@ def load_sb3(path: str | Path) -> Any:
             data = json.loads(file.read("data"))
     except (OSError, KeyError, zipfile.BadZipFile, json.JSONDecodeError) as error:
         raise NotExportable(f"{path} is no model that stable-baselines3 saved: {error}") from error
-    import stable_baselines3 as sb3
-
+    sb3 = imported("stable_baselines3")
     module = str(data.get("policy_class", {}).get("__module__", ""))
     on_policy = sb3.PPO if "clip_range" in data else sb3.A2C
     known = {"stable_baselines3.common.policies": on_policy, "stable_baselines3.sac.policies": sb3.SAC,
@@ -203,6 +202,15 @@ def load_sb3(path: str | Path) -> Any:
         raise NotExportable(f"{path} holds a policy of {module or 'an unknown module'}: load it yourself and give the "
                             "model; known here: PPO, A2C, SAC, TD3, DDPG")
     return known[module].load(path, device="cpu")
+
+
+def imported(package: str) -> Any:
+    """The package, or how to get it."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"this needs {package} (pip install {package.replace('_', '-')}): {error}",
+                                  name=error.name) from error
 
 
 # ---- where a policy was trained
@@ -267,14 +275,9 @@ def check_sb3(model: Any, task: Task) -> None:
     check_sizes(task, int(np.prod(policy.observation_space.shape)), int(np.prod(policy.action_space.shape)))
 
 
-def task_actions(task: Task) -> int:
-    """Components of the task's action."""
-    return len(task.robot.command(task.command).low)
-
-
 def check_sizes(task: Task, reads: int, gives: int) -> None:
     """Whether a policy of these sizes is one for ``task``."""
-    wanted = (int(task.observe.obs_dim), task_actions(task))  # type: ignore[arg-type]
+    wanted = (int(task.observe.obs_dim), int(task.act.action_dim))  # type: ignore[arg-type]
     if (reads, gives) != wanted:
         raise NotExportable(f"the policy reads {reads} numbers and gives {gives}, task {task.name!r} with these "
                             f"settings shows {wanted[0]} and takes {wanted[1]}: give the settings it was trained with")

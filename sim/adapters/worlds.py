@@ -20,6 +20,7 @@ OBSERVATIONS = ("actor", "dict")
 """``actor``: what the deployed policy sees; ``dict``: besides, under ``critic``, what only the simulator knows."""
 OPTIONS = tuple(p for p in inspect.signature(make_env).parameters if p not in ("task", "num_worlds", "seed"))
 """Keywords of `sim.env.make_env`; every other keyword of :func:`recipe` is a setting of the task."""
+AUTO = "auto"
 MAX_SEED = 2**63 - 1
 
 
@@ -62,11 +63,13 @@ def recipe(task: str, **keywords: Any) -> Recipe:
     """The recipe of ``task`` with ``keywords`` of `sim.env.make_env` (:data:`OPTIONS`) and of the task's ``make``.
 
     ``randomize`` may be the name of a file of ``configs/randomize``, which holds distributions and sensors; ``sensors``
-    given besides take the place of those.
+    given besides take the place of those. ``auto``: the one that the task's file in ``configs/task`` names, as for
+    ``backend``, where it is the default.
     """
-    options = {k: v for k, v in keywords.items() if k in OPTIONS and v is not None}
-    if isinstance(options.get("randomize"), str):
-        options = {**named_randomization(options["randomize"]), **_without(options, "randomize")}
+    options = {k: v for k, v in keywords.items() if k in OPTIONS and v not in (None, AUTO)}
+    name = configured(task).get("randomize", "none") if keywords.get("randomize") == AUTO else options.get("randomize")
+    if isinstance(name, str):
+        options = {**named_randomization(name), **_without(options, "randomize")}
     return Recipe(task, {k: v for k, v in keywords.items() if k not in OPTIONS}, options)
 
 
@@ -84,9 +87,16 @@ def named_randomization(name: str) -> dict[str, Any]:
     return {"randomize": content.get("parameters") or {}, "sensors": content.get("sensors") or {}}
 
 
+def configured(task: str) -> dict[str, Any]:
+    """The file ``configs/task/<task>.yaml``, empty for a task that has none."""
+    file = files("configs") / "task" / f"{task}.yaml"
+    return yaml.safe_load(file.read_text()) or {} if file.is_file() else {}
+
+
 def default_backend(task: Task) -> str:
-    """Ours where it simulates the robot, else MuJoCo."""
-    return "quadrotor" if task.robot.kind == "quadrotor" else "mujoco"
+    """What the task's file names; else ours where it simulates the robot, and MuJoCo for all others."""
+    named = configured(task.name).get("backend")
+    return str(named or ("quadrotor" if task.robot.kind == "quadrotor" else "mujoco"))
 
 
 def check_seed(seed: Any) -> int:

@@ -125,6 +125,26 @@ def test_a_saved_model_and_saved_statistics_export_like_the_live_ones(kind, tmp_
     assert not torch.allclose(graph_policy(from_sb3(model, recipe("hover", **SHORT)))(obs), live.actor(obs))
 
 
+def test_the_command_line_exports_a_saved_model(tmp_path, capsys):
+    from policies.cli.main import main
+
+    env = normalized(stable_baselines3.make_vec_env("hover", 3, seed=0, randomize="default", **SHORT))
+    model = scrambled(MODELS["sac"](env))
+    model.save(tmp_path / "model")
+    env.save(str(tmp_path / "statistics.pkl"))
+    words = ["export", str(tmp_path / "model.zip"), "task=hover", "task.settings.history=2", "randomize=default",
+             "--normalize", str(tmp_path / "statistics.pkl"), "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["artifact"] == str(tmp_path / "model")
+    written, live = Artifact.load(tmp_path / "model"), export_sb3(model, tmp_path / "live", env, seed=1)
+    assert all(np.array_equal(written.golden[k], v) for k, v in live.golden.items())
+    assert written.manifest.training["randomize"]["sensors"] == live.manifest.training["randomize"]["sensors"]
+    for wrong, told in [(words[:2], "name the task"), ([*words[:3], "--out", str(tmp_path / "b")], "shows 146"),
+                        (["export", str(tmp_path), "task=hover"], "is exported as it was trained")]:
+        assert main(wrong) == 2
+        assert told in capsys.readouterr().err
+
+
 def test_a_model_trained_through_gymnasium_make_exports_too(tmp_path):
     assert sim.adapters.gymnasium.register()
     model = PPO("MlpPolicy", gymnasium.make("temporeal/hover-v0", **SHORT), n_steps=32, batch_size=32, n_epochs=1,
