@@ -391,10 +391,10 @@ class MuJoCoWarp:
                 return None
             self._fields[name] = own = wp.to_torch(shared)[:1].repeat(
                 self.num_worlds, *[1] * (wp.to_torch(shared).dim() - 1))
-            array = wp.from_torch(own, dtype=shared.dtype)
+            array: Any = wp.from_torch(own, dtype=shared.dtype)
             array._is_batched = True  # what mujoco_warp marks its own arrays with
-            setattr(owner, attribute, array)
             self._graphs.drop()
+            setattr(owner, attribute, array)
         return self._fields[name]
 
     def _apply_wrench(self, worlds: np.ndarray) -> None:

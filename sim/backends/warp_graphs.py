@@ -22,6 +22,8 @@ def warp_device(device: torch.device) -> wp.Device:
         if device.type == "cpu":
             warnings.filterwarnings("ignore", message=".*NVIDIA CUDA driver.*")
         wp.init()
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     try:
         return wp.device_from_torch(device)
     except Exception as error:
@@ -35,8 +37,10 @@ class Graphs:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.torch_device, self.device = device, warp_device(device)
+        self.device = warp_device(device)
+        self.torch_device = torch.device(wp.device_to_torch(self.device))
         self._graphs: dict[Hashable, wp.Graph] = {}
+        self._streams: dict[int, wp.Stream] = {}
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -45,9 +49,15 @@ class Graphs:
             with wp.ScopedDevice(self.device):
                 yield
         else:
-            stream = wp.stream_from_torch(torch.cuda.current_stream(self.torch_device))
-            with wp.ScopedDevice(self.device), wp.ScopedStream(stream):
+            with wp.ScopedDevice(self.device), wp.ScopedStream(self._stream()):
                 yield
+
+    def _stream(self) -> wp.Stream:
+        """The stream on which torch works now."""
+        stream = torch.cuda.current_stream(self.torch_device)
+        if stream.cuda_stream not in self._streams:
+            self._streams[stream.cuda_stream] = wp.stream_from_torch(stream)  # type: ignore[no-untyped-call]
+        return self._streams[stream.cuda_stream]
 
     def run(self, key: Hashable, work: Callable[[], None], rehearse: Callable[[Callable[[], None]], None]) -> None:
         """Do ``work``: on a GPU by the graph recorded under ``key``.
@@ -62,7 +72,7 @@ class Graphs:
             with self.scope():
                 rehearse(work)
             self._graphs[key] = self._record(work)
-        wp.capture_launch(self._graphs[key], stream=wp.stream_from_torch(torch.cuda.current_stream(self.torch_device)))
+        wp.capture_launch(self._graphs[key], stream=self._stream())
 
     def _record(self, work: Callable[[], None]) -> wp.Graph:
         """On a stream of its own: CUDA records nothing on the default stream."""
@@ -80,7 +90,9 @@ class Graphs:
         return capture.graph
 
     def drop(self) -> None:
-        """Record everything anew when it is run next."""
+        """Record everything anew when it is run next. What still runs is waited for: it reads the old arrays."""
+        if self._graphs:
+            wp.synchronize_device(self.device)
         self._graphs.clear()
 
     @property

@@ -1,9 +1,9 @@
 """How much room a scene's contacts and constraints need on a GPU, where arrays have a fixed size.
 
 MuJoCo Warp keeps the contacts of all worlds in one array, and the constraints of each world in one of its own; what
-does not fit is left out (:attr:`sim.types.Status.overflow`). Memory and time grow with the room. So the need is
-measured: the scene is played in C with random commands from random states, and the most that was met is taken with a
-margin.
+does not fit is left out (:attr:`sim.types.Status.overflow`). Memory grows with the room. So the need is measured: the scene
+is played in C with random commands, from home, from joints anywhere, and with the free objects inside the robot, and
+the most that was met is taken with a margin.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ PLANE, SPHERE, CAPSULE, CYLINDER, BOX = (int(getattr(mujoco.mjtGeom, f"mjGEOM_{k
 # pairs of shapes whose contacts MuJoCo Warp computes in closed form, besides those with a plane
 CLOSED = {(SPHERE, SPHERE), (SPHERE, CAPSULE), (SPHERE, CYLINDER), (SPHERE, BOX), (CAPSULE, CAPSULE), (CAPSULE, BOX)}
 
-PLAYS, STEPS, HELD = 24, 240, 30  # from half the plays' starts at home; a command holds for 30 steps
+PLAYS, STEPS, HELD = 24, 150, 30  # a third of the plays start at home; a command holds for 30 steps
+NEAR = 0.02  # m, from the middle of a geom of the robot to that of an object put there
 MARGIN, SPARE = 1.5, 8  # room = margin * most + spare
+LEAST = 32, 16, 96  # contacts, convex, constraints: a grasped box on a table; 0.3 GB at 16384 worlds of ten joints
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,15 @@ class Pairs:
 
 
 def measure(model: Model, seed: int = 0) -> Room:
-    """The room for ``model``: 1.5 times the most contacts, candidate pairs and constraints met, and 8 more."""
+    """The room for ``model``: 1.5 times the most contacts, candidate pairs and constraints met, and 8 more.
+
+    At least :data:`LEAST`; about 0.3 s for an arm or a hand.
+    """
     mj = model.mj
     data, rng, pairs = mujoco.MjData(mj), np.random.default_rng(seed), pairs_of(mj)
     most = np.zeros(3)
     for play in range(PLAYS):
-        start(model, data, rng, home=play % 2 == 0)
+        start(model, data, rng, kind=play % 3)
         for step in range(STEPS):
             if step % HELD == 0:
                 data.ctrl[:] = command(model, data, rng)
@@ -63,18 +68,33 @@ def measure(model: Model, seed: int = 0) -> Room:
             most[0], most[2] = max(most[0], data.ncon), max(most[2], data.nefc)
             if not (np.abs(data.qvel).max(initial=0.0) < 1e3):  # it flew apart: nothing to be learned from there
                 break
-    contacts, convex, constraints = (ceil(MARGIN * x) + SPARE for x in most)
-    if not pairs.convex.any():
-        convex = 0
-    return Room(contacts, min(convex, contacts), constraints)
+    contacts, convex, constraints = (max(ceil(MARGIN * x) + SPARE, least) for x, least in zip(most, LEAST))
+    return Room(contacts, min(convex, contacts) if pairs.convex.any() else 0, constraints)
 
 
-def start(model: Model, data: mujoco.MjData, rng: np.random.Generator, home: bool) -> None:
-    """Home, or joints anywhere in their ranges and free bodies turned at random where they stand."""
+HOME, ANYWHERE, INSIDE = range(3)
+
+
+def start(model: Model, data: mujoco.MjData, rng: np.random.Generator, kind: int) -> None:
+    """Home; joints anywhere and free bodies turned at random where they stand; or home with the objects inside it."""
     mj = model.mj
     mujoco.mj_resetData(mj, data)
     data.qpos[:] = model.home_qpos
-    for i in range(0 if home else mj.njnt):
+    if kind == ANYWHERE:
+        scatter(mj, data, rng)
+    if kind == INSIDE and len(model.groups[0].geoms):
+        mujoco.mj_kinematics(mj, data)
+        for g in model.groups[1:]:
+            if g.root is not None:
+                first = mj.jnt_qposadr[mj.body_jntadr[g.root]]
+                place = data.geom_xpos[rng.choice(model.groups[0].geoms)]
+                data.qpos[first : first + 3] = place + NEAR * rng.normal(size=3)
+    data.ctrl[:] = holding_ctrl(model, data.qpos[None])[0]
+
+
+def scatter(mj: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Generator) -> None:
+    """Joints anywhere in their ranges, half a radian or metre around home without one; balls and free bodies turned."""
+    for i in range(mj.njnt):
         first = mj.jnt_qposadr[i]
         size = JOINT_SIZE[int(mj.jnt_type[i])]
         if size == 1:
@@ -83,7 +103,6 @@ def start(model: Model, data: mujoco.MjData, rng: np.random.Generator, home: boo
         else:
             turn = rng.normal(size=4)
             data.qpos[first + size - 4 : first + size] = turn / np.linalg.norm(turn)
-    data.ctrl[:] = holding_ctrl(model, data.qpos[None])[0]
 
 
 def command(model: Model, data: mujoco.MjData, rng: np.random.Generator) -> Array:
