@@ -1,0 +1,216 @@
+"""``temporeal bench sim-gpu``: arms, hands and legs on one NVIDIA GPU, against raw MuJoCo Warp in the same run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.benches import Row
+
+if TYPE_CHECKING:
+    import torch
+
+    from sim.env import Env
+    from sim.task import Task
+
+HELP = (
+    "physics steps/s on a GPU of an arm, a hand and an ant task, 1024 to 16384 worlds: the backend's step, the whole "
+    "environment step (observations, rewards, resets), and PPO, each against raw mujoco_warp (same model, same room "
+    "for contacts, its steps recorded as a CUDA graph, states of the environment); then PPO's success after 2 minutes"
+)
+
+KINDS = ("arm", "hand", "quadruped")  # of robots; of each the first task there is
+WORLDS = (1024, 4096, 16384)
+SHARE = 0.9  # of raw steps/s, target of the environment step
+BLOCK, BLOCKS = 50, 7  # control steps timed together, and how often each side has its turn
+ITERATIONS = 12  # of PPO, the last half of which are timed
+LEARN_SECONDS, LEARN_WORLDS = 120.0, 4096
+NO_GPU = "no GPU at hand"
+Sides = Mapping[str, tuple[Callable[[], None], Callable[[], None]]]
+"""What is compared: preparation that is not timed, and the work."""
+
+
+def run(quick: bool) -> list[Row]:
+    """All kinds of robots; without a GPU each figure with the reason why it is missing."""
+    import torch
+
+    rows = [device_row()]
+    for kind in KINDS:
+        task = task_of(kind)
+        why = NO_GPU if not torch.cuda.is_available() else f"no task with a robot of kind {kind!r}"
+        for worlds in WORLDS[:1] if quick else WORLDS:
+            if task is None or not torch.cuda.is_available():
+                rows += missing(kind, worlds, why)
+            else:
+                rows += measured(kind, task, worlds)
+        if task is None or not torch.cuda.is_available():
+            rows.append(Row(f"sim_gpu.{kind}.learned_success", None, "1", peer=why))
+        else:
+            rows += learned(kind, task, 10.0 if quick else LEARN_SECONDS)
+    return rows
+
+
+def device_row() -> Row:
+    """What it ran on."""
+    import torch
+
+    name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else NO_GPU
+    return Row("settings.device", None, peer=name)
+
+
+def task_of(kind: str) -> Task | None:
+    """The first task, by name, whose robot is of this kind."""
+    from robots.registry import names
+    from sim.task import load_task
+
+    tasks = (load_task(name) for name in names("sim.tasks"))
+    return next((task for task in tasks if task.robot.kind == kind), None)
+
+
+def missing(kind: str, worlds: int, why: str) -> list[Row]:
+    """The rows of a size that cannot be measured."""
+    at = f"sim_gpu.{kind}.{worlds}"
+    return [Row(f"{at}.{name}", None, "1/s", peer=why) for name in ("raw", "backend", "env", "ppo")] + [
+        Row(f"{at}.env_of_raw", None, "1", SHARE, why)]
+
+
+def measured(kind: str, task: Task, worlds: int) -> list[Row]:
+    """Steps/s of one size: raw, backend and environment in turns, then PPO."""
+    env = env_of(task, worlds)
+    env.reset()
+    raw = Raw(env)
+    sides: Sides = {"raw": (raw.take_states, raw.block), "backend": (nothing, partial(backend_block, env)),
+                    "env": (nothing, partial(env_block, env))}
+    rates = turns(sides, worlds * task.substeps * BLOCK)
+    rates["ppo"] = ppo_rate(task, worlds)
+    at, ratio = f"sim_gpu.{kind}.{worlds}", rates["env"] / rates["raw"]
+    told = f"task {task.name}, {task.substeps} steps of {1e3 * task.control_dt / task.substeps:g} ms"
+    return [*(Row(f"{at}.{name}", rate, "1/s", peer=told) for name, rate in rates.items()),
+            Row(f"{at}.env_of_raw", ratio, "1", SHARE, f"{rates['raw']:,.0f}", ratio >= SHARE)]
+
+
+def env_of(task: Task, worlds: int) -> Env:
+    """The environment on the GPU."""
+    from sim.env import make_env
+
+    return make_env(task, backend="mujoco_warp", num_worlds=worlds, seed=1, device="cuda")
+
+
+def nothing() -> None:
+    """No preparation."""
+
+
+def turns(sides: Sides, steps: int) -> dict[str, float]:
+    """Physics steps/s of each side: medians of blocks that take turns, so that a hot GPU slows all."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for block in range(BLOCKS + 1):
+        for name, (prepare, work) in sides.items():
+            prepare()
+            took = timed(work)
+            if block:  # the first compiles and records
+                seconds[name].append(took)
+    return {name: steps / median(found) for name, found in seconds.items()}
+
+
+def timed(work: Callable[[], None]) -> float:
+    """Seconds until the GPU has done the work."""
+    import torch
+
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+class Raw:
+    """mujoco_warp alone with the environment's model: a graph of one control step, and the environment's states."""
+
+    def __init__(self, env: Env) -> None:
+        import mujoco_warp as mjw  # type: ignore[import-untyped]
+        import torch
+        import warp as wp
+
+        from sim.backends import mujoco_warp as backend
+
+        sim = env.backend
+        assert isinstance(sim, backend.MuJoCoWarp)
+        self.sim = sim
+        with wp.ScopedDevice(wp.device_from_torch(env.device)):
+            self.m = m = backend.on_device(sim.model)
+            m.opt.warn_overflow = 0
+            self.d = d = mjw.make_data(sim.model.mj, nworld=env.num_worlds, nconmax=sim.room.contacts,
+                                       njmax=sim.room.constraints, nccdmax=sim.room.convex)
+            self.state = {name: wp.to_torch(getattr(d, name)) for name in backend.STATE if getattr(d, name).size}
+            for _ in range(2):
+                mjw.step(m, d)  # compiles
+            with wp.ScopedCapture() as capture:
+                for _ in range(env.task.substeps):
+                    mjw.step(m, d)
+        self.given = self.state["ctrl"].clone()
+        stream = wp.stream_from_torch(torch.cuda.current_stream(env.device))  # type: ignore[no-untyped-call]
+        self.step = partial(wp.capture_launch, capture.graph, stream=stream)
+
+    def take_states(self) -> None:
+        """Begin from where the environment is."""
+        for name, value in self.sim.state().items():
+            if name in self.state:
+                self.state[name].copy_(value)
+        self.given.copy_(self.state["ctrl"])
+
+    def block(self) -> None:
+        """Control steps; the command is copied in, as a learner would."""
+        for _ in range(BLOCK):
+            self.state["ctrl"].copy_(self.given)
+            self.step()
+
+
+def actions(env: Env) -> torch.Tensor:
+    """Random actions [N, A]."""
+    import torch
+
+    return 2 * torch.rand(env.num_worlds, env.action_dim, device=env.device) - 1
+
+
+def backend_block(env: Env) -> None:
+    """Control steps of the backend, with guard, sensors and signals, under the commands that are in force."""
+    sim: Any = env.backend
+    ctrl = sim.views()["ctrl"][:, sim.model.ctrl].clone()
+    for _ in range(BLOCK):
+        sim.step(ctrl, env.task.substeps)
+
+
+def env_block(env: Env) -> None:
+    """Steps of the environment with random actions."""
+    for _ in range(BLOCK):
+        env.step(actions(env))
+
+
+def ppo_rate(task: Task, worlds: int) -> float:
+    """Physics steps/s while PPO learns: the second half of its first iterations."""
+    history = train(task, worlds, total_steps=ITERATIONS * 32 * worlds)
+    half = history[len(history) // 2]
+    rate = (history[-1]["steps"] - half["steps"]) / (history[-1]["seconds"] - half["seconds"])
+    return rate * task.substeps
+
+
+def learned(kind: str, task: Task, seconds: float) -> list[Row]:
+    """Share of the episodes that end in success after PPO learned for some time, and what it is then paid."""
+    history = train(task, LEARN_WORLDS, total_steps=10**12, max_seconds=seconds)
+    last, told = history[-1], f"task {task.name}, {LEARN_WORLDS} worlds, {seconds:g} s"
+    return [Row(f"sim_gpu.{kind}.learned_{name}", last[name], "1", peer=told)
+            for name in ("success", "return", "length") if name in last]
+
+
+def train(task: Task, worlds: int, **budget: Any) -> list[dict[str, float]]:
+    """PPO's figures by iteration."""
+    from policies.algos.ppo import PPOConfig, train
+
+    with tempfile.TemporaryDirectory() as folder:
+        env: Any = env_of(task, worlds)
+        return train(env, PPOConfig(**budget), out=Path(folder), seed=1).history
