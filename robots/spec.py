@@ -99,12 +99,12 @@ def robot_names() -> list[str]:
     return [name for name in names("robots") if (Path(__file__).parent / name / "spec.py").exists()]
 
 
-def load_robot(name: str) -> RobotSpec:
+def load_robot(name: str | Path) -> RobotSpec:
     """The spec of robot ``name``, or of a user's own robot in the MJCF or URDF file ``name`` (:mod:`robots.user`).
 
     An unknown name lists the known ones.
     """
-    user = resolve("robots", "user")
+    name, user = str(name), resolve("robots", "user")
     if user.is_file(name):
         own: RobotSpec = user.user_robot(name)
         return own

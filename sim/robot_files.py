@@ -114,10 +114,9 @@ def servo_gains(
 
 
 def servo_range(robot: RobotSpec, name: str) -> tuple[float, float]:
-    """Limits of the setpoint of the servo ``name``: those of the first command that sets it."""
-    command = next(key for key, names in robot.actuators.items() if name in names)
-    index, spec = robot.actuators[command].index(name), robot.commands[command]
-    return spec.low[index], spec.high[index]
+    """Limits of the setpoint of the servo ``name``: the widest of the commands that set it."""
+    places = [(robot.commands[key], names.index(name)) for key, names in robot.actuators.items() if name in names]
+    return min(spec.low[i] for spec, i in places), max(spec.high[i] for spec, i in places)
 
 
 def add_home(spec: mujoco.MjSpec, robot: RobotSpec) -> None:

@@ -257,20 +257,20 @@ def test_gripped_box_is_lifted_by_friction_alone(friction, holds):
 
 
 def test_each_world_of_a_batch_has_a_delay_of_its_own(model):
-    """``Batch.expand("actuator_delay")``: the controls of one world arrive whole steps later than those of another."""
-    delays = np.array([0.0, 0.01, 0.04])
-    batch = Batch(model, 3, nthread=1)
+    """``Batch.expand("actuator_delay")``: controls come whole steps later, rounded up, at most the history's length."""
+    delays, steps = np.array([0.0, 0.003, 0.01, 0.04, 0.042, 0.06]), [0, 2, 5, 20, 21, 21]
+    batch = Batch(model, len(delays), nthread=1)
     batch.expand("actuator_delay")[:] = delays[:, None]
     batch.reset(keyframe=model.key("home").id)
     ctrl, qpos = batch.bind("ctrl"), batch.bind("qpos")
-    moved = np.full(3, -1)
+    moved = np.full(len(delays), -1)
     for _ in range(100):  # the history fills with the home pose
         batch.step()
     ctrl[:, 0] = 0.1
     for i in range(60):
         batch.step()
         moved[(moved < 0) & (qpos[:, 0] > 1e-4)] = i
-    assert (moved - moved[0]).tolist() == np.round(delays / model.opt.timestep).astype(int).tolist()
+    assert (moved - moved[0]).tolist() == steps
 
 
 def test_wrist_camera_sees_the_fingertips(model):

@@ -87,8 +87,8 @@ BESIDE = """
 kind: arm
 joints: [elbow, shoulder]
 commands:
-  joint_pos_cmd: {joints: [shoulder, elbow], kp: [400, 200], kd: 10}
   shoulder_cmd: {joints: [shoulder], kp: 400, kd: 10, high: 1.0}
+  joint_pos_cmd: {joints: [shoulder, elbow], kp: [400, 200], kd: 10}
 poses: {grip: tool}
 home: {shoulder: 0.3}
 rate_hz: 100
@@ -216,6 +216,8 @@ def test_urdf_with_its_yaml_is_a_whole_robot(tmp_path):
     assert robot.limits == {"elbow_vel": (-4.0, 4.0), "shoulder_vel": (-3.0, 3.0)}
     assert robot.parameters["strength"].nominal == (40.0, 20.0)  # efforts of the URDF
     assert robot.commands["shoulder_cmd"].high == (1.0,)
+    assert robot_files.compiled(robot).actuator("shoulder").ctrlrange.tolist() == [-2.0, 2.0]  # of the wider command
+    assert load_robot(robot.model).commands == robot.commands  # a Path does as well
     assert robot.signals["grip_quat_w"].unit == "wxyz"
     assert robot.signals["joint_pos"].rate_hz == 100
 
@@ -244,6 +246,16 @@ def test_urdf_alone_can_be_looked_at_and_says_what_it_lacks(tmp_path):
     assert robot_files.compiled(robot).nu == 0
     with pytest.raises(UnknownName, match=r"\.robot\.yaml"):
         robot.command("ctrl_cmd")
+
+
+def test_mimic_joints_follow(tmp_path):
+    text = URDF.replace('velocity="3"/>', 'velocity="3"/><mimic joint="elbow" multiplier="0.5"/>')
+    robot = load_robot(write(tmp_path, text, "commands: {c: {joints: [elbow], kp: 400, kd: 20, strength: 100}}",
+                             "arm.urdf"))
+    sim = backend.make(robot, 1, "c", dt=0.002)
+    sim.step(torch.tensor([[1.6]]), 2000)
+    shoulder, elbow = sim.signals()["joint_pos"][0].tolist()
+    assert elbow > 1.4 and shoulder == pytest.approx(0.5 * elbow, abs=0.02)
 
 
 def test_a_floating_joint_makes_a_base(tmp_path):
