@@ -17,9 +17,8 @@ from robots.registry import UnknownName, names
 from sim.adapters import gymnasium as adapter
 from sim.adapters.gymnasium import TaskEnv, TaskVectorEnv, make_env, make_vector_env
 from sim.adapters.worlds import MAX_SEED, recipe
-from sim.task import load_task
 
-QUADROTOR = [name for name in names("sim.tasks") if load_task(name).robot.kind == "quadrotor"]
+TASKS = names("sim.tasks")
 SHORT = {"history": 2, "threads": 1}
 UNBOUNDED = ("minimum value is -infinity", "maximum value is infinity")
 
@@ -36,8 +35,8 @@ def load(name):
 with_camera = load("cameras").with_camera
 
 
-def actions(steps, worlds=None, seed=0):
-    shape = (steps, 4) if worlds is None else (steps, worlds, 4)
+def actions(steps, worlds=None, seed=0, size=4):
+    shape = (steps, size) if worlds is None else (steps, worlds, size)
     return np.clip(0.4 * np.random.default_rng(seed).standard_normal(shape), -1, 1).astype(np.float32)
 
 
@@ -54,10 +53,9 @@ def episode_ends(env, plan):
 # ---- one world
 
 
-@pytest.mark.parametrize("observation", ["actor", "dict"])
-@pytest.mark.parametrize("task", QUADROTOR)
+@pytest.mark.parametrize(("task", "observation"), [*((name, "actor") for name in TASKS), ("hover", "dict")])
 def test_gymnasiums_checker_finds_only_that_signals_have_no_largest_value(task, observation):
-    env = gymnasium.make(f"temporeal/{task}-v0", observation=observation, randomize="default")
+    env = gymnasium.make(f"temporeal/{task}-v0", observation=observation, randomize="auto")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_env(env.unwrapped)
@@ -66,7 +64,7 @@ def test_gymnasiums_checker_finds_only_that_signals_have_no_largest_value(task, 
 
 
 def test_every_task_is_registered_by_its_name():
-    assert [f"temporeal/{name}-v0" for name in names("sim.tasks")] == adapter.register()
+    assert [f"temporeal/{name}-v0" for name in TASKS] == adapter.register()
     assert all(identifier in gymnasium.registry for identifier in adapter.register())
 
 
@@ -92,12 +90,15 @@ def test_episodes_are_those_of_world_0_of_the_environment_with_that_seed():
     assert ended >= 3
 
 
-def test_a_seed_makes_the_same_episodes_again_and_another_seed_others():
-    env = make_env("hover", randomize="default", **SHORT)
+@pytest.mark.parametrize(("task", "settings"), [
+    ("hover", SHORT), ("hover", {**SHORT, "backend": "mujoco", "substeps": 5}), ("reach", {"threads": 1})])
+def test_a_seed_makes_the_same_episodes_again_and_another_seed_others(task, settings):
+    env = make_env(task, **{"randomize": "auto", **settings})
+    size = env.worlds.action_dim
 
     def flown(seed):
         seen = [env.reset(seed=seed)[0]]
-        for action in actions(60):
+        for action in actions(60, size=size):
             obs, reward, terminated, truncated, _ = env.step(action)
             seen += [obs, reward]
             if terminated or truncated:
