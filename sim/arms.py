@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import cos, sin
+from math import cos, pi, sin
 
 import torch
 from torch import Tensor, nn
 
+from robots.franka.spec import DENAVIT_HARTENBERG
 from robots.spec import RobotSpec
 from sim.maps import Limited, Memory, begin, rotation
 
@@ -129,6 +130,7 @@ def turned(quat: Tensor, axis: Tensor, angle: Tensor) -> Tensor:
                         a * y - b * z + c * w + d * x, a * z + b * y - c * x + d * w], -1)
 
 
+FRANKA_TOOL = (0.0, 0.0, 0.1034, -pi / 4)  # centre between the fingertips in the flange's frame: its model.xml
 DAMPING = 0.05  # of the least squares, m and rad: near a singularity a joint moves slowly instead of wildly
 
 
@@ -189,3 +191,31 @@ class ToolAction(Limited):
         low, high = self.low[self.joints :], self.high[self.joints :]
         opening = (command[:, self.joints :] - 0.5 * (low + high)) / (0.5 * (high - low))
         return torch.cat([moved / self.scale, opening], -1)
+
+
+def franka_chain() -> Chain:
+    """Kinematics of the Franka arm to the point between its fingertips."""
+    return Chain(DENAVIT_HARTENBERG, FRANKA_TOOL)
+
+
+def postures(
+    chain: Chain, places: Tensor, quats: Tensor, start: Sequence[float],
+    limits: tuple[Sequence[float], Sequence[float]], steps: int = 100,
+) -> tuple[Tensor, Tensor]:
+    """Joint angles [K, J] at which the tool is at ``places`` [K, 3] m with attitudes ``quats`` [K, 4], from ``start``.
+
+    Damped least squares within ``limits``; the second result [K] says where the pose is met to 0.1 mm and 1 mrad.
+    """
+    low, high = (torch.tensor(x) for x in limits)
+    joints = torch.tensor(start).expand(len(places), -1)
+    for _ in range(steps):
+        pos, quat = chain(joints)
+        turn, angle = turn_between(quat, quats)
+        error = torch.cat([places - pos, turn], -1)
+        jacobian = chain.jacobian(joints)
+        square = jacobian @ jacobian.transpose(1, 2) + 1e-4 * torch.eye(6)
+        joints = joints + (jacobian.transpose(1, 2) @ torch.linalg.solve(square, error)[:, :, None])[:, :, 0]
+        joints = torch.minimum(torch.maximum(joints, low), high)
+    pos, quat = chain(joints)
+    _, angle = turn_between(quat, quats)
+    return joints, ((places - pos).norm(dim=-1) < 1e-4) & (angle < 1e-3)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import pi
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from robots.franka.spec import DENAVIT_HARTENBERG, HIGH, HOME, LOW, SPEED
+from robots.franka.spec import HIGH, HOME, LOW, SPEED
 from robots.signals import SignalSpec
 from robots.spec import load_robot
-from sim.arms import Chain, ToolAction, axes, turn_between
+from sim.arms import ToolAction, axes, franka_chain, turn_between
 from sim.judge import Judge
 from sim.scene import Scene
 from sim.stl.parse import parse
@@ -29,7 +28,6 @@ F[0,3] G[0,1] (norm(grip_pos_w - goal_pos_w) < reach & rotation_angle(grip_quat_
 
 CONSTANTS: dict[str, Any] = {"reach": 0.01, "turn": 0.1, "floor": 0.03}  # m, rad, m
 
-TOOL = (0.0, 0.0, 0.1034, -pi / 4)  # tool centre point in the flange's frame: robots/franka/model.xml
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
 SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
 TOOL_SPEED, TOOL_TURN = 0.6, 2.0  # m/s, rad/s at action 1
@@ -127,10 +125,10 @@ def make(
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)
-    chain, home = Chain(DENAVIT_HARTENBERG, TOOL), torch.tensor(HOME)
+    chain, home = franka_chain(), torch.tensor(HOME)
     act = ToolAction(robot, "joint_pos_cmd", chain, HOME, reach=TOOL_SPEED * control_dt, turn=TOOL_TURN * control_dt,
                      step=[SHARE_OF_SPEED * control_dt * v for v in SPEED])
-    kinematics = Chain(DENAVIT_HARTENBERG, TOOL)
+    kinematics = franka_chain()
     low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
 
     def initial(draw: Draw) -> dict[str, Tensor]:
