@@ -211,6 +211,11 @@ def test_a_picture_does_not_depend_on_the_other_worlds(rig):
             assert torch.equal(image[0], together[name][1])
 
 
+def test_no_world_gives_pictures_of_no_world(rig):
+    images = rig.render(states()[:0], ids=torch.zeros(0, dtype=torch.int64))
+    assert images["top_rgb"].shape == (0, HEIGHT, WIDTH, 3) and images["top_depth"].shape == (0, HEIGHT, WIDTH)
+
+
 def test_pictures_are_memory_of_their_own(rig):
     first = rig.render(states())
     kept = {name: image.clone() for name, image in first.items()}
@@ -313,6 +318,14 @@ def test_the_parameters_are_the_model_s_with_ranges_about_them(rig):
     assert p["color.post"].nominal == pytest.approx((0.1, 0.8, 0.1))  # its material's
     assert p["texture.ground"].high == (2.0,)
     assert all(rig.params()[name].tolist() == [list(torch.tensor(p[name].nominal))] * WORLDS for name in p)
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_both_ends_of_every_range_are_legal(rig, end):
+    ends = {name: torch.tensor([getattr(p, end)]) for name, p in rig.parameters.items()}
+    rig.set_params(torch.tensor([1]), ends)
+    assert all(torch.equal(rig.params()[name][1:2], value) for name, value in ends.items())
+    assert rig.render(states())["top_depth"].isfinite().all()
 
 
 def test_the_crazyflie_s_chase_camera_sees_the_crazyflie():
