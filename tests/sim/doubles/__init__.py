@@ -25,3 +25,29 @@ def isaacgym_backend(scene, num_worlds, command, *, misbehave=None, **settings):
                  "ISAACGYM_DOUBLE": json.dumps(misbehave or {}), "OMP_NUM_THREADS": "1"}
     with mock.patch.dict(os.environ, variables):
         return isaacgym.make(scene, num_worlds, command, **{"python": sys.executable, "device": "cpu", **settings})
+
+
+def forget_isaaclab():
+    """Forget a double of Isaac Lab that was imported: the next one may be of the other version."""
+    from sim.backends import isaaclab
+
+    for name in [n for n in sys.modules if n.partition(".")[0] == "isaaclab"]:
+        del sys.modules[name]
+    isaaclab._APP.clear()
+    isaaclab._USED.clear()
+
+
+def install_isaaclab(version):
+    """Make ``import isaaclab`` find the double of ``version`` (2.3 or 3.0)."""
+    forget_isaaclab()
+    os.environ["ISAACLAB_DOUBLE"] = version
+    if str(FOLDER) not in sys.path:
+        sys.path.append(str(FOLDER))
+
+
+def isaaclab_backend(version, scene, num_worlds, command, **settings):
+    """Backend isaaclab on the double of ``version``, in this process."""
+    from sim.backends import isaaclab
+
+    install_isaaclab(version)
+    return isaaclab.make(scene, num_worlds, command, **{"device": "cpu", **settings})

@@ -93,7 +93,8 @@ def arm(folder: Path) -> RobotSpec:
 def drawer() -> Object:
     """A drawer that slides out of its case."""
     signals = schema(SignalSpec("drawer_pos", (1,), "m"), SignalSpec("drawer_vel", (1,), "m/s"))
-    sources = {"drawer_pos": Source("joint_pos", ("drawer.slide",)), "drawer_vel": Source("joint_vel", ("drawer.slide",))}
+    slide = ("drawer.slide",)
+    sources = {"drawer_pos": Source("joint_pos", slide), "drawer_vel": Source("joint_vel", slide)}
     return Object("drawer", DRAWER, (-0.5, 0.2, 0.0), signals=signals, sources=sources)
 
 

@@ -15,7 +15,6 @@ from enum import IntEnum
 
 import double_physics
 import numpy as np
-
 from isaacgym import Violation, settings
 
 SIM_PHYSX, UP_AXIS_Z = 1, 1
@@ -481,7 +480,8 @@ class Gym:
         self._set(sim, name, forces, torques)
         if space != ENV_SPACE:
             raise Violation(f"{name}: this double knows ENV_SPACE only")
-        both = [np.zeros((sim.bodies, 3)) if h is None else self._full(name, h, sim.bodies, 3) for h in (forces, torques)]
+        zero = np.zeros((sim.bodies, 3))
+        both = [zero if h is None else self._full(name, h, sim.bodies, 3) for h in (forces, torques)]
         sim.applied = np.concatenate(both, 1)
         return True
 

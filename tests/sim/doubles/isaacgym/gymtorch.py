@@ -3,7 +3,6 @@
 import weakref
 
 import torch
-
 from isaacgym import Violation
 
 

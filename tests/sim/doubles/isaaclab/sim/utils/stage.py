@@ -1,0 +1,5 @@
+"""Double of isaaclab.sim.utils.stage."""
+
+
+def create_new_stage():
+    """Forget the assets of the simulation before."""
