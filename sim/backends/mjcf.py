@@ -26,7 +26,11 @@ Array = np.ndarray
 Fields = Mapping[str, Array]
 
 SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)  # joints of one degree of freedom: this and the next
-FLOOR_FRICTION = (1.0, 0.005, 0.0001)  # MuJoCo's own defaults: rubber on a clean floor
+# MuJoCo's own defaults (rubber on a clean floor), written out: the defaults of a robot's file are for the robot
+FLOOR: dict[str, Any] = {
+    "friction": (1.0, 0.005, 0.0001), "contype": 1, "conaffinity": 1, "condim": 3, "priority": 0, "solmix": 1.0,
+    "solref": (0.02, 1.0), "solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "margin": 0.0, "gap": 0.0, "group": 0,
+    "rgba": (0.8, 0.82, 0.84, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Read:
     columns: slice | Array
     shape: tuple[int, ...]
     norm: bool = False
+    attitude: slice | None = None
+    """To write: the qpos of the quaternion by which a vector in the world's frame turns into the body's."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ def build(scene: Scene, command: str, dt: float) -> Model:
     groups = (group_of_robot(mj, scene), *(group_of_object(mj, o) for o in scene.objects))
     qpos, ctrl = home(mj, scene.robot)
     return Model(
-        scene, mj, reads, {n: r for n, r in reads.items() if r.field != "sensordata"}, stage, acc in stages,
+        scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages,
         actuators_of(mj, scene.robot, command), qpos, ctrl, groups, parameters(mj, groups, scene.robot))
 
 
@@ -106,8 +112,7 @@ def assemble(scene: Scene) -> mujoco.MjSpec:
     spec = robot_files.read(scene.robot)
     place(spec, scene)
     if scene.floor and not any(g.type == mujoco.mjtGeom.mjGEOM_PLANE for g in spec.geoms):
-        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05],
-                                friction=FLOOR_FRICTION, rgba=[0.8, 0.82, 0.84, 1])
+        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], **FLOOR)
     if not spec.lights:
         spec.worldbody.add_light(name="sun", type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, pos=[0, 0, 4],
                                  dir=[-0.3, 0.2, -1], castshadow=False)
@@ -256,9 +261,21 @@ def read_of(mj: mujoco.MjModel, scene: Scene, name: str, source: Source) -> Read
     return replace(read, columns=as_slice(read.columns))
 
 
-def free_joint(mj: mujoco.MjModel, name: str) -> int | None:
-    """The free joint of the body ``name``, if it has one."""
-    body = mujoco.mj_name2id(mj, mujoco.mjtObj.mjOBJ_BODY, name)
+def writes_of(mj: mujoco.MjModel, scene: Scene, reads: Mapping[str, Read]) -> dict[str, Read]:
+    """Where a reset writes signals: those that are part of the state, and angular velocities of free bodies."""
+    writes = {name: read for name, read in reads.items() if read.field != "sensordata"}
+    for name, source in scene.sources.items():
+        joint = free_joint(mj, source.names[0]) if source.what == "ang_vel" else None
+        if joint is not None:  # qvel has it in the body's frame
+            dof, first = int(mj.jnt_dofadr[joint]) + 3, int(mj.jnt_qposadr[joint]) + 3
+            writes[name] = Read("qvel", slice(dof, dof + 3), (3,), attitude=slice(first, first + 4))
+    return writes
+
+
+def free_joint(mj: mujoco.MjModel, body: str | int) -> int | None:
+    """The free joint of a body (its name or number), if it has one."""
+    if isinstance(body, str):
+        body = mujoco.mj_name2id(mj, mujoco.mjtObj.mjOBJ_BODY, body)
     if body < 0 or not mj.body_jntnum[body]:
         return None
     joint = int(mj.body_jntadr[body])
@@ -326,7 +343,7 @@ def group(mj: mujoco.MjModel, prefix: str, bodies: Array) -> Group:
     driven = mj.jnt_bodyid[mj.actuator_trnid[:, 0]] if mj.nu else np.zeros(0, int)
     joints = np.isin(mj.actuator_trntype, (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT))
     actuators = np.flatnonzero(np.isin(driven, bodies) & joints)
-    free = [b for b in bodies if free_joint(mj, mj.body(b).name) is not None] if len(bodies) else []
+    free = [b for b in bodies if free_joint(mj, int(b)) is not None] if len(bodies) else []
     return Group(prefix, bodies, geoms, dofs, actuators, int(free[0]) if free else None)
 
 
@@ -377,7 +394,9 @@ def _write_strength(mj: mujoco.MjModel, g: Group, fields: Fields, ids: Array, va
 
 
 def _write_delay(mj: mujoco.MjModel, g: Group, fields: Fields, ids: Array, values: Mapping[str, Array]) -> None:
-    fields["actuator_delay"][_rows(ids), g.actuators] = values["command_delay"]
+    # a hair less: a delay of whole steps, which float32 or the sum of the time may round, is not one step more
+    fields["actuator_delay"][_rows(ids), g.actuators] = np.maximum(
+        values["command_delay"] - 1e-4 * mj.opt.timestep, 0.0)
 
 
 def _write_gravity(mj: mujoco.MjModel, g: Group, fields: Fields, ids: Array, values: Mapping[str, Array]) -> None:
@@ -479,6 +498,8 @@ def check_values(model: Model, name: str, values: Array, count: int) -> Array:
         zero = (values == 0).any(0) & (np.array(model.parameters[name].nominal) > 0)
         if zero.any():
             raise ValueError(f"set_params: {name} must be > 0, got 0")
+    nominal = np.array(model.parameters[name].nominal)
+    values = np.where(values.astype(np.float32) == nominal.astype(np.float32), nominal, values)  # float32 came in
     if kind == "command_delay" and len(values) and values.max() > longest_delay(model) + 1e-9:
         raise ValueError(f"set_params: command_delay is at most {longest_delay(model):g} s, the history that the model "
                          f"keeps; got {values.max():g}")
@@ -530,8 +551,20 @@ def reset_rows(model: Model, state: Mapping[str, Array], count: int) -> tuple[Ar
         if not np.isfinite(value).all():
             raise ValueError(f"reset: {name} has a non-finite value")
         rows[read.field][:, read.columns] = unit_quaternion(name, value) if spec.unit == "wxyz" else value.reshape(
-            count, -1)
+            count, spec.size)
+    for read in (model.writes[name] for name in state):
+        if read.attitude is not None:  # after the attitudes are in their places
+            vector = rows["qvel"][:, read.columns]
+            rows["qvel"][:, read.columns] = into_body(rows["qpos"][:, read.attitude], vector)
     return rows["qpos"], rows["qvel"]
+
+
+def into_body(quat: Array, vector: Array) -> Array:
+    """Vectors [K, 3] of the world in the frames of bodies with attitudes ``quat`` [K, 4] (wxyz, body to world)."""
+    w, turn = quat[:, :1], -quat[:, 1:]
+    twice = 2.0 * np.cross(turn, vector)
+    out: Array = vector + w * twice + np.cross(turn, twice)
+    return out
 
 
 def unit_quaternion(name: str, value: Array) -> Array:

@@ -90,7 +90,7 @@ class MuJoCo:
         self._before = before = self._snapshot()
         given = _numpy(ctrl)
         self._bad |= ~np.isfinite(given).all(1)
-        self.rotors.take(given)
+        self.rotors.take(np.where(self._bad[:, None], 0.0, given) if self._bad.any() else given)
         for k in range(substeps):
             self._substep(k * self.dt)
         if self._bad.any():

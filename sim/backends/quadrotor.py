@@ -302,7 +302,7 @@ def _lanes(num_worlds: int) -> int:
 
 def _together(values: Mapping[str, Tensor]) -> Tensor:
     """All ``values`` [K, ...] side by side: one check of many small tensors instead of many."""
-    return torch.cat([value.reshape(len(value), -1) for value in values.values()], 1)
+    return torch.cat([value.flatten(1) if value.dim() > 1 else value[:, None] for value in values.values()], 1)
 
 
 def _require_finite(what: str, values: Mapping[str, Tensor]) -> None:

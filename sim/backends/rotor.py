@@ -143,10 +143,8 @@ class Rotors:
             raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
         self.belief, self.command, self.dt, self.num_worlds = belief(robot, layout), command, dt, num_worlds
         nominal = {name: robot.parameters[name].nominal for name in PARAMETERS}
-        self.params = {
-            name: np.tile(np.array(nominal.get(name, (0.0,) * size))[:, None], num_worlds)
-            for name, size in SIZES.items()
-        }  # each [size, N]
+        self.nominal = {name: np.array(nominal.get(name, (0.0,) * size)) for name, size in SIZES.items()}
+        self.params = {n: np.tile(value[:, None], num_worlds) for n, value in self.nominal.items()}  # each [size, N]
         self.speed = np.zeros((4, num_worlds))  # normalized
         self.current, self.previous = np.zeros((4, num_worlds)), np.zeros((4, num_worlds))
         self.refresh()
@@ -155,7 +153,9 @@ class Rotors:
         """Set parameters of the worlds ``ids`` [K], [K, ...] each; all are checked before one is taken."""
         checked = {name: check_param(name, value, len(ids)) for name, value in params.items()}
         for name, value in checked.items():
-            self.params[name][:, ids] = value.T
+            nominal = self.nominal[name]  # itself, where it came in as float32
+            exact = np.where(value.astype(np.float32) == nominal.astype(np.float32), nominal, value)
+            self.params[name][:, ids] = exact.T
         self.refresh()
 
     def refresh(self) -> None:
