@@ -70,12 +70,13 @@ class Env:
         """The columns of the table and the functions over them."""
         s, extra = self.sensors, self.task.extra
         kept: dict[str, tuple[int, ...]] = {
-            "count": (), "return": (), **s.drawn, **s.noise, **s.past,
+            "count": (), "time": (), "return": (), **s.drawn, **s.noise, **s.past,
             **({"chance": (self.chances,)} if self.chances else {}),
             **{f"memory.{k}": tuple(v) for k, v in self.observe.memory.items()},
             **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()},
             **{f"extra.{k}": tuple(v) for k, v in (extra.memory.items() if extra is not None else ())},
             **{f"added.{k}": tuple(v) for k, v in self.added.items()}}
+        self.drawing = bool(s.noise or self.chances)
         self.columns: rows.Shapes = {**kept, **dict.fromkeys(FIGURES, ())}
         truth = {f"truth.{name}": shape for name, shape in seen.items()}
         found = {"obs": (self.obs_dim,), "critic": (self.critic_dim,)}
@@ -94,7 +95,6 @@ class Env:
     def _clear(self) -> None:
         n, device = self.num_worlds, self.device
         self.episode = torch.full((n,), -1, dtype=torch.int64, device=device)
-        self.count = torch.zeros(n, dtype=torch.int64, device=device)
         # columns of running episodes, and of each world's next episode as it starts
         self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
         self.column = rows.views(self.table, self.columns, n)
@@ -148,7 +148,8 @@ class Env:
             added, memory = self.task.extra(truth, x.get("chance", count[:, None]), _group("extra.", x))
             truth = {**truth, **added}
             kept = {**{f"extra.{k}": v for k, v in memory.items()}, **{f"added.{k}": v for k, v in added.items()}}
-        return {**truth, "mission_time": count * self.task.control_dt}, kept
+        kept["time"] = count * self.task.control_dt
+        return {**truth, "mission_time": kept["time"]}, kept
 
     def _seen(
         self, measured: dict[str, Tensor], truth: dict[str, Tensor], memory: dict[str, Tensor],
@@ -165,7 +166,12 @@ class Env:
     def true_signals(self) -> dict[str, Tensor]:
         """The true signals now, [N, ...]: the simulator's, the task's own and ``mission_time``."""
         added = {name: self.column[f"added.{name}"] for name in self.added}
-        return {**self.backend.signals(), **added, "mission_time": self.count * self.task.control_dt}
+        return {**self.backend.signals(), **added, "mission_time": self.column["time"]}
+
+    @property
+    def count(self) -> Tensor:
+        """Control steps since the start of each world's mission, int64 [N]."""
+        return self.column["count"].long()
 
     @torch.no_grad()
     def reset(self) -> Obs:
@@ -191,7 +197,6 @@ class Env:
         obs = self._observations(len(ids))
         self._start(some, {**{f"truth.{k}": v[ids] for k, v in truth.items()}, "obs": obs.actor, "critic": obs.critic})
         self.table[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
-        self.count[ids] = some[0, : len(ids)].long()  # of the columns, the first
         return obs
 
     def _observations(self, n: int) -> Obs:
@@ -249,9 +254,9 @@ class Env:
         if self.instead is not None:
             self.command, self.instead = self.instead, None
         self.backend.step(self.command, self.task.substeps)
-        self.count += 1
         truth = self.backend.signals()
-        self._draw_samples(self.worlds, self.episode, self.count, self.column)
+        if self.drawing:
+            self._draw_samples(self.worlds, self.episode, self.count + 1, self.column)
         self._step(self.table, {**{f"truth.{k}": v for k, v in truth.items()},
                                 "action": action, "obs": obs.actor, "critic": obs.critic})
         if self.backend.bad.any():
@@ -259,10 +264,11 @@ class Env:
         figures = self.figures.clone()
         reward, (ended, terminated, truncated, finite, success) = figures[0], (figures[1:] > 0.5).unbind(0)
         truth = self.true_signals()
-        info = {"signals": truth, "success": success, "length": self.count.clone(),
-                "return": self.column["return"].clone(), "finite": finite}
+        info = {"signals": truth, "success": success, "finite": finite,
+                "length": self.column["count"], "return": self.column["return"]}
         if not ended.any():
             return Step(obs, reward, terminated, truncated, obs, info)
+        info |= {"length": self.count, "return": self.column["return"].clone()}
         ids = ended.nonzero()[:, 0]
         # clones of the backend's tensors: the resets would overwrite them
         info["signals"] = {k: v.clone() for k, v in truth.items()}
@@ -291,13 +297,13 @@ class Env:
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
         return {
-            "backend": self.backend.state(), "episode": self.episode.clone(), "count": self.count.clone(),
+            "backend": self.backend.state(), "episode": self.episode.clone(),
             "columns": {k: v.clone() for k, v in self.column.items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.backend.set_state(state["backend"])
-        self.episode, self.count = state["episode"].clone(), state["count"].clone()
+        self.episode = state["episode"].clone()
         for name, place in self.column.items():
             place.copy_(state["columns"][name])
         self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again

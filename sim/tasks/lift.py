@@ -139,7 +139,7 @@ def grasped(signals: Mapping[str, Tensor]) -> Tensor:
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 12,
     reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task."""
