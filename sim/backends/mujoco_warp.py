@@ -449,9 +449,10 @@ class MuJoCoWarp:
         return found
 
     def close(self) -> None:
-        """Give graphs, device memory and threads back."""
+        """Give graphs, device memory and threads back; memory of which somebody holds a view lives as long as that."""
         self._graphs.drop()
-        del self._mirror, self._d, self._m
+        for name in ("_mirror", "_d", "_m", "_fields"):
+            self.__dict__.pop(name, None)
 
     # ---- from and to the host
 

@@ -24,7 +24,8 @@ HELP = (
     "for contacts, its steps recorded as a CUDA graph, states of the environment); then PPO's success after 2 minutes"
 )
 
-KINDS = ("arm", "hand", "quadruped")  # of robots; of each the first task there is
+KINDS = ("arm", "hand", "quadruped")  # of robots; of each one task
+FIRST = ("reach",)
 WORLDS = (1024, 4096, 16384)
 SHARE = 0.9  # of raw steps/s, target of the environment step
 BLOCK, BLOCKS = 50, 7  # control steps timed together, and how often each side has its turn
@@ -64,11 +65,12 @@ def device_row() -> Row:
 
 
 def task_of(kind: str) -> Task | None:
-    """The first task, by name, whose robot is of this kind."""
+    """The first task whose robot is of this kind: those of :data:`FIRST`, then by name."""
     from robots.registry import names
     from sim.task import load_task
 
-    tasks = (load_task(name) for name in names("sim.tasks"))
+    known = names("sim.tasks")
+    tasks = (load_task(name) for name in (*(n for n in FIRST if n in known), *known))
     return next((task for task in tasks if task.robot.kind == kind), None)
 
 
