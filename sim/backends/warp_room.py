@@ -1,9 +1,9 @@
 """How much room a scene's contacts and constraints need on a GPU, where arrays have a fixed size.
 
 MuJoCo Warp keeps the contacts of all worlds in one array, and the constraints of each world in one of its own; what
-does not fit is left out (:attr:`sim.types.Status.overflow`). Memory grows with the room. So the need is measured: the scene
-is played in C with random commands, from home, from joints anywhere, and with the free objects inside the robot, and
-the most that was met is taken with a margin.
+does not fit is left out (:attr:`sim.types.Status.overflow`). Memory grows with the room. So the need is measured: the
+scene is played in C with random commands, from home, from joints anywhere, and with the free objects inside the robot,
+and the most that was met is taken with a margin.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ One small scene for all tests: Warp compiles kernels per kind of model (tens of 
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import mujoco
 import numpy as np
 import pytest
@@ -13,12 +17,16 @@ import torch
 pytest.importorskip("mujoco.batch", reason="needs mujoco >= 3.17")
 pytest.importorskip("mujoco_warp", reason="needs mujoco-warp")
 
+import warp as wp
+
+from policies.cli.benches import sim_gpu
 from robots.registry import UnknownName
 from robots.signals import CommandSpec, SignalSpec, schema
 from robots.spec import RobotSpec, Source, load_robot
 from sim.backends import mujoco as engine
 from sim.backends import mujoco_warp as backend
 from sim.backends import warp_room
+from sim.backends.warp_graphs import Graphs
 from sim.capabilities import MissingCapability
 from sim.scene import Scene, box
 
@@ -523,3 +531,59 @@ def test_ordered_sums_give_the_same_bits_whatever_the_number_of_worlds(scene, si
     ours, theirs = run(few, [c[1:2] for c in plan], 2), run(many, plan, 2)
     assert all(same({k: v[0] for k, v in a.items()}, {k: v[1] for k, v in b.items()}) for a, b in zip(ours, theirs))
     assert_close(theirs[-1], run(sims[0], plan, 2)[-1], 1e-3)
+
+
+def test_gpu_work_is_rehearsed_recorded_and_launched(monkeypatch):
+    """Recording against a stand-in for CUDA: on a stream of its own, launches on torch's, waits before memory goes."""
+    log, graphs = [], Graphs(torch.device("cpu"))
+    graphs.torch_device = torch.device("cuda", 0)
+
+    @contextmanager
+    def stream(which):
+        log.append(f"on {which}")
+        yield
+
+    class Capture:
+        def __init__(self, device):
+            self.graph = "graph"
+
+        def __enter__(self):
+            assert not gc.isenabled()
+            log.append("record")
+            return self
+
+        def __exit__(self, *_):
+            log.append("recorded")
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
+    for name, stand_in in {
+        "stream_from_torch": lambda s: "torch's", "Stream": lambda device: "its own", "ScopedStream": stream,
+        "ScopedCapture": Capture, "capture_launch": lambda graph, stream: log.append(f"launch on {stream}"),
+        "synchronize_device": lambda device: log.append("wait"),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(wp, name, stand_in)
+
+    def rehearse(work):
+        log.append("rehearse")
+        work()
+
+    def use():
+        log.clear()
+        graphs.run("step", lambda: log.append("work"), rehearse)
+        return list(log)
+
+    first = use()
+    assert first == ["on torch's", "rehearse", "work", "wait", "on its own", "record", "work", "recorded",
+                     "launch on torch's"]  # fmt: skip
+    assert gc.isenabled() and graphs.recorded == ("step",)
+    assert use() == ["launch on torch's"]
+    log.clear()
+    graphs.drop()
+    assert log == ["wait"] and use() == first
+
+
+def test_bench_says_why_there_are_no_figures(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    rows = [row for row in sim_gpu.run(quick=True) if row.name.startswith("sim_gpu.")]
+    assert len(rows) == 3 * 6
+    assert all(row.value is None and row.ok is None and row.peer == sim_gpu.NO_GPU for row in rows)
