@@ -279,8 +279,13 @@ class Curriculum:
         points = self.points[place, worlds]
         return torch.stack([d.value(points[:, i]) for i, d in enumerate(self.dimensions)], -1).to(ids.device)
 
-    def apply(self, values: Tensor, params: Mapping[str, Tensor], parameters: Mapping[str, Parameter]) -> dict[
-            str, Tensor]:
+    def knows(self, world: int, episode: int) -> bool:
+        """Whether the values of this episode are kept: the present and the next one of each world."""
+        return bool(self.episodes[episode % 2, world] == episode)
+
+    def apply(
+        self, values: Tensor, params: Mapping[str, Tensor], parameters: Mapping[str, Parameter]
+    ) -> dict[str, Tensor]:
         """``params`` (by name, [K, count], [K] where the count is 1) with ``values`` [K, D] over them.
 
         Args:

@@ -102,7 +102,8 @@ class SensorConfig:
     def parse(raw: Mapping[str, Any] | None, known: tuple[str, ...]) -> SensorConfig:
         """From configuration; an unknown signal or key is an error that lists the legal ones.
 
-        Signals may be named by patterns (``joint_*``); a later entry replaces an earlier one, ``null`` removes it.
+        Signals may be named by patterns (``joint_*``); a later entry replaces an earlier one, ``null`` removes it. What
+        is a mapping (``{std: 0.01}``, a group) may say ``optional: true``: no error where there is no such signal.
         """
         raw = dict(raw or {})
         if unknown := sorted(map(str, set(raw) - set(KEYS))):
@@ -125,13 +126,23 @@ def _by_signal(where: str, raw: Any, known: tuple[str, ...]) -> dict[str, Any]:
         raise ValueError(f"{where} is a mapping from signals to values, got {raw!r}")
     out: dict[str, Any] = {}
     for pattern, value in dict(raw or {}).items():
-        out |= dict.fromkeys(_matching(where, pattern, known), value)
+        value, optional = _optional(where, value)
+        out |= dict.fromkeys(_matching(where, pattern, known, optional), value)
     return {name: value for name, value in out.items() if value is not None}
 
 
-def _matching(where: str, pattern: Any, known: tuple[str, ...]) -> list[str]:
+def _optional(where: str, value: Any) -> tuple[Any, bool]:
+    """``value`` without its key ``optional``, and what that says."""
+    if not isinstance(value, Mapping) or "optional" not in value:
+        return value, False
+    if not isinstance(value["optional"], bool):
+        raise ValueError(f"{where}: optional is true or false, got {value['optional']!r}")
+    return {k: v for k, v in value.items() if k != "optional"}, value["optional"]
+
+
+def _matching(where: str, pattern: Any, known: tuple[str, ...], optional: bool = False) -> list[str]:
     found = [name for name in known if fnmatchcase(name, str(pattern))]
-    if not found:
+    if not found and not optional:
         raise ValueError(f"{where}: unknown signal {pattern!r}; legal: {', '.join(known)}")
     return found
 
@@ -146,6 +157,8 @@ def _number(where: str, value: Any, what: str, low: float, high: float = float("
 
 def _std(where: str, value: Any) -> Numbers:
     told = "a standard deviation is >= 0"
+    if isinstance(value, Mapping):
+        value = _keys(where, value, ("std",), ("std",))["std"]
     if isinstance(value, (list, tuple)):
         return tuple(_number(where, v, told, 0.0) for v in value)
     return _number(where, value, told, 0.0)
@@ -198,7 +211,8 @@ def _groups(raw: Any, known: tuple[str, ...]) -> dict[str, Group]:
     for name, spec in dict(raw or {}).items():
         if spec is None:
             continue
-        out[name] = group = _group(f"sensors.groups.{name}", spec, known)
+        spec, optional = _optional(f"sensors.groups.{name}", spec)
+        out[name] = group = _group(f"sensors.groups.{name}", spec, known, optional)
         for signal in group.signals:
             if owner.setdefault(signal, name) != name:
                 raise ValueError(f"sensors.groups: {signal!r} is in {owner[signal]!r} and in {name!r}; a signal is in "
@@ -206,13 +220,13 @@ def _groups(raw: Any, known: tuple[str, ...]) -> dict[str, Group]:
     return out
 
 
-def _group(where: str, raw: Any, known: tuple[str, ...]) -> Group:
+def _group(where: str, raw: Any, known: tuple[str, ...], optional: bool) -> Group:
     given = _keys(where, raw, GROUP_KEYS, ("signals",))
     patterns = given["signals"]
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(patterns, (list, tuple)) or not patterns:
         raise ValueError(f"{where}.signals is a list of signals, got {patterns!r}")
-    signals = dict.fromkeys(s for p in patterns for s in _matching(f"{where}.signals", p, known))
+    signals = dict.fromkeys(s for p in patterns for s in _matching(f"{where}.signals", p, known, optional))
     delay = given.get("delay_steps", 0)
     low, high = delay if isinstance(delay, (list, tuple)) and len(delay) == 2 else (0, delay)
     low, high = (_whole(f"{where}.delay_steps", x) for x in (low, high))

@@ -9,8 +9,11 @@ import torch
 import yaml
 
 from robots.spec import Parameter, load_robot
+from sim.backends import mjcf
 from sim.backends.rotor import flight_parameters
 from sim.randomize import bounds, draw_parameters, parse_randomization, possible_inertia, quantile
+from sim.scene import Scene, box
+from sim.sensors import SensorConfig, Sensors
 
 N = 8000
 WORLDS, FIRST = torch.arange(N), torch.zeros(N, dtype=torch.int64)
@@ -229,3 +232,20 @@ def test_draws_of_the_quadrotor_are_what_they_were():
     assert digests(raw, 5) == GOLDEN
     assert digests({"wind_w": {"kind": "uniform", "low": -1, "high": 2},
                     "force_w": {"kind": "normal", "std": 0.1, "shared": True}}, 2**40 + 3) == GOLDEN_OTHERS
+
+
+@pytest.mark.parametrize("config, robot", [("arm", "franka"), ("hand", "leap_hand"), ("hand", "allegro_hand")])
+@pytest.mark.parametrize("objects", [(), (box("cube", (0.03,) * 3, mass=0.1),)])
+def test_shipped_sets_fit_their_robots_with_and_without_an_object(config, robot, objects):
+    raw = yaml.safe_load((CONFIGS / f"{config}.yaml").read_text())
+    scene = Scene(load_robot(robot), objects)
+    model = mjcf.build(scene, "joint_pos_cmd", 0.002)
+    distributions = parse_randomization(raw["parameters"], model.parameters)
+    found = draw_parameters(model.parameters, distributions, 1, WORLDS[:500], FIRST[:500])
+    for name, value in found.items():
+        mjcf.check_values(model, name, value.numpy(), 500)
+        assert len(value.reshape(500, -1).unique(dim=0)) == 500
+    assert ("cube.mass" in found) == bool(objects)
+    shapes = {name: spec.shape for name, spec in scene.signals.items()}
+    sensors = Sensors(SensorConfig.parse(raw["sensors"], tuple(shapes)), shapes, 0.04)
+    assert "noise.joint_pos" in sensors.noise and ("noise.cube_pos_w" in sensors.noise) == bool(objects)

@@ -269,3 +269,6 @@ def test_wrong_settings_are_told(raw, told):
 def test_patterns_name_signals_and_null_takes_one_out():
     config = SensorConfig.parse({"noise": {"base_*": 0.1, "base_quat_w": None}}, tuple(SHAPES))
     assert config.noise == {"base_pos_w": 0.1}
+    config = SensorConfig.parse({"bias": {"cube_*": {"std": 0.1, "optional": True}, "height": {"std": 0.2}},
+                                 "groups": {"a": {"signals": ["cube_*"], "optional": True}}}, tuple(SHAPES))
+    assert config.bias == {"height": 0.2} and config.groups["a"].signals == ()

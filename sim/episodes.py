@@ -1,0 +1,192 @@
+"""What an episode is made of, drawn in one place, recorded with it, and given back from the record.
+
+    recipe = Recipe(seed, task.initial, backend.parameters, randomization, sensors)
+    draws = draw_episodes(recipe, worlds, episode)          # what K worlds begin their episodes with
+    record = episode_record(recipe, world=17, episode=3)    # the same numbers, of one world, by name
+    EpisodeRecord.from_json(record.to_json()) == record
+    replay([record])                                        # the same draws again, without the recipe
+
+Everything is a function of (seed, world, episode): a record is not kept while an episode runs but made when it is asked
+for. What changes within an episode (white noise, losses, pushes, gusts) is not in the record: it is drawn by the same
+keys, step by step, from ``seed``, ``world`` and ``episode``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from robots.spec import Parameter
+from sim.curriculum import Curriculum
+from sim.random import stream, uniform
+from sim.randomize import Distribution, draw_parameters
+from sim.sensors import Sensors
+
+Draw = Callable[[str, int], Tensor]
+Named = dict[str, Tensor]
+VERSION = 1
+
+
+class Draws(NamedTuple):
+    """What K worlds begin an episode with, [K, ...] each, by name."""
+
+    worlds: Tensor  # int64
+    episode: Tensor  # int64
+    parameters: Named  # of the backend
+    cameras: Named  # of the camera rig
+    sensors: Named  # columns of `Sensors.drawn`
+    state: Named  # signals at the start, and what the task's own signals remember
+    memory: Named  # of a start in the middle of the mission
+    curriculum: Tensor | None  # [K, D]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Where the draws of an environment's episodes come from.
+
+    Args:
+        initial, explore: of the task (:class:`sim.task.Task`); ``midway``: share of episodes that ``explore`` starts.
+        parameters, randomization: of the backend. ``cameras``, ``look``: the same of the camera rig.
+    """
+
+    seed: int
+    initial: Callable[[Draw], Named]
+    parameters: Mapping[str, Parameter]
+    randomization: Mapping[str, Distribution]
+    sensors: Sensors
+    explore: Callable[[Draw], tuple[Named, Named]] | None = None
+    midway: float = 0.0
+    cameras: Mapping[str, Parameter] = field(default_factory=dict)
+    look: Mapping[str, Distribution] = field(default_factory=dict)
+    curriculum: Curriculum | None = None
+
+
+def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
+    """The draws of the worlds [K] for their episodes [K]; each row from its own world and episode alone."""
+    seed, curriculum = recipe.seed, recipe.curriculum
+
+    def draw(name: str, count: int) -> Tensor:
+        return uniform(seed, worlds, episode, stream(name), count)
+
+    parameters = draw_parameters(recipe.parameters, recipe.randomization, seed, worlds, episode)
+    cameras = draw_parameters(recipe.cameras, recipe.look, seed, worlds, episode)
+    values, chosen = None, draw
+    if curriculum is not None:
+        values = curriculum.draw(worlds, episode)
+        parameters = curriculum.apply(values, parameters, recipe.parameters)
+        cameras = curriculum.apply(values, cameras, recipe.cameras)
+        chosen = curriculum.steer(draw, values)
+    state, memory = recipe.initial(chosen), Named()
+    if recipe.midway and recipe.explore is not None:
+        there, memory = recipe.explore(draw)
+        midway = draw("explore", 1)[:, 0] < recipe.midway
+        memory = {k: torch.where(_like(midway, v), v, torch.zeros_like(v)) for k, v in memory.items()}
+        state = {k: torch.where(_like(midway, v), there[k], v) for k, v in state.items()}
+    sensors = recipe.sensors.draw_episode(seed, worlds, episode)
+    return Draws(worlds, episode, parameters, cameras, sensors, state, memory, values)
+
+
+def _like(flags: Tensor, value: Tensor) -> Tensor:
+    """``flags`` [K] so that it broadcasts against ``value`` [K, ...]."""
+    return flags.reshape(-1, *[1] * (value.dim() - 1))
+
+
+# ---------------------------------------------------------------- records
+
+GROUPS = ("parameters", "cameras", "sensors", "state", "memory")
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """The draws of one episode: numbers by name, nested lists as the tensors are shaped, float32 exactly.
+
+    Args:
+        curriculum: values by dimension.
+        about: what else tells one episode from another: task, backend, versions; kept, not interpreted.
+    """
+
+    seed: int
+    world: int
+    episode: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    cameras: Mapping[str, Any] = field(default_factory=dict)
+    sensors: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    curriculum: Mapping[str, float] = field(default_factory=dict)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"version": VERSION, **asdict(self)}
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> EpisodeRecord:
+        """The opposite of :meth:`as_dict`; another version or another set of keys is an error."""
+        names = {f.name for f in fields(EpisodeRecord)}
+        if data.get("version") != VERSION or set(data) != {"version", *names}:
+            raise ValueError(f"not the record of an episode of version {VERSION}: keys {sorted(data)}, version "
+                             f"{data.get('version')!r}; expected {sorted(names)}")
+        return EpisodeRecord(**{key: value for key, value in data.items() if key != "version"})
+
+    def to_json(self) -> str:
+        """As JSON: Python writes each float so that it reads back as it was."""
+        return json.dumps(self.as_dict())
+
+    @staticmethod
+    def from_json(text: str) -> EpisodeRecord:
+        """The opposite of :meth:`to_json`."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not the record of an episode: {error}") from error
+        if not isinstance(data, dict):
+            raise ValueError(f"not the record of an episode: {text[:40]!r}")
+        return EpisodeRecord.from_dict(data)
+
+
+def episode_record(
+    recipe: Recipe, world: int, episode: int, about: Mapping[str, Any] | None = None
+) -> EpisodeRecord:
+    """The record of one episode of ``recipe``.
+
+    With a curriculum only of a world's present or next episode: earlier ones depend on what the teacher knew then.
+    """
+    if world < 0 or episode < 0:
+        raise ValueError(f"world and episode are at least 0, got {world} and {episode}")
+    if recipe.curriculum is not None and not recipe.curriculum.knows(world, episode):
+        raise ValueError(f"world {world} has not drawn episode {episode}, or too long ago: with a curriculum only its "
+                         f"present and its next episode can be recorded")
+    draws = draw_episodes(recipe, torch.tensor([world]), torch.tensor([episode]))
+    values = {}
+    if recipe.curriculum is not None and draws.curriculum is not None:
+        values = dict(zip(recipe.curriculum.names, draws.curriculum[0].tolist()))
+    groups = {group: {k: v[0].tolist() for k, v in getattr(draws, group).items()} for group in GROUPS}
+    return EpisodeRecord(recipe.seed, world, episode, **groups, curriculum=values, about=dict(about or {}))
+
+
+def replay(records: Sequence[EpisodeRecord], device: torch.device | str = "cpu") -> Draws:
+    """The draws of K recorded episodes, [K, ...]: to set parameters and state with, and to key what is drawn per step.
+
+    All must be of the same seed and have the same names.
+    """
+    if not records:
+        raise ValueError("replay needs at least one record")
+    if len({r.seed for r in records}) > 1:
+        raise ValueError(f"records of one replay have one seed, got {sorted({r.seed for r in records})}")
+    first, groups = records[0], dict[str, Named]()
+    for group in (*GROUPS, "curriculum"):
+        names = list(getattr(first, group))
+        if any(set(getattr(r, group)) != set(names) for r in records):
+            raise ValueError(f"records of one replay have the same {group}, got "
+                             f"{[sorted(getattr(r, group)) for r in records]}")
+        groups[group] = {name: torch.tensor([getattr(r, group)[name] for r in records], dtype=torch.float32,
+                                            device=device) for name in names}
+    values = groups.pop("curriculum")
+    keys = (torch.tensor([getattr(r, key) for r in records], device=device) for key in ("world", "episode"))
+    return Draws(*keys, **groups, curriculum=torch.stack(list(values.values()), -1) if values else None)
