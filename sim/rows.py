@@ -300,7 +300,7 @@ def _clamp(t: Trace, a: np.ndarray, min: Any = None, max: Any = None) -> np.ndar
 
 
 def _cumsum(t: Trace, a: np.ndarray, dim: int, dtype: Any = None) -> np.ndarray:
-    parts = np.split(a, a.shape[dim], dim)
+    parts = np.split(a, a.shape[dim], dim) if a.shape[dim] else [a]
     for i in range(1, len(parts)):
         parts[i] = _binary("add")(t, parts[i - 1], parts[i])
     return np.concatenate(parts, dim)

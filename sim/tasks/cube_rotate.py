@@ -1,0 +1,188 @@
+"""Cube rotate: a hand, palm up, turns a cube about the vertical, on and on, without dropping it.
+
+After Qi et al., "In-Hand Object Rotation via Rapid Motor Adaptation" (HORA, CoRL 2022), and the LEAP Hand's task: joint
+targets move by small steps at 20 Hz, and the policy sees what the joints did lately. Counter-clockwise from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robots.signals import SignalSpec, schema
+from robots.spec import RobotSpec
+from sim.arms import turn_between
+from sim.hands import (
+    COMMAND, JOINTS, PALMS, JointHistory, check_sees, cube_look, cube_motion, cube_place, hand, hand_scene, held, start,
+)  # fmt: skip
+from sim.judge import Judge
+from sim.maps import StepAction
+from sim.scene import Scene
+from sim.stl.parse import parse
+from sim.task import Draw, Task, task_schema, weights
+
+FORMULA = """\
+G[0,12] (norm(cube_pos_w - palm) < away)
+& G[4,12] (turned > enough)"""
+
+CONSTANTS: dict[str, Any] = {
+    "away": 0.07,  # m from where the cube lies on the palm (``palm``, by robot)
+    "enough": 2.0,  # rad over the last 2 s: 1 rad/s, steady
+}
+
+WINDOW = 2.0  # s over which ``turned`` counts
+STEP = 0.1  # rad by which a target moves at most in a control step: 2 rad/s
+EPISODE = 12.0  # s
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Weights per second, but for what happens once."""
+
+    turn: float = 4.0  # times the rate of turning, rad/s, between -fastest and fastest
+    fastest: float = 1.5  # rad/s
+    steady: float = 1.0  # while the formula's clause on the rotation holds
+    slide: float = 1.0  # times the cube's speed, m/s, sum over axes
+    centred: float = 10.0  # times the cube's horizontal distance from the palm's centre, m
+    tipped: float = 1.0  # times 1 - the largest vertical component of the cube's axes
+    pose: float = 0.1  # times the squared distance of the joints from home, rad^2
+    torque: float = 2.0  # times the sum of squared torques, (N m)^2
+    work: float = 0.3  # times the sum of the magnitudes of the joints' powers, W
+    smooth: float = 0.01  # times the squared change of the action
+    dropped: float = 20.0  # once, when the cube leaves the hand: the episode ends
+
+
+class Turned:
+    """Task signals: by how much the cube turned about the vertical since the start (``spin``) and lately (``turned``).
+
+    Both in rad, the sum of the vertical components of the rotations from sample to sample, from the cube's attitude.
+    """
+
+    chances = 0
+
+    def __init__(self, dt: float) -> None:
+        self.count = round(WINDOW / dt)
+        self.signals = schema(SignalSpec("spin", (), "rad"), SignalSpec("turned", (), "rad"))
+        self.memory = {"before": (4,), "turns": (self.count,), "spin": ()}
+
+    def __call__(
+        self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The signals of this sample and the memory for the next."""
+        quat, before = signals["cube_quat_w"], memory["before"]
+        first = before.square().sum(-1, keepdim=True) < 0.5  # zeros: nothing was before
+        vector, _ = turn_between(torch.where(first, quat, before), quat)
+        turns = torch.cat([vector[:, 2:], memory["turns"][:, :-1]], -1)
+        spin = memory["spin"] + vector[:, 2]
+        return {"spin": spin, "turned": turns.sum(-1)}, {"before": quat, "turns": turns, "spin": spin}
+
+
+class Observe(nn.Module):
+    """Joints of late and the last action; with ``sees="cube"`` where the cube is and how it stands (a tracker's)."""
+
+    def __init__(self, act: StepAction, robot: RobotSpec, sees: str) -> None:
+        super().__init__()
+        self.sees = sees
+        self.signals = ("joint_pos", "cube_pos_w", "cube_quat_w") if sees == "cube" else ("joint_pos",)
+        self.joints, self.move = JointHistory(act), act.move
+        self.register_buffer("palm", torch.tensor(PALMS[robot.name]))
+        self.palm: Tensor
+        self.memory = {**self.joints.memory, "last_action": (JOINTS,)}
+        self.obs_dim = self.joints.size + JOINTS + (12 if sees == "cube" else 0)
+
+    def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Observation [N, O] and the next memory."""
+        joints, after = self.joints(signals["joint_pos"], memory)
+        parts = [joints, memory["last_action"]]
+        if self.sees == "cube":
+            parts += [cube_place(signals, self.palm), cube_look(signals["cube_quat_w"])]
+        return torch.cat(parts, -1), {**after, "last_action": memory["last_action"]}
+
+    def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
+        """The memory with ``action`` entered."""
+        return {**self.move(memory, action), "last_action": action}
+
+
+class Objective:
+    """Turn; the formula says how fast and where the cube must stay."""
+
+    def __init__(self, judge: Judge, reward: Reward, robot: RobotSpec) -> None:
+        self.judge, self.weights = judge, reward
+        invariants = judge.mission.invariants
+        self.guarded = [i for i, inv in enumerate(invariants) if inv not in judge.mission.holds]
+        self.asked = [i for i, inv in enumerate(invariants) if inv in judge.mission.holds]
+        self.palm, self.home = torch.tensor(PALMS[robot.name]), torch.tensor(robot.home["joint_pos"])
+        self.memory = {**judge.memory, "previous": (JOINTS,), "turned_by": ()}
+        self.privileged_dim = 12 + 6 + JOINTS + 2
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        return {**memory, **self.judge(signals, memory).memory, "turned_by": signals["spin"]}
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N], next memory."""
+        w, verdict, dt = self.weights, self.judge(signals, memory), self.judge.mission.dt
+        rate = (signals["spin"] - memory["turned_by"]) / dt
+        keep = verdict.progress.keep
+        dropped = (held(signals, self.palm) < 0.5) | (lowest(keep[:, self.guarded], rate) <= 0)
+        steady = (lowest(verdict.progress.margin, rate) > 0).float() if self.asked else torch.zeros_like(rate)
+        place = (signals["cube_pos_w"] - self.palm.to(rate.device))[:, :2]
+        off = signals["joint_pos"] - self.home.to(rate.device)
+        torque, speed = signals["joint_torque"], signals["joint_vel"]
+        reward = dt * (
+            w.turn * rate.clamp(-w.fastest, w.fastest) + w.steady * steady
+            - w.slide * signals["cube_vel_w"].abs().sum(-1) - w.centred * place.square().sum(-1).sqrt()
+            - w.tipped * tipped(signals["cube_quat_w"]) - w.pose * off.square().sum(-1)
+            - w.torque * torque.square().sum(-1) - w.work * (torque * speed).abs().sum(-1)
+            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.dropped * dropped.float()
+        return reward, dropped, {**verdict.memory, "previous": action, "turned_by": signals["spin"]}
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """The cube's pose and velocities, the joints' speeds, how much it turned lately, the time."""
+        return torch.cat([
+            cube_place(signals, self.palm), cube_look(signals["cube_quat_w"]), cube_motion(signals),
+            0.3 * signals["joint_vel"], signals["turned"][:, None], signals["mission_time"][:, None] / EPISODE], -1)
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """The formula, as its decomposition sees it."""
+        return self.judge.success(memory)
+
+
+def tipped(quat_wxyz: Tensor) -> Tensor:
+    """0 where a face of the cube is level, up to 1 - 1/sqrt(3) on a corner, [N]."""
+    w, x, y, z = quat_wxyz.unbind(-1)
+    row = torch.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)
+    return 1 - row.abs().max(-1).values
+
+
+def lowest(margins: Tensor, like: Tensor) -> Tensor:
+    """Smallest [N] of ``margins`` [N, I]; 1 where there is none."""
+    return margins.min(-1).values if margins.shape[-1] else torch.ones_like(like)
+
+
+def make(
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, robot: str = "leap_hand", sees: str = "cube",
+    step: float = STEP, control_dt: float = 0.05, substeps: int = 6, reward: Mapping[str, float] | None = None,
+) -> Task:
+    """The task for the hand ``robot``. ``sees``: "cube" or "joints". ``step``: of joint targets, rad."""
+    spec = hand(robot)
+    constants = {**CONSTANTS, "palm": PALMS[robot], **dict(constants or {})}
+    scene: Scene = hand_scene(spec)
+    extra = Turned(control_dt)
+    parsed = parse(formula, task_schema(scene, extra), constants)
+    act = StepAction(spec, COMMAND, step=(step,) * JOINTS)
+
+    def initial(draw: Draw) -> dict[str, Tensor]:
+        return start(robot, draw)
+
+    return Task(
+        name="cube_rotate", scene=scene, command=COMMAND, control_dt=control_dt, substeps=substeps, episode_s=EPISODE,
+        formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec, check_sees(sees)),
+        act=act, objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
+        extra=extra, stop="hold")
