@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from robots.registry import UnknownName, names, resolve
 from sim import faults, rows
+from sim.curriculum import parse_curriculum, start_draws
+from sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record
+from sim.pushes import Disturbances
 from sim.random import stream, uniform
-from sim.randomize import draw_parameters, parse_randomization
+from sim.randomize import Distribution, parse_randomization
 from sim.sensors import SensorConfig, Sensors
 from sim.task import Task
 from sim.types import Backend, Obs, Step
+
+if TYPE_CHECKING:
+    from sim.cameras import Camera, Images
+    from sim.pictures import Pictures
 
 
 class Env:
@@ -35,8 +42,10 @@ class Env:
 
     def __init__(
         self, task: Task, backend: Backend, *, seed: int = 0, randomize: Mapping[str, Any] | None = None,
-        sensors: Mapping[str, Any] | None = None, explore: float = 0.0, compiled: bool | None = None,
-        fault_dir: Path | None = None,
+        sensors: Mapping[str, Any] | None = None, pushes: Mapping[str, Any] | None = None,
+        curriculum: Mapping[str, Any] | None = None, cameras: Sequence[Camera] = (),
+        look: Mapping[str, Any] | None = None, renderer: str = "auto", explore: float = 0.0,
+        compiled: bool | None = None, fault_dir: Path | None = None,
     ) -> None:
         if not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is the share of episodes that start mid-mission, 0 to 1; got {explore}")
@@ -49,6 +58,8 @@ class Env:
         self.faults, self.fault_dir = 0, fault_dir
         backend.snapshot = backend.snapshot or fault_dir is not None
         self.randomization = parse_randomization(randomize, backend.parameters)
+        self.disturbances = Disturbances.parse(pushes, self.randomization, backend.parameters, task.control_dt)
+        self._see(cameras, look, renderer)
         self.observe, self.act, self.objective = task.observe.to(self.device), task.act.to(self.device), task.objective
         self.worlds = torch.arange(self.num_worlds, device=self.device)
         self.action_dim, self.command_dim = task.act.action_dim, task.robot.command(task.command).size
@@ -63,8 +74,32 @@ class Env:
         config = SensorConfig.parse(sensors, (*task.scene.signals, *self.added))
         self.sensors = Sensors(config, {name: {**seen, **self.added}[name] for name in task.observe.signals},
                                task.control_dt)
+        visual = self.pictures.rig.parameters if self.pictures is not None else {}
+        self.curriculum = parse_curriculum(curriculum, {**backend.parameters, **visual}, start_draws(task.initial),
+                                           self.num_worlds, seed)
         self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
         self._clear()
+
+    @property
+    def recipe(self) -> Recipe:
+        """Where the draws of episodes come from."""
+        task, visual = self.task, self.pictures.rig.parameters if self.pictures is not None else {}
+        return Recipe(self.seed, task.initial, self.backend.parameters, self.randomization, self.sensors, task.explore,
+                      self.explore, visual, self.look, self.curriculum)
+
+    def _see(self, cameras: Sequence[Camera], look: Mapping[str, Any] | None, renderer: str) -> None:
+        """The cameras, and how what they see differs from episode to episode."""
+        self.pictures: Pictures | None = None
+        self.look: dict[str, Distribution] = {}
+        self.images: Images = {}
+        if not cameras:
+            if look:
+                raise ValueError(f"randomize.cameras has {', '.join(look)}, but there is no camera: name some")
+            return
+        from sim.pictures import Pictures
+
+        self.pictures = Pictures(self.backend, cameras, renderer=renderer)
+        self.look = parse_randomization(look, self.pictures.rig.parameters)
 
     def _lay_out(self, seen: rows.Shapes, compiled: bool) -> None:
         """The columns of the table and the functions over them."""
@@ -99,7 +134,8 @@ class Env:
         self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
         self.column = rows.views(self.table, self.columns, n)
         self.figures = self.table[-len(FIGURES) :, :n]
-        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "state": {}}
+        self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "look": {}, "state": {}}
+        self.base: dict[str, Tensor] = {}  # what episodes were given of the parameters that change within them
         self.ready = torch.zeros(n, dtype=torch.bool, device=device)
 
     # ---- functions of a world: from and to named rows
@@ -176,7 +212,11 @@ class Env:
     @torch.no_grad()
     def reset(self) -> Obs:
         """A new episode in every world. The first call starts at episode 0."""
-        return self._begin(self.worlds)
+        first = self._begin(self.worlds)
+        if self.pictures is None:
+            return first
+        self.images = self.pictures.take()
+        return first._replace(images=self.images)
 
     def _begin(self, ids: Tensor) -> Obs:
         """Set a new episode for the worlds ``ids`` [K]: their first observations [K, ...].
@@ -188,9 +228,15 @@ class Env:
             self._draw_starts((~self.ready).nonzero()[:, 0])
         self.ready[ids] = False
         self.episode[ids] += 1
-        if self.starts["params"]:
-            self.backend.set_params(ids, {k: v[ids] for k, v in self.starts["params"].items()})
-        self.backend.reset(ids, {k: v[ids] for k, v in self.starts["state"].items()})
+        given = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
+        if given["params"]:
+            self.backend.set_params(ids, given["params"])
+        for name in set(self.disturbances.names) & set(given["params"]):
+            value = given["params"][name].reshape(len(ids), -1)
+            self.base.setdefault(name, value.new_zeros(self.num_worlds, value.shape[1]))[ids] = value
+        self.backend.reset(ids, given["state"])
+        if self.pictures is not None and given["look"]:
+            self.pictures.rig.set_params(ids, given["look"])
         truth = self.backend.signals()
         some = rows.table(self.columns, len(ids), self.device)
         torch.index_select(self.next[:, : self.num_worlds], 1, ids, out=some[:, : len(ids)])
@@ -204,36 +250,23 @@ class Env:
 
     def _draw_starts(self, ids: Tensor) -> None:
         """Parameters, state and columns of the next episode of the worlds ``ids``."""
-        episode = self.episode[ids] + 1
-
-        def draw(name: str, count: int) -> Tensor:
-            return uniform(self.seed, ids, episode, stream(name), count)
-
-        params = draw_parameters(self.backend.parameters, self.randomization, self.seed, ids, episode)
-        state, memory = self.task.initial(draw), dict[str, Tensor]()
-        if self.explore and self.task.explore is not None:
-            midway, memory = self.task.explore(draw)
-            chosen = draw("explore", 1)[:, 0] < self.explore
-            memory = {k: torch.where(_column(chosen, v), v, torch.zeros_like(v)) for k, v in memory.items()}
-            state = {k: torch.where(_column(chosen, v), midway[k], v) for k, v in state.items()}
-        extra = {k: v for k, v in state.items() if f"extra.{k}" in self.columns}
-        state = {k: v for k, v in state.items() if k not in extra}
-        for group, table in (("params", params), ("state", state)):
+        drawn = draw_episodes(self.recipe, ids, self.episode[ids] + 1)
+        extra = {k: v for k, v in drawn.state.items() if f"extra.{k}" in self.columns}
+        state = {k: v for k, v in drawn.state.items() if k not in extra}
+        for group, table in (("params", drawn.parameters), ("look", drawn.cameras), ("state", state)):
             for name, value in table.items():
                 if name not in self.starts[group]:
                     self.starts[group][name] = value.new_zeros(self.num_worlds, *value.shape[1:])
                 self.starts[group][name][ids] = value
         some = rows.table(self.columns, len(ids), self.device)
         column = rows.views(some, self.columns, len(ids))
-        for name, value in {**memory, "count": memory.get("tick")}.items():
+        for name, value in {**drawn.memory, "count": drawn.memory.get("tick")}.items():
             for place in (name, f"memory.{name}", f"progress.{name}"):
                 if place in column and value is not None:
                     column[place].copy_(value)
-        for name, value in self.sensors.draw_episode(self.seed, ids, episode).items():
+        for name, value in (*drawn.sensors.items(), *((f"extra.{k}", v) for k, v in extra.items())):
             column[name].copy_(value)
-        for name, value in extra.items():
-            column[f"extra.{name}"].copy_(value)
-        self._draw_samples(ids, episode, column["count"].long(), column)
+        self._draw_samples(ids, drawn.episode, column["count"].long(), column)
         self.next[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         self.ready[ids] = True
 
@@ -253,6 +286,7 @@ class Env:
         self._command(self.table, {"action": action, "command": self.command})
         if self.instead is not None:
             self.command, self.instead = self.instead, None
+        self._disturb()
         self.backend.step(self.command, self.task.substeps)
         truth = self.backend.signals()
         if self.drawing:
@@ -261,6 +295,9 @@ class Env:
                                 "action": action, "obs": obs.actor, "critic": obs.critic})
         if self.backend.bad.any():
             self._give_up(self.backend.bad)
+        if self.pictures is not None:
+            self.images = self.pictures.take()
+            obs = obs._replace(images=self.images)
         figures = self.figures.clone()
         reward, (ended, terminated, truncated, finite, success) = figures[0], (figures[1:] > 0.5).unbind(0)
         truth = self.true_signals()
@@ -275,10 +312,34 @@ class Env:
         if not bool(finite.all()):
             info["signals"] = {k: _clean(v) for k, v in truth.items()}
             self._report(~finite)
+        if self.curriculum is not None:
+            self.curriculum.finish(ids, self.episode[ids], success[ids], info["return"][ids])
+        return Step(self._next(obs, ids), reward, terminated, truncated, obs, info)
+
+    def _next(self, obs: Obs, ids: Tensor) -> Obs:
+        """``obs`` with the first observations of the next episodes of the worlds ``ids``."""
         first = self._begin(ids)
         after = Obs(obs.actor.clone(), obs.critic.clone())
         after.actor[ids], after.critic[ids] = first.actor, first.critic
-        return Step(after, reward, terminated, truncated, obs, info)
+        if self.pictures is None:
+            return after
+        self.images = {name: value.clone() for name, value in obs.images.items()}
+        for name, value in self.pictures.take(ids).items():
+            self.images[name][ids] = value
+        return after._replace(images=self.images)
+
+    def _disturb(self) -> None:
+        """Set what changes in mid-episode: pushes, gusts."""
+        if not self.disturbances.names:
+            return
+        found = self.disturbances.at(self.seed, self.worlds, self.episode, self.count, self.base)
+        if found is not None:
+            ids, values = found
+            self.backend.set_params(ids, {k: v[:, 0] if v.shape[1] == 1 else v for k, v in values.items()})
+
+    def record(self, world: int) -> EpisodeRecord:
+        """What the running episode of ``world`` was made of."""
+        return episode_record(self.recipe, world, int(self.episode[world]))
 
     def _give_up(self, bad: Tensor) -> None:
         """End the worlds that the simulator could not step."""
@@ -296,9 +357,15 @@ class Env:
 
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
-        return {
+        state = {
             "backend": self.backend.state(), "episode": self.episode.clone(),
-            "columns": {k: v.clone() for k, v in self.column.items()}}
+            "columns": {k: v.clone() for k, v in self.column.items()},
+            "base": {k: v.clone() for k, v in self.base.items()}}
+        if self.curriculum is not None:
+            state["curriculum"] = self.curriculum.state_dict()
+        if self.pictures is not None:
+            state["look"] = self.pictures.rig.state()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
@@ -306,6 +373,12 @@ class Env:
         self.episode = state["episode"].clone()
         for name, place in self.column.items():
             place.copy_(state["columns"][name])
+        self.base = {k: v.clone() for k, v in state["base"].items()}
+        if self.curriculum is not None:
+            self.curriculum.load_state_dict(state["curriculum"])
+        if self.pictures is not None:
+            self.pictures.rig.set_state(state["look"])
+            self.images = self.pictures.take()
         self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again
 
 
@@ -336,15 +409,14 @@ def backend_names() -> list[str]:
 
 def make_env(
     task: Task, *, backend: str = "auto", num_worlds: int = 1024, seed: int = 0, device: str = "cpu",
-    randomize: Mapping[str, Any] | None = None, sensors: Mapping[str, Any] | None = None, threads: int = 0,
-    explore: float = 0.0, compiled: bool | None = None, fault_dir: Path | None = None,
+    threads: int = 0, randomize: Mapping[str, Any] | None = None, options: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Env:
     """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``.
 
-    ``backend="auto"``: ``quadrotor`` for quadrotors, ``mujoco`` for everything else.
-
-    ``explore``: share of episodes that start in the middle of the mission; for training, where it is faster.
-    ``compiled``: None compiles the task's maps on a CPU; False runs them as tensor operations.
+    ``backend="auto"``: ``quadrotor`` for quadrotors, ``mujoco`` for everything else. ``options``: what the backend's
+    own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``, ``pushes``, ``curriculum``,
+    ``cameras``, ``look``, ``renderer``, ``explore``, ``compiled``, ``fault_dir``).
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")
@@ -354,6 +426,5 @@ def make_env(
         raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
     built = resolve("sim.backends", backend).make(
         task.scene, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
-        threads=threads)
-    return Env(task, built, seed=seed, randomize=randomize, sensors=sensors, explore=explore,
-               compiled=compiled, fault_dir=fault_dir)
+        threads=threads, **dict(options or {}))
+    return Env(task, built, seed=seed, randomize=randomize, **settings)

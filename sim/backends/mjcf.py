@@ -82,8 +82,10 @@ class Model:
     parameters: Mapping[str, Parameter]
 
 
-def build(scene: Scene, command: str, dt: float) -> Model:
+def build(scene: Scene, command: str | None, dt: float) -> Model:
     """The compiled model of ``scene`` with physics step ``dt`` [s], whose actuators take ``command`` of the robot.
+
+    Without a command it is to be looked at only.
 
     A diverging state stays as it is instead of being reset behind the caller's back.
     """
@@ -101,7 +103,7 @@ def build(scene: Scene, command: str, dt: float) -> Model:
     qpos, ctrl = home(mj, scene.robot)
     return Model(
         scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages,
-        actuators_of(mj, scene.robot, command), qpos, ctrl, groups, parameters(mj, groups, scene.robot))
+        np.zeros(0, int) if command is None else actuators_of(mj, scene.robot, command), qpos, ctrl, groups, parameters(mj, groups, scene.robot))
 
 
 # ---------------------------------------------------------------- assembly
@@ -170,11 +172,12 @@ def home(mj: mujoco.MjModel, robot: RobotSpec) -> tuple[Array, Array]:
     names = [alone.key(i).name for i in range(alone.nkey)]
     key = names.index("home") if "home" in names else 0
     for i in range(alone.njnt):
-        joint, there = alone.joint(i), mj.joint(alone.joint(i).name)
+        joint = alone.joint(i)
+        there = mj.joint(joint.name or i)  # one without a name has its number: the robot's come first
         size = JOINT_SIZE[int(alone.jnt_type[i])]
         qpos[there.qposadr[0] : there.qposadr[0] + size] = alone.key_qpos[key][joint.qposadr[0] :][:size]
     for i in range(alone.nu):
-        ctrl[mj.actuator(alone.actuator(i).name).id] = alone.key_ctrl[key][i]
+        ctrl[mj.actuator(alone.actuator(i).name or i).id] = alone.key_ctrl[key][i]
     return qpos, ctrl
 
 

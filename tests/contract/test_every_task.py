@@ -12,7 +12,7 @@ from sim.task import load_task
 TASKS = names("sim.tasks")
 FLYING = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3},
           "force_w": {"kind": "normal", "std": 0.01}}
-JOINTED = {"mass": {"kind": "sources"}, "damping": {"kind": "sources"}, "kp": {"kind": "sources", "scale": 0.5}}
+JOINTED = {"mass": {"kind": "sources"}, "damping": {"kind": "sources"}, "kp": {"kind": "sources", "scale": 0.5, "optional": True}}
 
 
 def env_of(task, n=6, seed=3, **kw):
