@@ -91,7 +91,7 @@ class Rig:
 
         Returns:
             ``<camera>_rgb`` uint8 [K, H, W, 3]; ``<camera>_depth`` float32 [K, H, W], m along the optical axis, at
-            most ``far[camera]``, which is also the depth where nothing is. A world whose ``qpos`` is not finite is
+            most ``far[camera]``, which is also the depth where nothing is. A world whose state is not finite is
             black and at ``far``.
         """
         ids = self._ids(ids)

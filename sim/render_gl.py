@@ -71,7 +71,7 @@ class GLRenderer:
     def render(self, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor, fields: Mapping[str, Tensor]) -> Images:
         """Pictures of K worlds; ``fields`` [K, ...] are model fields that differ from the model's.
 
-        A world whose ``qpos`` [K, nq] is not finite is black and at the cameras' greatest depth.
+        A world whose state is not finite is black and at the cameras' greatest depth.
         """
         if not self._open:
             raise ValueError("this rig is closed")
@@ -81,7 +81,7 @@ class GLRenderer:
         states = [x.cpu().double().numpy() for x in (qpos, mocap_pos, mocap_quat)]
         self.context.make_current()
         for world in range(k):
-            if np.isfinite(states[0][world]).all():
+            if all(np.isfinite(x[world]).all() for x in states):
                 self._pose(*(x[world] for x in states), {name: value[world] for name, value in rows.items()})
                 self._shoot(world, out)
         return {name: torch.from_numpy(image).to(self.device) for name, image in out.items()}

@@ -30,7 +30,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 TRANSPOSED = {"cam_mat0": (3, 3)}  # flat rows in MuJoCo, matrices here
-NO_TEXTURES = (mujoco.mjtTexture.mjTEXTURE_CUBE,)  # kinds of textures that are not sampled as MuJoCo defines them
 
 
 class WarpRenderer:
@@ -91,11 +90,14 @@ class WarpRenderer:
     def render(self, qpos: Tensor, mocap_pos: Tensor, mocap_quat: Tensor, fields: Mapping[str, Tensor]) -> Images:
         """Pictures of K worlds; ``fields`` [K, ...] are model fields that differ from the model's.
 
-        A world whose ``qpos`` [K, nq] is not finite is black and at the cameras' greatest depth.
+        A world whose state is not finite is black and at the cameras' greatest depth.
         """
         k = len(qpos)
-        good = torch.isfinite(qpos).all(-1)
-        qpos = torch.where(good[:, None], qpos, self._home)  # a NaN would spoil bounding volumes of other worlds too
+        state = torch.cat((qpos, mocap_pos.flatten(1), mocap_quat.flatten(1)), -1)
+        good = torch.isfinite(state).all(-1)
+        # what is not finite would spoil the bounding volumes of other worlds too
+        qpos = torch.where(good[:, None], qpos, self._home)
+        mocap_pos, mocap_quat = mocap_pos.nan_to_num(0, 0, 0), mocap_quat.nan_to_num(0, 0, 0)
         for name, value in fields.items():
             slots = self._slots[name]
             slots[:k].copy_(value.reshape(k, *slots.shape[1:]))

@@ -223,11 +223,16 @@ def test_pictures_are_memory_of_their_own(rig):
     assert all(torch.equal(first[name], kept[name]) for name in kept)
 
 
-def test_a_world_that_blew_up_is_black_and_far_and_the_others_do_not_notice(rig):
+@pytest.mark.parametrize("what", ["qpos", "mocap"])
+def test_a_world_that_blew_up_is_black_and_far_and_the_others_do_not_notice(rig, what):
     qpos = states()
     fine = rig.render(qpos)
-    qpos[1, 2] = math.nan
-    images = rig.render(qpos)
+    pos = torch.tensor([0.2, 0.8, 0.2]).repeat(WORLDS, 1, 1)
+    if what == "qpos":
+        qpos[1, 2] = math.nan
+    else:
+        pos[1, 0, 1] = math.inf
+    images = rig.render(qpos, pos)
     assert not images["top_rgb"][1].any() and (images["top_depth"][1] == rig.far["top"]).all()
     for name, image in images.items():
         assert torch.equal(image[0], fine[name][0]) and torch.equal(image[2], fine[name][2])
