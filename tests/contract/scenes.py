@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
@@ -143,7 +144,9 @@ TUMBLING = {"cube_pos_w": (0.9, 0.8, 3.0), "cube_quat_w": (0.9, 0.3, -0.2, 0.1),
 QUARTER_CUBE = {"cube_quat_w": (HALF, 0.0, 0.0, HALF), "cube_pos_w": (0.8, 0.4, 1.0)}
 
 
-def jointed(name: str, make: Callable[..., Backend], claims: Iterable[str], **other: Any) -> Case:
+def jointed(
+    name: str, make: Callable[..., Backend], claims: Iterable[str], scene: Scene = ARM_SCENE, **other: Any
+) -> Case:
     """The arm that closes its gripper on a cube and drags it over the floor."""
     # the cube lies between the pads: 0.5 m from the axis of the first joint, which home turns by 0.3 rad
     between = {"cube_pos_w": (0.5 * 0.955336, 0.5 * 0.29552, 0.02), "cube_quat_w": (0.98877, 0.0, 0.0, 0.14944),
@@ -151,7 +154,7 @@ def jointed(name: str, make: Callable[..., Backend], claims: Iterable[str], **ot
                "finger_pos": (0.0149, 0.0149)}  # fmt: skip
     turned = {"joint_pos": (1.5707963, 0.0), **QUARTER_CUBE}
     return Case(
-        name, lambda n, **given: make(ARM_SCENE, n, "arm_cmd", dt=DT, **given), ARM_SCENE, "arm_cmd",
+        name, lambda n, **given: make(scene, n, "arm_cmd", dt=DT, **given), scene, "arm_cmd",
         frozenset(claims), hold=(0.3, -0.05, 0.005, 0.005), center=(0.3, -0.05, 0.025, 0.025),
         sway=(1.2, 0.2, 0.005, 0.005), start=between, free=(CUBE,), others=(TIP,), airborne=TUMBLING,
         quarter=(turned, {"tip_quat_w": (HALF, 0.0, 0.0, HALF), "tip_pos_w": (0.0, 0.5, 0.03),
@@ -184,6 +187,13 @@ def cramped_mujoco(tmp: Path, num_worlds: int) -> Backend:
     return mujoco.make(replace(heap(), robot=replace(ARM, model=model)), num_worlds, "arm_cmd", dt=DT, threads=1)
 
 
+def cramped_warp(tmp: Path, num_worlds: int) -> Backend:
+    """The same heap where MuJoCo Warp was given room for 40 rows of constraints in each world; contacts all share."""
+    from sim.backends import mujoco_warp
+
+    return mujoco_warp.make(heap(), num_worlds, "arm_cmd", dt=DT, device="cpu", contacts=60, constraints=40)
+
+
 def heap() -> Scene:
     """The arm and nine cubes, at home far apart on the floor."""
     cubes = (box(f"cube{i}", (0.02, 0.02, 0.02), mass=0.1, pos=(0.9 + 0.2 * (i % 3), 0.2 * (i // 3), 0.5))
@@ -204,7 +214,34 @@ def cases() -> list[Case]:
         flyer("mujoco-crazyflie", mujoco, mujoco_quadrotor.HAS, "ctbr_cmd"),
         jointed("mujoco-arm", mujoco.make, mujoco.HAS, cramped=cramped_mujoco),
         franka("mujoco-franka", mujoco.make, mujoco.HAS)]
+    if found("sim.backends.mujoco_warp"):
+        from sim.backends import mujoco_warp
+
+        make = functools.partial(mujoco_warp.make, device="cpu")
+        out += [jointed("mujoco_warp-arm", make, (*mujoco_warp.HAS, "deterministic"), cramped=cramped_warp,
+                        many_steps=300, tolerance=1e-5)]
+    for name, version in (("isaacgym", None), ("isaaclab", "2.3"), ("isaaclab", "3.0")):
+        if found(f"sim.backends.{name}") and found("tests.sim.doubles"):
+            out.append(isaac(name, version))
     return out
+
+
+def isaac(name: str, version: str | None) -> Case:
+    """A backend of Isaac's on the double that stands in for the simulator."""
+    from tests.sim import doubles
+
+    module = importlib.import_module(f"sim.backends.{name}")
+    make = doubles.isaacgym_backend if version is None else functools.partial(doubles.isaaclab_backend, version)
+    return jointed(f"{name}{version or ''}-arm", make, module.HAS, scene=plain(ARM_SCENE), many_steps=100,
+                   tolerance=1e-4)
+
+
+def plain(scene: Scene) -> Scene:
+    """Without what only MuJoCo's sensors give."""
+    robot = scene.robot
+    names = [name for name, source in robot.sources.items() if source.what != "sensor"]
+    return replace(scene, robot=replace(robot, signals={n: robot.signals[n] for n in names},
+                                        sources={n: robot.sources[n] for n in names}))
 
 
 def batch(values: State, n: int, dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
