@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-import warnings
+import os
+import sys
+import tempfile
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
@@ -11,19 +13,35 @@ import torch
 import warp as wp
 
 
+def start() -> None:
+    """Start Warp without its banner, its lines for each compiled module, and the news that there is no CUDA driver.
+
+    The last comes from C, at the first start: whatever else is written to stderr meanwhile is passed on.
+    """
+    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as kept:
+        stderr = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            wp.init()
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+        kept.seek(0)
+        lines = kept.read().decode(errors="replace").splitlines(keepends=True)
+    sys.stderr.writelines(line for line in lines if "NVIDIA CUDA driver" not in line)
+
+
 def warp_device(device: torch.device) -> wp.Device:
-    """Warp's name of ``device``. Without Warp's banner and its lines for each compiled module."""
+    """Warp's name of ``device``."""
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {device}: torch sees no NVIDIA GPU here. Install torch with CUDA and a driver "
                          "(temporeal doctor says what is there), or take device=cpu, which is for checks: backend "
                          "mujoco is several times faster on a CPU")
-    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    with warnings.catch_warnings():
-        if device.type == "cpu":
-            warnings.filterwarnings("ignore", message=".*NVIDIA CUDA driver.*")
-        wp.init()
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
+    start()
     try:
         return wp.device_from_torch(device)
     except Exception as error:
