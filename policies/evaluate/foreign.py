@@ -133,7 +133,8 @@ def from_rsl_rl(policy: Any, env: Any) -> PolicyGraph:
 def graph_of(task: Task, normalizer: nn.Module, actor: nn.Module) -> PolicyGraph:
     """The policy between raw signals and raw commands, on the CPU, with maps of its own."""
     actor.hidden_dim = 0  # type: ignore[assignment]
-    graph = PolicyGraph(deepcopy(task.observe).cpu(), normalizer, actor, deepcopy(task.act).cpu()).eval()
+    host = torch.device("cpu")
+    graph = PolicyGraph(deepcopy(task.observe).to(host), normalizer, actor, deepcopy(task.act).to(host)).eval()
     for parameter in graph.parameters():
         parameter.requires_grad_(False)
     return graph

@@ -240,7 +240,7 @@ class TaskVectorEnv(View, VectorEnv):
         last = host(shown(step.final_obs, self.observation))
         final = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(ended):
-            final[i] = row(last, i)
+            final[i] = row(last, int(i))
         told = {**self._info(step.final_obs, step.info["signals"]), **figures(step.info)}  # type: ignore[arg-type]
         return {"final_obs": final, "_final_obs": ended.copy(), "final_info": masked(told, self.num_envs, ended),
                 "_final_info": ended.copy()}

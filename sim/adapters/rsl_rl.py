@@ -20,6 +20,7 @@ from sim.adapters.worlds import Recipe, close, recipe, reseed, some_seed
 from sim.env import Env
 from sim.types import Obs, Step
 
+LOGGED = ("success", "return", "length")
 PACKAGE, OLDEST = "rsl-rl-lib", 5
 MISSING = f"sim.adapters.rsl_rl needs {PACKAGE} {OLDEST} or newer (pip install '{PACKAGE}>={OLDEST}')"
 
@@ -113,25 +114,22 @@ class TaskVecEnv(VecEnv):
         # rsl_rl steps in inference mode; what the simulator keeps must be usable outside it, too
         with torch.inference_mode(False), torch.no_grad():
             step = self.worlds.step(actions)
-            time_outs, self._obs = step.truncated, step.obs
-            if self._staggered:
-                time_outs = time_outs | self._cut(step)
+            time_outs, told, self._obs = step.truncated, step.info, step.obs
+            if self._staggered and bool((cut := self._due(step)).any()):
+                time_outs = time_outs | cut
+                told = {name: step.info[name].clone() for name in LOGGED}  # what follows may overwrite them
+                self._obs = self.worlds._next(step.obs, cut.nonzero()[:, 0])
             dones = step.terminated | time_outs
             extras: dict[str, Any] = {"time_outs": time_outs}
             if bool(dones.any()):
-                extras["log"] = episode_means(step, dones)
+                extras["log"] = {f"/{name}": told[name][dones].float().mean() for name in LOGGED}
         return self.get_observations(), step.reward, dones, extras
 
-    def _cut(self, step: Step) -> Tensor:
-        """End the staggered episodes that are old enough: which worlds [N]; their next episodes begin."""
+    def _due(self, step: Step) -> Tensor:
+        """Which of the staggered episodes [N] are old enough to be cut after ``step``."""
         over = step.terminated | step.truncated
-        self._ahead.masked_fill_(over, 0)
         cut = ~over & (self._ahead > 0) & (self.episode_length_buf >= self.max_episode_length)
-        ids = cut.nonzero()[:, 0]
-        if len(ids):
-            first = self.worlds._begin(ids)
-            self._obs = merged(step.obs, first, ids)
-            self._ahead[ids] = 0
+        self._ahead.masked_fill_(over | cut, 0)
         self._staggered = bool((self._ahead > 0).any())
         return cut
 
@@ -143,21 +141,6 @@ class TaskVecEnv(VecEnv):
         images = getattr(obs, "images", {})
         return TensorDict({"policy": obs.actor, "critic": obs.critic, **images}, batch_size=[self.num_envs],
                           device=self.device)
-
-
-def merged(obs: Obs, first: Obs, ids: Tensor) -> Obs:
-    """``obs`` [N, ...] with the rows ``ids`` [K] those of ``first`` [K, ...]; new tensors."""
-    def put(into: Tensor, rows: Tensor) -> Tensor:
-        return into.index_copy(0, ids, rows)
-
-    images = getattr(obs, "images", {})
-    swapped = {"images": {k: put(v, first.images[k]) for k, v in images.items()}} if images else {}
-    return obs._replace(actor=put(obs.actor, first.actor), critic=put(obs.critic, first.critic), **swapped)
-
-
-def episode_means(step: Step, ended: Tensor) -> dict[str, Tensor]:
-    """Means over the episodes that ``ended`` [N], as rsl_rl logs them."""
-    return {f"/{name}": step.info[name][ended].float().mean() for name in ("success", "return", "length")}
 
 
 def make_vec_env(

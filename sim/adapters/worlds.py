@@ -18,8 +18,10 @@ from sim.types import Obs
 
 OBSERVATIONS = ("actor", "dict")
 """``actor``: what the deployed policy sees; ``dict``: besides, under ``critic``, what only the simulator knows."""
-OPTIONS = tuple(p for p in inspect.signature(make_env).parameters if p not in ("task", "num_worlds", "seed"))
-"""Keywords of `sim.env.make_env`; every other keyword of :func:`recipe` is a setting of the task."""
+OPTIONS = tuple(dict.fromkeys(
+    name for function in (make_env, Env.__init__) for name, p in inspect.signature(function).parameters.items()
+    if p.kind is not p.VAR_KEYWORD and name not in ("self", "task", "num_worlds", "seed")))
+"""Keywords of `sim.env.make_env` and `sim.env.Env`; every other keyword of :func:`recipe` is a setting of the task."""
 AUTO = "auto"
 MAX_SEED = 2**63 - 1
 
@@ -55,7 +57,7 @@ class Recipe:
             "task": {"name": self.task, "settings": dict(self.settings), "explore": o.get("explore", 0.0)},
             "backend": {"name": o.get("backend") or default_backend(self.load())},
             "randomize": {"name": "given", "parameters": dict(o.get("randomize") or {}),
-                          "sensors": dict(o.get("sensors") or {})},
+                          "sensors": dict(o.get("sensors") or {}), **{k: v for k, v in o.items() if k == "pushes"}},
             "device": "cpu", "threads": 0, "compiled": o.get("compiled") is not False}
 
 
@@ -74,17 +76,18 @@ def recipe(task: str, **keywords: Any) -> Recipe:
 
 
 def named_randomization(name: str) -> dict[str, Any]:
-    """``randomize`` and ``sensors`` of ``configs/randomize/<name>.yaml``."""
+    """What ``configs/randomize/<name>.yaml`` holds, by the names of :data:`OPTIONS`: its parameters are randomize."""
     folder = files("configs") / "randomize"
     known = sorted(p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml"))
     if name not in known:
         raise ValueError(f"randomize={name!r}: one of {', '.join(known)}, or distributions by name")
-    content = yaml.safe_load((folder / f"{name}.yaml").read_text()) or {}
-    unknown = set(content) - {"name", "parameters", "sensors"}
+    content = _without(yaml.safe_load((folder / f"{name}.yaml").read_text()) or {}, "name")
+    content = {"randomize": content.pop("parameters", {}), "sensors": content.pop("sensors", {}), **content}
+    unknown = set(content) - set(OPTIONS)
     if unknown:
         raise ValueError(f"randomize={name!r} holds {', '.join(sorted(unknown))}, which only `temporeal train` "
                          "composes: give the distributions themselves")
-    return {"randomize": content.get("parameters") or {}, "sensors": content.get("sensors") or {}}
+    return content
 
 
 def configured(task: str) -> dict[str, Any]:

@@ -42,6 +42,12 @@ def scrambled(model, scale=0.3):
     return model
 
 
+@pytest.fixture(autouse=True)
+def same_weights():
+    """The networks of each test begin alike."""
+    torch.manual_seed(0)
+
+
 def normalized(env):
     """``env`` in a ``VecNormalize`` that has seen some flights."""
     env = VecNormalize(VecCheckNan(env))
