@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -45,7 +47,7 @@ def save(env: Env, world: int, folder: Path) -> Path | None:
     if sum(1 for _ in folder.glob("*.npz")) >= KEPT:
         return None
     about = {
-        "task": env.task.name, "backend": type(env.backend).__module__.rpartition(".")[2], "seed": env.seed,
+        "task": env.task.name, "backend": backend_name(env.backend), "seed": env.seed,
         "world": world, "episode": int(env.episode[world]), "step": int(env.count[world]),
         "substeps": env.task.substeps, "command": env.task.command, "dt": env.backend.dt}
     path = folder / (f"{about['task']}-seed{about['seed']}-world{world}-episode{about['episode']}-step{about['step']}"
@@ -55,9 +57,21 @@ def save(env: Env, world: int, folder: Path) -> Path | None:
     return path
 
 
+def backend_name(backend: Backend) -> str:
+    """The name by which ``backend`` is made."""
+    module = sys.modules[type(backend).__module__]
+    return getattr(module, "BACKEND", module.__name__.rpartition(".")[2])
+
+
 def load(path: str | Path) -> Fault:
     """The fault in the file ``path``."""
-    with np.load(path, allow_pickle=False) as data:
+    try:
+        data = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise ValueError(f"{path} holds no fault of a simulated world: {error}") from error
+    if not isinstance(data, np.lib.npyio.NpzFile):
+        raise ValueError(f"{path} holds no fault of a simulated world: it is one array")
+    with data:
         if "about" not in data or "given" not in data:
             raise ValueError(f"{path} holds no fault of a simulated world")
         state = {k.removeprefix("state."): torch.from_numpy(data[k]) for k in data.files if k.startswith("state.")}
@@ -68,6 +82,9 @@ def replay(fault: Fault, backend: Backend) -> Backend:
     """Set ``backend``, which has one world of the same scene, to the state before the step, and make that step."""
     if backend.num_worlds != 1:
         raise ValueError(f"a fault is replayed in one world, the backend has {backend.num_worlds}")
+    for name, mine in (("backend", backend_name(backend)), ("command", backend.command), ("dt", backend.dt)):
+        if fault.about[name] != mine:
+            raise ValueError(f"the fault happened with {name} {fault.about[name]!r}, this backend has {mine!r}")
     backend.set_state(fault.state)
     backend.step(fault.command.to(backend.device), int(fault.about["substeps"]))
     return backend

@@ -28,6 +28,7 @@ from sim.backends.rotor import SIZES, Rotors, flight_parameters
 from sim.scene import Scene
 from sim.types import Status
 
+BACKEND = "mujoco"  # the module that makes it
 HAS = ("deterministic", "full_state", "wrench", "delay", "mass")
 COMPONENT_FIRST = ("rotor_speed", "current", "previous")  # the rotors' arrays are [k, N]
 STATE_FIELDS = ("qpos", "qvel", "qacc_warmstart", "time")

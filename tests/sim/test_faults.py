@@ -1,0 +1,136 @@
+"""Worlds that go wrong in an environment: ended, counted once, kept in a file, replayed from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sim import faults
+from sim.backends import mujoco, quadrotor
+from sim.env import make_env
+from sim.task import load_task
+
+BACKENDS = {"quadrotor": quadrotor, "mujoco": mujoco}
+
+
+def env_of(backend, folder, n=4, compiled=False, **other):
+    return make_env(load_task("hover"), backend=backend, num_worlds=n, seed=5, threads=1, compiled=compiled,
+                    fault_dir=folder, **other)  # fmt: skip
+
+
+def alone(env, num_worlds=1, command=None, dt=None):
+    task = env.task
+    return BACKENDS[faults.backend_name(env.backend)].make(
+        task.scene, num_worlds, command or task.command, dt=dt or env.backend.dt, threads=1)
+
+
+def poison(env, world=2):
+    """Three good steps, then one in which the command of ``world`` is not a number."""
+    env.reset()
+    for _ in range(3):
+        env.step(torch.full((env.num_worlds, env.action_dim), 0.1))
+    action = torch.full((env.num_worlds, env.action_dim), 0.1)
+    action[world] = float("nan")
+    return env.step(action)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path):
+    env = env_of(backend, tmp_path / "faults")
+    step = poison(env)
+    assert step.terminated.tolist() == [False, False, True, False] and not step.truncated.any()
+    assert step.info["finite"].tolist() == [True, True, False, True]
+    assert step.reward[2] == 0 and torch.isfinite(step.reward).all()
+    assert all(torch.isfinite(x).all() for x in (*step.obs[:2], *step.final_obs[:2]))
+    assert env.faults == 1
+    for _ in range(3):  # the new episode is sound, and nothing is counted again
+        step = env.step(torch.full((4, env.action_dim), 0.1))
+        assert step.info["finite"].all()
+    assert env.faults == 1 and not env.backend.status().bad.any()
+    assert [f.name for f in (tmp_path / "faults").iterdir()] == ["hover-seed5-world2-episode0-step4.npz"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_other_worlds_do_not_notice(backend, tmp_path):
+    env, clean = env_of(backend, tmp_path), env_of(backend, tmp_path)
+    poisoned = poison(env)
+    clean.reset()
+    for _ in range(4):
+        step = clean.step(torch.full((4, env.action_dim), 0.1))
+    others = [0, 1, 3]
+    assert torch.equal(poisoned.obs.actor[others], step.obs.actor[others])
+    assert torch.equal(poisoned.reward[others], step.reward[others])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_fault_is_replayed_from_its_file(backend, tmp_path):
+    env = env_of(backend, tmp_path, randomize={"mass": {"kind": "sources"}})
+    env.reset()
+    for _ in range(3):
+        env.step(torch.full((4, env.action_dim), 0.1))
+    before = {k: v[2].clone() for k, v in env.backend.signals().items()}
+    action = torch.full((4, env.action_dim), 0.1)
+    action[2, 1] = float("nan")
+    env.step(action)
+    fault = faults.load(next(tmp_path.iterdir()))
+    assert fault.about["backend"] == backend and (fault.about["world"], fault.about["step"]) == (2, 4)
+    assert torch.isnan(fault.command).any() and fault.command.shape == (1, env.action_dim)
+    sim = alone(env)
+    sim.set_state(fault.state)
+    assert all(torch.equal(v[0], before[k]) for k, v in sim.signals().items())
+    assert sim.params()["mass"][0] == fault.state["param.mass"].flatten()[0].float()
+    assert faults.replay(fault, sim) is sim and sim.status().bad.all()
+
+
+def test_a_sound_step_is_replayed_to_the_same_state(tmp_path):
+    env = env_of("mujoco", tmp_path)
+    env.reset()
+    env.step(torch.full((4, env.action_dim), 0.1))
+    env.step(torch.full((4, env.action_dim), -0.2))
+    after = {k: v[1].clone() for k, v in env.backend.signals().items()}
+    sim = faults.replay(faults.load(faults.save(env, 1, tmp_path)), alone(env))
+    assert all(torch.equal(v[0], after[k]) for k, v in sim.signals().items())
+
+
+def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = env_of("quadrotor", None)
+    poison(env)
+    assert env.faults == 1 and not list(tmp_path.iterdir())
+    monkeypatch.setattr(faults, "KEPT", 2)
+    env = env_of("quadrotor", tmp_path / "kept")
+    for _ in range(3):
+        poison(env)
+    assert env.faults == 3 and len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_a_backend_that_does_not_fit_is_refused(tmp_path):
+    env = env_of("quadrotor", tmp_path)
+    poison(env)
+    fault = faults.load(next(tmp_path.iterdir()))
+    with pytest.raises(ValueError, match="replayed in one world, the backend has 2"):
+        faults.replay(fault, alone(env, 2))
+    other = "motor_cmd" if env.task.command == "ctbr_cmd" else "ctbr_cmd"
+    with pytest.raises(ValueError, match=f"with command '{env.task.command}', this backend has '{other}'"):
+        faults.replay(fault, alone(env, command=other))
+    with pytest.raises(ValueError, match=r"with dt .*, this backend has 0.001"):
+        faults.replay(fault, alone(env, dt=0.001))
+    with pytest.raises(ValueError, match="with backend 'quadrotor', this backend has 'mujoco'"):
+        faults.replay(fault, mujoco.make(env.task.scene, 1, env.task.command, dt=env.backend.dt, threads=1))
+    with pytest.raises(ValueError, match="keys"):
+        faults.replay(replace(fault, state={}), alone(env))
+
+
+def test_a_file_that_holds_no_fault_is_refused(tmp_path):
+    text, array, other = tmp_path / "a.npz", tmp_path / "b.npy", tmp_path / "c.npz"
+    text.write_text("no archive")
+    np.save(array, np.zeros(3))
+    np.savez(other, x=np.zeros(3))
+    for path in (text, array, other):
+        with pytest.raises(ValueError, match=f"{path.name} holds no fault"):
+            faults.load(path)
+    with pytest.raises(FileNotFoundError):
+        faults.load(tmp_path / "none.npz")
