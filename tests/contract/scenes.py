@@ -49,6 +49,7 @@ class Case:
         center: what random commands lie around, where it is not ``hold``.
         idle: parameters that cannot act with this command or in this scene; it is tested that they do not.
         tolerance: what equal calls may differ by where the backend does not claim ``deterministic``.
+        visible: the least change of a signal that counts as an effect of a parameter.
         blow_up: a state beyond what can be computed.
     """
 
@@ -70,6 +71,7 @@ class Case:
     idle: tuple[str, ...] = ()
     steps: int = 12
     tolerance: float = 1e-6
+    visible: float = 1e-5
     many_steps: int = 10_000
     servos: tuple[str, ...] = ()
     cramped: Callable[..., Backend] | None = None
@@ -219,7 +221,7 @@ def cases() -> list[Case]:
 
         make = functools.partial(mujoco_warp.make, device="cpu")
         out += [jointed("mujoco_warp-arm", make, (*mujoco_warp.HAS, "deterministic"), cramped=cramped_warp,
-                        many_steps=300, tolerance=1e-5)]
+                        many_steps=300)]
     for name, version in (("isaacgym", None), ("isaaclab", "2.3"), ("isaaclab", "3.0")):
         if found(f"sim.backends.{name}") and found("tests.sim.doubles"):
             out.append(isaac(name, version))
@@ -231,9 +233,10 @@ def isaac(name: str, version: str | None) -> Case:
     from tests.sim import doubles
 
     module = importlib.import_module(f"sim.backends.{name}")
+    claims = (*module.HAS, "mass") if version is None else module.HAS  # Isaac Gym: on its CPU pipeline, as here
     make = doubles.isaacgym_backend if version is None else functools.partial(doubles.isaaclab_backend, version)
-    return jointed(f"{name}{version or ''}-arm", make, module.HAS, scene=plain(ARM_SCENE), many_steps=100,
-                   tolerance=1e-4)
+    return jointed(f"{name}{version or ''}-arm", make, claims, scene=plain(ARM_SCENE), many_steps=100,
+                   tolerance=1e-2, visible=1e-3)  # PhysX's solver starts from its last solution, also after a reset
 
 
 def plain(scene: Scene) -> Scene:
