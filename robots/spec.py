@@ -60,7 +60,7 @@ class RobotSpec:
 
     Args:
         name: folder name below ``robots/``.
-        kind: ``"quadrotor"``, ``"arm"`` or ``"hand"``.
+        kind: ``"quadrotor"``, ``"arm"``, ``"hand"`` or ``"quadruped"``.
         signals: what its sensors and state estimator give.
         commands: what its actuators take.
         limits: other limits by name (SI), each ``(low, high)``.

@@ -74,7 +74,7 @@ def export_policy(
         graph, path, robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
         formula_text=task.formula_text, constants=task.constants,
         horizon_s=reach if isfinite(reach) else task.episode_s, training=training, seed=seed, golden=golden,
-        stop=task.stop, name=name or task.name, git_revision=git_revision)
+        stop=task.stop, name=name or task.name, git_revision=git_revision, task_signals=dict(task.schema))
 
 
 def reference_of(task: Task) -> Reference | None:
