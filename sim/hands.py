@@ -102,6 +102,11 @@ def cube_motion(signals: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([5 * signals["cube_vel_w"], 0.3 * signals["cube_ang_vel_w"]], -1)
 
 
+def lowest(margins: Tensor, like: Tensor) -> Tensor:
+    """Smallest [N] of ``margins`` [N, I]; 1 [N], made like ``like``, where there is none."""
+    return margins.min(-1).values if margins.shape[-1] else torch.ones_like(like)
+
+
 def held(signals: Mapping[str, Tensor], palm: Tensor) -> Tensor:
     """1 where the cube is nearer than 15 cm to ``palm``, [N]: farther away nothing can bring it back."""
     return ((signals["cube_pos_w"] - palm).square().sum(-1) < 0.15**2).float()
@@ -118,13 +123,18 @@ def grasps(robot: str) -> dict[str, Tensor]:
 
 
 def start(robot: str, draw: Draw) -> dict[str, Tensor]:
-    """A stored start for each of K worlds, the cube turned by one of the 24 rotations that leave it looking the same."""
-    u = draw("initial.grasp", 2)
+    """A stored start for each of K worlds, any face of the cube up and any to the front."""
+    u = draw("initial.grasp", 1)
     stored = {name: value.to(u.device) for name, value in grasps(robot).items()}
     pick = (u[:, 0] * len(stored["joint_pos"])).long().clamp(max=len(stored["joint_pos"]) - 1)
-    alike = symmetries().to(u.device)[(u[:, 1] * 24).long().clamp(max=23)]
-    return {**{name: value[pick] for name, value in stored.items()},
-            "cube_quat_w": product(stored["cube_quat_w"][pick], alike)}
+    state = {name: value[pick] for name, value in stored.items()}
+    return {**state, "cube_quat_w": product(state["cube_quat_w"], faces(draw))}
+
+
+def faces(draw: Draw) -> Tensor:
+    """Which faces are up and in front at the start: one of the 24 rotations of a cube onto itself, [K, 4] wxyz."""
+    u = draw("initial.faces", 1)
+    return symmetries().to(u.device)[(u[:, 0] * 24).long().clamp(max=23)]
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -133,6 +143,11 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     p, q, r, s = b.unbind(-1)
     return torch.stack([w * p - x * q - y * r - z * s, w * q + x * p + y * s - z * r,
                         w * r - x * s + y * p + z * q, w * s + x * r - y * q + z * p], -1)
+
+
+def inverse(quat: Tensor) -> Tensor:
+    """The opposite turn of unit quaternions [K, 4] wxyz."""
+    return quat * torch.tensor([1.0, -1.0, -1.0, -1.0], device=quat.device)
 
 
 @cache
@@ -170,7 +185,8 @@ def settle(robot: str, wanted: int = 256, tried: int = 480, seed: int = 0) -> di
     backend.reset(torch.arange(tried), {k: torch.tensor(v, dtype=torch.float32) for k, v in state.items()})
     targets = torch.tensor(joints, dtype=torch.float32)
     backend.step(targets, 400)
-    backend.step(backend.signals()["joint_pos"].clone().clamp(torch.tensor(low).float(), torch.tensor(high).float()), 200)
+    held_now = backend.signals()["joint_pos"].numpy().clip(low, high)
+    backend.step(torch.tensor(held_now, dtype=torch.float32), 200)
     now = {k: v.clone() for k, v in backend.signals().items()}
     flat = rotation(now["cube_quat_w"])[:, 2].abs().max(-1).values > 0.97
     slow = (now["cube_vel_w"].norm(dim=-1) < 0.01) & (now["cube_ang_vel_w"].norm(dim=-1) < 0.1)

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from robots.signals import SignalSpec, schema
 from robots.spec import RobotSpec
+from sim import hands
 from sim.arms import turn_between
-from sim.hands import (
-    COMMAND, JOINTS, PALMS, JointHistory, check_sees, cube_look, cube_motion, cube_place, hand, hand_scene, held, start,
-)  # fmt: skip
+from sim.hands import COMMAND, JOINTS, PALMS, JointHistory, cube_look, cube_motion, cube_place, held, lowest
 from sim.judge import Judge
 from sim.maps import StepAction
 from sim.scene import Scene
@@ -161,28 +160,24 @@ def tipped(quat_wxyz: Tensor) -> Tensor:
     return 1 - row.abs().max(-1).values
 
 
-def lowest(margins: Tensor, like: Tensor) -> Tensor:
-    """Smallest [N] of ``margins`` [N, I]; 1 where there is none."""
-    return margins.min(-1).values if margins.shape[-1] else torch.ones_like(like)
-
 
 def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, robot: str = "leap_hand", sees: str = "cube",
     step: float = STEP, control_dt: float = 0.05, substeps: int = 6, reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task for the hand ``robot``. ``sees``: "cube" or "joints". ``step``: of joint targets, rad."""
-    spec = hand(robot)
+    spec = hands.hand(robot)
     constants = {**CONSTANTS, "palm": PALMS[robot], **dict(constants or {})}
-    scene: Scene = hand_scene(spec)
+    scene: Scene = hands.hand_scene(spec)
     extra = Turned(control_dt)
     parsed = parse(formula, task_schema(scene, extra), constants)
     act = StepAction(spec, COMMAND, step=(step,) * JOINTS)
 
     def initial(draw: Draw) -> dict[str, Tensor]:
-        return start(robot, draw)
+        return hands.start(robot, draw)
 
     return Task(
         name="cube_rotate", scene=scene, command=COMMAND, control_dt=control_dt, substeps=substeps, episode_s=EPISODE,
-        formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec, check_sees(sees)),
+        formula=parsed, formula_text=formula, constants=constants, observe=Observe(act, spec, hands.check_sees(sees)),
         act=act, objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), spec), initial=initial,
         extra=extra, stop="hold")
