@@ -188,7 +188,7 @@ class PolicyGraph(nn.Module):
     ``(obs, hidden)`` to ``(action, hidden')`` and names its hidden size as ``hidden_dim``.
     """
 
-    def __init__(self, observe: nn.Module, normalizer: nn.Module, actor: nn.Module, act: nn.Module) -> None:
+    def __init__(self, observe: nn.Module, normalizer: nn.Module, actor: nn.Module, act: ActionMap) -> None:
         super().__init__()
         self.observe, self.normalizer, self.actor, self.act = observe, normalizer, actor, act
         self.hidden_dim = int(getattr(actor, "hidden_dim", 0))

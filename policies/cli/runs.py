@@ -25,6 +25,7 @@ from policies.cli.settings import Settings, of_group
 if TYPE_CHECKING:
     from policies.evaluate.rollout import Act
     from policies.export.runtime import Artifact
+    from robots.signals import Schema
     from sim.env import Env
     from sim.maps import PolicyGraph
     from sim.task import Task
@@ -250,11 +251,19 @@ def load_artifact(folder: Path) -> Artifact:
     with bad_input():
         try:
             artifact = Artifact.load(folder)
-            artifact = Artifact.load(folder, load_robot(artifact.manifest.robot))
+            artifact = Artifact.load(folder, load_robot(artifact.manifest.robot), task_signals=added_signals(artifact))
             artifact.self_test()
         except ArtifactError as error:
             raise BadInput(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error
         return artifact
+
+
+def added_signals(artifact: Artifact) -> Schema:
+    """Signals that the artifact's task gives beside the robot's: a goal. None where the task is not said."""
+    task = artifact.manifest.training.get("task")
+    if not isinstance(task, Mapping) or "name" not in task:
+        return {}
+    return make_task(artifact.manifest.training).schema
 
 
 def artifact_settings(folder: Path) -> Settings:
