@@ -198,6 +198,8 @@ class Env:
         for (actor, link), value in wrenches.items():
             self.data.xfrc_applied[self.body(actor, link)] = value
         self.data.ctrl[:] = -self.model.actuator_biasprm[:, 1] * self.targets + self.efforts
+        if not np.isfinite(self.data.qacc_warmstart).all():
+            self.data.qacc_warmstart[:] = 0  # MuJoCo's memory of a step that diverged, which states do not reach
         mujoco.mj_step(self.model, self.data)
         self.data.qvel[:] = np.clip(self.data.qvel, -self.speed, self.speed)
         self.touch = self.contact_forces()
