@@ -259,8 +259,9 @@ class Disturbances:
         """What to set before the control step that follows sample ``step`` [K] of ``worlds`` [K]: the worlds [M] in
         which something changes, and their values [M, count] by name. None: nothing changes.
 
-        ``base``: what the running episodes were given at their start, [K, ...] by name (nominal if left out). Step 0 of
-        an episode counts as a change: the one before may have ended in a push.
+        ``base``: what the running episodes were given at their start, [K, count] by name (nominal if left out). Step 0
+        counts as a change. An episode that begins later than that (in the middle of a mission) begins with
+        :meth:`values`: the one before it may have ended in a push.
         """
         if not self.names:
             return None
@@ -271,16 +272,23 @@ class Disturbances:
         some = changed.nonzero()[:, 0]
         if not len(some):
             return None
-        ids, when, steps = worlds[some], episode[some], step[some]
-        out = {name: base[name][some] if name in base else self._nominal(name, len(ids), step.device)
+        ids = worlds[some]
+        return ids, self.values(seed, ids, episode[some], step[some], {k: v[some] for k, v in base.items()})
+
+    def values(
+        self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor, base: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """What holds in the control step that follows sample ``step`` [K], changed or not: [K, count] by name."""
+        count = len(worlds)
+        out = {name: base[name].reshape(count, -1) if name in base else self._nominal(name, count, step.device)
                for name in self.names}
         for name, dist in self.gusts.items():
-            event = self._gust(name, seed, ids, when, steps)
-            drawn = draw_parameters(self.parameters, {name: dist}, seed, ids, when, change=event + 1)[name]
-            out[name] = torch.where((event > NONE_YET)[:, None], drawn, out[name])
-        for name, value in self.pushes.wrench(seed, ids, when, steps).items():
+            event = self._gust(name, seed, worlds, episode, step)
+            drawn = draw_parameters(self.parameters, {name: dist}, seed, worlds, episode, change=event + 1)[name]
+            out[name] = torch.where((event > NONE_YET)[:, None], drawn.reshape(count, -1), out[name])
+        for name, value in self.pushes.wrench(seed, worlds, episode, step).items():
             out[name] = out[name] + value
-        return ids, out
+        return out
 
     def _gust(self, name: str, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
         """Number of its latest change, -1: none yet."""

@@ -21,7 +21,8 @@ Settings = dict[str, Any]
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
-OPEN = ("task.settings", "randomize.parameters", "randomize.sensors")
+OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.pushes", "randomize.cameras",
+        "curriculum.parameters")
 """Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
 
 

@@ -20,7 +20,8 @@ OPTIONS = [(group, option) for group, options in groups().items() for option in 
 
 
 def test_every_group_has_options() -> None:
-    assert set(groups()) == {"robot", "task", "backend", "algo", "randomize", "experiment", "deploy"}
+    assert set(groups()) == {
+        "robot", "task", "backend", "algo", "randomize", "curriculum", "experiment", "deploy"}
     assert all(groups().values())
 
 

@@ -129,6 +129,16 @@ def test_gusts_replace_the_drawn_value_and_pushes_come_on_top():
     assert given < 100 * N / 5  # only worlds in which something changes
 
 
+def test_an_episode_may_begin_in_the_middle_of_a_push():
+    d = Disturbances.parse({"interval_s": 0.5, "duration_s": 0.3, "force_n": 9.0}, {}, PARAMETERS, DT)
+    kept = torch.zeros(N, 3)
+    for t in range(41):
+        if (found := d.at(2, WORLDS, FIRST, FIRST + t, {})) is not None:
+            kept[found[0]] = found[1]["force_w"]
+    assert torch.equal(d.values(2, WORLDS, FIRST, FIRST + 40, {})["force_w"], kept)
+    assert abs((kept.norm(dim=-1) > 1).float().mean() - 0.6) < 0.1
+
+
 def test_step_zero_sets_what_the_episode_began_with():
     d = Disturbances.parse({"interval_s": 50.0, "duration_s": 0.1, "force_n": 9.0}, {}, PARAMETERS, DT)
     ids, values = d.at(2, WORLDS[:4], FIRST[:4], torch.tensor([0, 3, 0, 9]), {})
