@@ -96,8 +96,7 @@ def make(
     graphs = Graphs(place)
     model = mjcf.build(scene, command, dt)
     refuse_unread(model)
-    room = measure(model) if not (contacts and constraints) else Room(contacts, contacts, constraints)
-    room = Room(contacts or room.contacts, min(contacts or room.convex, room.convex), constraints or room.constraints)
+    room = measure(model).given(contacts, constraints)
     return MuJoCoWarp(model, num_worlds, command, graphs, seed, threads, room, ordered, has)
 
 
@@ -385,8 +384,8 @@ class MuJoCoWarp:
             holder, _, attribute = name.rpartition(".")
             owner = self._m.opt if holder == "opt" else self._m
             shared = getattr(owner, attribute, None)
-            if shared is None or not isinstance(shared, wp.array):
-                raise ValueError(f"backend mujoco_warp cannot set {name!r} per world: mujoco_warp has no such field")
+            if not getattr(shared, "_is_batched", False):
+                raise ValueError(f"backend mujoco_warp cannot set {name!r} per world: mujoco_warp has it for all alike")
             if not shared.size:
                 return None
             self._fields[name] = own = wp.to_torch(shared)[:1].repeat(

@@ -15,6 +15,7 @@ import mujoco
 import numpy as np
 
 from sim.backends.mjcf import JOINT_SIZE, Model, holding_ctrl
+from sim.backends.mujoco import quiet
 
 Array = np.ndarray
 
@@ -38,6 +39,12 @@ class Room:
     convex: int
     constraints: int
 
+    def given(self, contacts: int, constraints: int) -> Room:
+        """With sizes of the user's where they are not 0; ``convex`` grows with the contacts, within them."""
+        wanted = contacts or self.contacts
+        convex = min(max(self.convex, ceil(self.convex * wanted / self.contacts)), wanted)
+        return Room(wanted, convex, constraints or self.constraints)
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -53,9 +60,15 @@ def measure(model: Model, seed: int = 0) -> Room:
 
     At least :data:`LEAST`; about 0.3 s for an arm or a hand.
     """
-    mj = model.mj
-    data, rng, pairs = mujoco.MjData(mj), np.random.default_rng(seed), pairs_of(mj)
-    most = np.zeros(3)
+    with quiet():  # plays may diverge, of which MuJoCo would write to stderr and a file
+        most = met(model, np.random.default_rng(seed))
+    contacts, convex, constraints = (max(ceil(MARGIN * x) + SPARE, least) for x, least in zip(most, LEAST))
+    return Room(contacts, min(convex, contacts) if pairs_of(model.mj).convex.any() else 0, constraints)
+
+
+def met(model: Model, rng: np.random.Generator) -> Array:
+    """The most contacts or candidate pairs, those of them that need iterations, and constraints in all plays."""
+    mj, data, pairs, most = model.mj, mujoco.MjData(model.mj), pairs_of(model.mj), np.zeros(3)
     for play in range(PLAYS):
         start(model, data, rng, kind=play % 3)
         for step in range(STEPS):
@@ -68,8 +81,7 @@ def measure(model: Model, seed: int = 0) -> Room:
             most[0], most[2] = max(most[0], data.ncon), max(most[2], data.nefc)
             if not (np.abs(data.qvel).max(initial=0.0) < 1e3):  # it flew apart: nothing to be learned from there
                 break
-    contacts, convex, constraints = (max(ceil(MARGIN * x) + SPARE, least) for x, least in zip(most, LEAST))
-    return Room(contacts, min(convex, contacts) if pairs.convex.any() else 0, constraints)
+    return most
 
 
 HOME, ANYWHERE, INSIDE = range(3)

@@ -397,6 +397,13 @@ def test_measured_room_holds_what_c_meets(scene, sims):
     assert room.convex == 0  # a plane and capsules: all in closed form but capsule and box, which is, too
 
 
+def test_given_room_replaces_the_measured_one():
+    room = warp_room.Room(contacts=40, convex=20, constraints=100)
+    assert room.given(0, 0) == room
+    assert room.given(80, 0) == warp_room.Room(80, 40, 100)  # the share of shapes that need iterations stays
+    assert room.given(10, 30) == warp_room.Room(10, 10, 30)
+
+
 def test_candidate_pairs_are_those_of_the_filters(sims):
     """The floor far away, the lower link near: no candidates; the cube inside the lower link's box: one."""
     model = sims[0].model

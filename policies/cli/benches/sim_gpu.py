@@ -196,7 +196,7 @@ def env_block(env: Env) -> None:
 def ppo_rate(task: Task, worlds: int) -> float:
     """Physics steps/s while PPO learns: the second half of its first iterations."""
     history = train(task, worlds, total_steps=ITERATIONS * 32 * worlds)
-    half = history[len(history) // 2]
+    half = history[(len(history) - 1) // 2]
     rate = (history[-1]["steps"] - half["steps"]) / (history[-1]["seconds"] - half["seconds"])
     return rate * task.substeps
 
@@ -205,8 +205,9 @@ def learned(kind: str, task: Task, seconds: float) -> list[Row]:
     """Share of the episodes that end in success after PPO learned for some time, and what it is then paid."""
     history = train(task, LEARN_WORLDS, total_steps=10**12, max_seconds=seconds)
     last, told = history[-1], f"task {task.name}, {LEARN_WORLDS} worlds, {seconds:g} s"
-    return [Row(f"sim_gpu.{kind}.learned_{name}", last[name], "1", peer=told)
-            for name in ("success", "return", "length") if name in last]
+    told = told if "success" in last else f"{told}: no episode ended"
+    return [Row(f"sim_gpu.{kind}.learned_{name}", last.get(name), "1", peer=told)
+            for name in ("success", "return", "length")]
 
 
 def train(task: Task, worlds: int, **budget: Any) -> list[dict[str, float]]:
