@@ -56,7 +56,7 @@ RECIPROCAL = {"mass": physics.INV_MASS, "tau_up": physics.RATE_UP, "tau_down": p
 
 def make(
     what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float, device: str = "cpu", seed: int = 0,
-    threads: int = 0, needs: Iterable[str] = (),
+    threads: int = 0, needs: Iterable[str] = (), shared: bool = False,
 ) -> Quadrotor:
     """The backend for ``num_worlds`` worlds of a quadrotor, alone or as a scene without objects.
 
@@ -67,10 +67,14 @@ def make(
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
         needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+        shared: with ``motor_cmd`` on a CPU, take a kernel half as fast again while all worlds have the same parameters
+            without drag and delay. It rounds differently, so a world's last bits depend on whether the others are like
+            it: such a backend is not ``deterministic``.
     """
     scene = as_scene(what)
     robot = scene.robot
-    require("quadrotor", HAS, {*needs, *(["objects"] if scene.objects else [])})
+    has = require("quadrotor", set(HAS) - {"deterministic"} if shared else HAS,
+                  {*needs, *(["objects"] if scene.objects else [])})
     if robot.kind != "quadrotor":
         raise ValueError(f"backend quadrotor simulates quadrotors; robot {robot.name!r} is of kind {robot.kind!r}")
     if command not in COMMANDS:
@@ -81,10 +85,10 @@ def make(
         raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
     place = checked_device(device)
     if place.type == "cpu":
-        return Quadrotor(scene, num_worlds, command, dt, place, seed, CpuRunner(command, threads))
+        return Quadrotor(scene, num_worlds, command, dt, place, seed, CpuRunner(command, threads, shared), has)
     from sim.backends.quadrotor_cuda import CudaRunner
 
-    return Quadrotor(scene, num_worlds, command, dt, place, seed, CudaRunner(command))
+    return Quadrotor(scene, num_worlds, command, dt, place, seed, CudaRunner(command), has)
 
 
 def checked_device(device: str) -> torch.device:
@@ -141,12 +145,11 @@ class Quadrotor:
     State lives in one flat array of blocks (:mod:`sim.backends.quadrotor_kernels`), padded to whole blocks.
     """
 
-    capabilities = frozenset(HAS)
-
     def __init__(
-        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, runner: Any
+        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, runner: Any,
+        capabilities: frozenset[str],
     ) -> None:
-        robot = scene.robot
+        robot, self.capabilities = scene.robot, capabilities
         self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
         self.parameters, self.snapshot = flight_parameters(robot), False
         self.dt, self.device, self.seed = dt, device, seed
@@ -347,10 +350,11 @@ class WholeBlocks:
 class CpuRunner:
     """Runs the CPU kernels over chunks of blocks on threads."""
 
-    def __init__(self, command: str, threads: int) -> None:
+    def __init__(self, command: str, threads: int, shared: bool) -> None:
         self.threads = threads
         self.general = kernels.STEP_MOTOR if command == "motor_cmd" else kernels.STEP_CTBR
-        self.what: int | None = None  # to step with; None until parameters are known
+        self.shared = shared and command == "motor_cmd"
+        self.what = self.general
 
     def start(self, sim: Quadrotor) -> None:
         """Take the arrays of ``sim``, which stay the same from now on."""
@@ -362,12 +366,8 @@ class CpuRunner:
         self._crew = Crew(self.threads, kernels.drive, (*arrays, np.float32(sim.dt), *out))
 
     def params_changed(self, sim: Quadrotor, count: int) -> None:
-        """Take the faster kernel while all worlds have one parameter set without drag and delay.
-
-        ``count`` worlds got new parameters. Once worlds differ, only a change of all of them can make them equal.
-        """
-        if self.general == kernels.STEP_CTBR or (self.what == self.general and count < sim.num_worlds):
-            self.what = self.general
+        """Take the faster kernel while all worlds have one parameter set without drag and delay, if it may be taken."""
+        if not self.shared:
             return
         values = sim._values
         alike = all(bool((x == x[:1]).all()) for x in values.values())

@@ -628,6 +628,19 @@ def test_parameters_given_back_change_nothing(case):
     close(case, rows(seen(sim), [1]), seen(alike))
 
 
+def test_a_quadrotor_without_drag_does_not_notice_that_another_changes():
+    case = CASES[0]
+    bare = {"drag": (0.0, 0.0, 0.0)}
+    together, alone = simulated(case, 4), simulated(case, 1)
+    for sim in (together, alone):
+        sim.set_params(every(sim), {k: shaped(v, sim.num_worlds) for k, v in bare.items()})
+    together.set_params(torch.tensor([3]), {"mass": torch.tensor([0.03])})
+    for sim in (together, alone):
+        begin(case, sim)
+        run(case, sim, equal=True)
+    same(rows(seen(together), [0]), seen(alone))
+
+
 # ---------------------------------------------------------------- worlds that go wrong
 
 

@@ -103,15 +103,21 @@ def test_a_world_does_not_depend_on_the_others_or_on_threads(command):
 
 def test_shared_parameters_take_the_same_path_as_equal_ones():
     n = 33
-    shared = make(ROBOT, n, "motor_cmd", dt=DT, threads=1)
+    shared = make(ROBOT, n, "motor_cmd", dt=DT, threads=1, shared=True)
+    assert "deterministic" not in shared.capabilities
     ids = torch.arange(n)
     bare = {"drag": torch.zeros(n, 3)}
     shared.set_params(ids, bare)
     assert shared.runner.what == STEP_SHARED
     general = make(ROBOT, n, "motor_cmd", dt=DT, threads=1)
     general.set_params(ids, bare)
+    assert general.runner.what == STEP_MOTOR
     general.set_params(ids[-1:], {"mass": torch.tensor([0.03])})
     assert general.runner.what == STEP_MOTOR
+    shared.set_params(ids[:1], {"mass": torch.tensor([0.03])})
+    assert shared.runner.what == STEP_MOTOR
+    shared.set_params(ids[:1], {"mass": shared.params()["mass"][1:2].clone()})
+    assert shared.runner.what == STEP_SHARED
     for ctrl in commands(n, "motor_cmd"):
         shared.step(ctrl, 5)
         general.step(ctrl, 5)

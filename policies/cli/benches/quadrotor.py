@@ -116,7 +116,7 @@ def _dynamics(threads: int) -> dict[str, Program]:
     from sim.backends.quadrotor import make
 
     ids = torch.arange(WORLDS)
-    sim = make(load_robot("crazyflie"), WORLDS, "motor_cmd", dt=DT, threads=threads)
+    sim = make(load_robot("crazyflie"), WORLDS, "motor_cmd", dt=DT, threads=threads, shared=True)
     shared = {k: torch.tensor(v).expand(WORLDS, -1) for k, v in L2F_PARAMETERS.items()}
     sim.set_params(ids, {k: v[:, 0] if v.shape[1] == 1 else v for k, v in shared.items()})
     sim.reset(ids, {})
