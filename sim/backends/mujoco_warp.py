@@ -40,6 +40,7 @@ except ModuleNotFoundError as error:
 
 from sim.backends import warp_kernels as kernels
 from sim.backends.checks import check_ids, check_state, check_world
+from sim.backends.mujoco import VIEWS
 from sim.backends.warp_graphs import Graphs
 from sim.backends.warp_room import Room, measure
 
@@ -51,7 +52,7 @@ MOVED = ("time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", 
 """Those of them that a step changes; all float32."""
 DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "tendon_invweight0", "actuator_acc0")
 """What MuJoCo derives from masses, inertias and armatures, and Warp keeps per world."""
-KINDS = tuple(k.name.lower() for k in mjw.OverflowType if k not in (mjw.OverflowType.NONE, mjw.OverflowType.ALL))
+KINDS = tuple(str(mjw.OverflowType(1 << i).name).lower() for i in range(int(mjw.OverflowType.ALL).bit_length()))
 LOST = int(mjw.OverflowType.ALL & ~(mjw.OverflowType.ITERATIONS | mjw.OverflowType.LS_ITERATIONS))
 EARLY = 0.01  # of dt, by which a delay is shortened: in float32 its end must not fall before the sample it is to hit
 SLOW = 256  # worlds on a CPU from which on we say that another backend is faster
@@ -115,6 +116,8 @@ def on_device(model: mjcf.Model) -> Any:
     mj = copy.deepcopy(model.mj)
     mj.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # Warp resets nothing and knows no such flag
     try:
+        if mj.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+            raise NotImplementedError("mjENBL_SLEEP: which bodies sleep would be missing in the state.")
         return mjw.put_model(mj)
     except (NotImplementedError, ValueError) as error:
         scene = model.scene
@@ -325,13 +328,9 @@ class MuJoCoWarp:
         return dict(self._out)
 
     def views(self) -> dict[str, Tensor]:
-        """Warp's own arrays, float32 [N, ...], without copies: qpos, qvel, ctrl, xfrc_applied and sensordata.
-
-        Writing to the first four changes the simulation.
-        """
-        names = ("qpos", "qvel", "ctrl", "xfrc_applied")
+        """Warp's own arrays, float32 [N, ...], without copies: state (what is written there is simulated), sensors."""
         sensors = {} if self._sensors is None else {"sensordata": self._sensors}
-        return {name: self._state[name] for name in names if name in self._state} | sensors
+        return {name: self._state[name] for name in VIEWS if name in self._state} | sensors
 
     # ---- parameters
 

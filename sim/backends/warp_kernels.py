@@ -6,7 +6,6 @@ from __future__ import annotations
 import warp as wp
 
 LIMIT = wp.constant(1e10)  # beyond this MuJoCo itself calls a state bad (mjMAXVAL)
-KINDS = wp.constant(12)  # bits of mujoco_warp's OverflowType
 
 FROM_QPOS, FROM_QVEL, FROM_SENSORS, FROM_NORM = 0, 1, 2, 3
 """Where a component of a signal comes from; the last: the length of three sensor numbers."""
@@ -44,7 +43,7 @@ def guard(
     if new == 0 or bad[world]:
         return
     flags[world] = flags[world] | new
-    for kind in range(KINDS):
+    for kind in range(counts.shape[0]):  # one for each bit of mujoco_warp's OverflowType
         if (new >> kind) & 1 == 1:
             wp.atomic_add(counts, kind, 1)
 

@@ -494,6 +494,8 @@ def test_what_is_refused(scene, tmp_path_factory):
         warp(Scene(robot(tmp_path_factory, ' solver="PGS"'), scene.objects), 2)
     with pytest.raises(ValueError, match="noslip"):
         warp(Scene(robot(tmp_path_factory, ' noslip_iterations="3"', "discrete"), scene.objects), 2)
+    with pytest.raises(ValueError, match="mjENBL_SLEEP"):
+        warp(Scene(robot(tmp_path_factory, '><flag sleep="enable"/></option><option'), scene.objects), 2)
     with pytest.raises(MissingCapability, match="cuda"):
         warp(scene, 2, needs=("cuda",))
     with pytest.raises(ValueError, match="num_worlds is 0"):
