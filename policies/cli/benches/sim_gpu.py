@@ -25,7 +25,7 @@ HELP = (
 )
 
 KINDS = ("arm", "hand", "quadruped")  # of robots; of each one task
-FIRST = ("reach",)
+FIRST = ("reach", "cube_rotate")
 WORLDS = (1024, 4096, 16384)
 SHARE = 0.9  # of raw steps/s, target of the environment step
 BLOCK, BLOCKS = 50, 7  # control steps timed together, and how often each side has its turn
