@@ -229,11 +229,15 @@ class Env:
         self.ready[ids] = False
         self.episode[ids] += 1
         given = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
-        if given["params"]:
-            self.backend.set_params(ids, given["params"])
-        for name in set(self.disturbances.names) & set(given["params"]):
-            value = given["params"][name].reshape(len(ids), -1)
+        params = given["params"]
+        for name in set(self.disturbances.names) & set(params):
+            value = params[name].reshape(len(ids), -1)
             self.base.setdefault(name, value.new_zeros(self.num_worlds, value.shape[1]))[ids] = value
+        if self.disturbances.names:  # the episode before may have ended in a push, this one may begin in one
+            start = self.next[0, ids].long()  # of the columns, the first: the count
+            params = params | _flat(self.disturbances.values(self.seed, ids, self.episode[ids], start, params))
+        if params:
+            self.backend.set_params(ids, params)
         self.backend.reset(ids, given["state"])
         if self.pictures is not None and given["look"]:
             self.pictures.rig.set_params(ids, given["look"])
@@ -335,7 +339,7 @@ class Env:
         found = self.disturbances.at(self.seed, self.worlds, self.episode, self.count, self.base)
         if found is not None:
             ids, values = found
-            self.backend.set_params(ids, {k: v[:, 0] if v.shape[1] == 1 else v for k, v in values.items()})
+            self.backend.set_params(ids, _flat(values))
 
     def record(self, world: int) -> EpisodeRecord:
         """What the running episode of ``world`` was made of."""
@@ -394,6 +398,11 @@ def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _clean(value: Tensor) -> Tensor:
     """``value`` with 0 in place of what is not finite."""
     return torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _flat(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Values [K, count] as a backend takes them: [K] where the count is 1."""
+    return {k: v[:, 0] if v.shape[1] == 1 else v for k, v in values.items()}
 
 
 def _column(flags: Tensor, like: Tensor) -> Tensor:

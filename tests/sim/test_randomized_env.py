@@ -1,0 +1,83 @@
+"""Pushes, gusts, curricula and records in the environment: the same for any number of worlds, resumed bit for bit."""
+
+import torch
+
+from sim.env import make_env
+from sim.episodes import replay
+from sim.task import load_task
+
+SETTINGS = {
+    "randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.002},
+                  "wind_w": {"kind": "uniform", "low": -1, "high": 1, "when": {"every_s": [0.2, 0.4]}}},
+    "sensors": {"noise": {"base_pos_w": 0.002}, "drift": {"base_vel_w": {"std": 0.01, "time_s": 1.0}},
+                "groups": {"mocap": {"signals": ["base_pos_w", "base_quat_w"], "delay_steps": [0, 2], "dropout": 0.1,
+                                     "jitter_steps": 1}}},
+    "pushes": {"interval_s": [0.3, 0.6], "duration_s": 0.1, "force_n": 0.1},
+    "curriculum": {"kind": "adr", "samples": 2, "step": 0.2, "grow": 0.5, "shrink": 0.1, "outcome": "return",
+                   "return_range": [-1e6, 0], "parameters": {
+                       "mass": {"as": "scale", "low": 0.5, "high": 1.5, "first": [0.9, 1.1]},
+                       "start.initial": {"low": 0.0, "high": 1.0, "first": [0.4, 0.6], "components": [0]}}}}
+ACTIONS = 0.3 * torch.randn(90, 16, 4, generator=torch.Generator().manual_seed(0))
+
+
+def environment(n=16, **kw):
+    return make_env(load_task("hover"), num_worlds=n, seed=3, threads=1, **{**SETTINGS, **kw})
+
+
+def play(env, first, last):
+    """What is observed, [T, N, O], with an update of the curriculum every 15 steps."""
+    out = []
+    for t in range(first, last):
+        out.append(env.step(ACTIONS[t, : env.num_worlds]).obs.actor.clone())
+        if t % 15 == 14 and env.curriculum is not None:
+            env.curriculum.update()
+    return torch.stack(out)
+
+
+def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
+    straight, before, after = environment(), environment(), environment()
+    for env in (straight, before, after):
+        env.reset()
+    whole = play(straight, 0, 90)
+    part = play(before, 0, 50)
+    after.load_state_dict(before.state_dict())
+    assert torch.equal(torch.cat([part, play(after, 50, 90)]), whole)
+    assert straight.episode.max() > 0 and straight.curriculum.metrics() == after.curriculum.metrics()
+
+
+def test_worlds_do_not_depend_on_how_many_there_are():
+    few, many = (environment(n, curriculum=None) for n in (5, 16))
+    for env in (few, many):
+        env.reset()
+    assert torch.equal(play(few, 0, 60), play(many, 0, 60)[:, :5])
+
+
+def test_pushes_and_gusts_reach_the_simulator_and_add_to_what_was_drawn():
+    env = environment(curriculum=None)
+    env.reset()
+    pushed, winds = [], []
+    for _ in range(60):
+        env.step(torch.zeros(16, 4))
+        running = env.count > 0
+        base = replay([env.record(w) for w in range(16)]).parameters["force_w"]
+        found = env.backend.params()
+        pushed.append(((found["force_w"] - base).norm(dim=-1) > 0.05)[running])
+        winds.append(found["wind_w"].clone())
+        size = (found["force_w"] - base).norm(dim=-1)
+        assert torch.all((size < 1e-6) | ((size - 0.1).abs() < 1e-5))
+    share = torch.cat(pushed).float().mean()
+    assert 0.1 < share < 0.35  # 0.1 s of 0.45 s
+    assert len(torch.stack(winds)[:, 0, 0].unique()) > 2
+
+
+def test_a_curriculum_reaches_the_simulator():
+    env = environment()
+    env.reset()
+    play(env, 0, 90)
+    assert env.curriculum.metrics()["curriculum/volume"] > 0.21  # both ranges were a fifth of the whole
+    found = env.backend.params()["mass"]
+    for world in range(16):
+        record = env.record(world)
+        assert 0.5 <= record.curriculum["mass"] <= 1.5
+        assert abs(found[world].item() / record.parameters["mass"] - 1) < 1e-6
+    assert len({round(env.record(w).curriculum["mass"], 6) for w in range(16)}) > 1
