@@ -1,16 +1,19 @@
-"""What arm tasks share: kinematics of a chain in torch, and how poses look to a policy."""
+"""What arm tasks share: kinematics in torch, actions that move the tool, what a policy sees, things that stand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import cos, pi, sin
 
 import torch
 from torch import Tensor, nn
 
-from robots.franka.spec import DENAVIT_HARTENBERG
-from robots.spec import RobotSpec
+from robots.franka.spec import DENAVIT_HARTENBERG, HOME, SPEED
+from robots.signals import SignalSpec, schema
+from robots.spec import RobotSpec, Source
 from sim.maps import Limited, Memory, begin, rotation
+from sim.scene import Object
 
 
 class Chain(nn.Module):
@@ -121,13 +124,35 @@ def turn_between(quat: Tensor, goal: Tensor) -> tuple[Tensor, Tensor]:
     return vector * (sign * angle / size)[:, None], angle
 
 
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Product [K, 4] of quaternions [K, 4] wxyz: first the rotation ``b``, then ``a``."""
+    (w, x, y, z), (p, q, r, s) = a.unbind(-1), b.unbind(-1)
+    return torch.stack([w * p - x * q - y * r - z * s, w * q + x * p + y * s - z * r,
+                        w * r - x * s + y * p + z * q, w * s + x * r - y * q + z * p], -1)
+
+
 def turned(quat: Tensor, axis: Tensor, angle: Tensor) -> Tensor:
     """``quat`` [N, 4] turned by ``angle`` [N] rad about the unit vector ``axis`` [N, 3], world frame."""
     half = 0.5 * angle
-    a, (b, c, d) = half.cos(), (half.sin()[:, None] * axis).unbind(-1)
-    w, x, y, z = quat.unbind(-1)
-    return torch.stack([a * w - b * x - c * y - d * z, a * x + b * w + c * z - d * y,
-                        a * y - b * z + c * w + d * x, a * z + b * y - c * x + d * w], -1)
+    return product(torch.cat([half.cos()[:, None], half.sin()[:, None] * axis], -1), quat)
+
+
+def about_z(angle: Tensor) -> Tensor:
+    """Quaternion [K, 4] of a turn by ``angle`` [K] rad about z."""
+    half, zero = 0.5 * angle, torch.zeros_like(angle)
+    return torch.stack([half.cos(), zero, zero, half.sin()], -1)
+
+
+def pointing_down(angle: Tensor) -> Tensor:
+    """Attitude [K, 4] of a tool that points down, its fingers along y, then turned by ``angle`` [K] about z."""
+    half, zero = 0.5 * angle, torch.zeros_like(angle)
+    return torch.stack([zero, half.cos(), half.sin(), zero], -1)
+
+
+def between(low: Sequence[float], high: Sequence[float], u: Tensor) -> Tensor:
+    """``u`` [K, n] in [0, 1) as a place in the box from ``low`` to ``high`` [n]."""
+    a, b = torch.tensor(low, device=u.device), torch.tensor(high, device=u.device)
+    return a + (b - a) * u
 
 
 FRANKA_TOOL = (0.0, 0.0, 0.1034, -pi / 4)  # centre between the fingertips in the flange's frame: its model.xml
@@ -140,22 +165,31 @@ class ToolAction(Limited):
     Differential kinematics on the targets of the joints (damped least squares: Nakamura and Hanafusa, J. Dyn. Sys.,
     1986) gives the joints' steps; what does not move the tool draws them towards ``home``. No joint's target moves
     faster than its ``step``: if one would, all are slowed alike, so that the direction stays. A seventh number, where
-    the command has a gripper behind the joints, is its opening: -1 closed, 1 open.
+    the command has a gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes it.
 
     Args:
         chain: the arm's kinematics. ``home``: [J] rad.
         reach: step of the tool at action 1, m. ``turn``: the same, rad.
         step: [J] rad, greatest step of each joint.
+        pull: share of the way home that is made in one step.
+        leash: rad, how far targets may be from the measured joints: bounds the force against what stands in the way,
+            which a target that runs on would raise without end. None: no bound.
+        grip: m, the opening that is commanded throughout. None: actions command it.
     """
 
     def __init__(
         self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], *, reach: float, turn: float,
-        step: Sequence[float], pull: float = 0.02,
+        step: Sequence[float], pull: float = 0.02, leash: float | None = None, grip: float | None = None,
     ) -> None:
         super().__init__(robot, command)
         self.chain, self.joints, self.pull = chain, len(home), pull
         self.gripper = len(self.low) - self.joints
-        self.action_dim = 6 + self.gripper
+        if leash is not None and not leash > 0:
+            raise ValueError(f"leash is how far targets may be from the joints, rad: positive or None, got {leash}")
+        if grip is not None and not self.gripper:
+            raise ValueError(f"command {command!r} has no gripper whose opening could be {grip} m")
+        self.leash, self.grip = leash, grip
+        self.action_dim = 6 + (self.gripper if grip is None else 0)
         for name, value in (("home", home), ("step", step), ("scale", [reach] * 3 + [turn] * 3)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.home: Tensor
@@ -165,7 +199,12 @@ class ToolAction(Limited):
 
     def follow(self, measured: Tensor, memory: Memory) -> Memory:
         """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
-        return begin(self, measured, memory)
+        after = begin(self, measured, memory)
+        if self.leash is None:
+            return after
+        joints, near = after["target"][:, : self.joints], measured[:, : self.joints]
+        joints = torch.minimum(torch.maximum(joints, near - self.leash), near + self.leash)
+        return {**after, "target": self.limit(torch.cat([joints, after["target"][:, self.joints :]], -1))}
 
     def move(self, memory: Memory, action: Tensor) -> Memory:
         """The memory with the target moved by ``action`` [N, A]."""
@@ -176,9 +215,14 @@ class ToolAction(Limited):
         square = jacobian @ jacobian.transpose(1, 2) + DAMPING**2 * torch.eye(6, device=action.device)
         moved = rest + (jacobian.transpose(1, 2) @ solve(square, wanted)[:, :, None])[:, :, 0]
         moved = moved / (moved.abs() / self.step).max(-1).values.clamp(min=1.0)[:, None]
+        return {**memory, "target": self.limit(torch.cat([target + moved, self.opening(action)], -1))}
+
+    def opening(self, action: Tensor) -> Tensor:
+        """What ``action`` [N, A] commands the gripper, [N, 1] m ([N, 0] where there is none)."""
+        if self.grip is not None:
+            return torch.full_like(action[:, :1], self.grip)
         low, high = self.low[self.joints :], self.high[self.joints :]
-        opening = 0.5 * (low + high) + 0.5 * (high - low) * action[:, 6:]
-        return {**memory, "target": self.limit(torch.cat([target + moved, opening], -1))}
+        return 0.5 * (low + high) + 0.5 * (high - low) * action[:, 6:]
 
     def forward(self, action: Tensor, memory: Memory) -> Tensor:
         """Command [N, U]: the target, moved already."""
@@ -188,6 +232,8 @@ class ToolAction(Limited):
         """About the action [N, A] that moves the target of ``memory`` to ``command`` [N, U]."""
         target = memory["target"][:, : self.joints]
         moved = (self.chain.jacobian(target) @ (command[:, : self.joints] - target)[:, :, None])[:, :, 0]
+        if self.grip is not None:
+            return moved / self.scale
         low, high = self.low[self.joints :], self.high[self.joints :]
         opening = (command[:, self.joints :] - 0.5 * (low + high)) / (0.5 * (high - low))
         return torch.cat([moved / self.scale, opening], -1)
@@ -198,9 +244,96 @@ def franka_chain() -> Chain:
     return Chain(DENAVIT_HARTENBERG, FRANKA_TOOL)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: where others keep the cores busy, its threads wait for each other in each small product."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
+
+
+def franka_action(
+    robot: RobotSpec, command: str, control_dt: float, *, speed: float, turn: float, home: Sequence[float] = HOME,
+    leash: float | None = None, grip: float | None = None,
+) -> ToolAction:
+    """Actions of a Franka arm: action 1 moves the tool at ``speed`` m/s or turns it at ``turn`` rad/s."""
+    return ToolAction(robot, command, franka_chain(), home, reach=speed * control_dt, turn=turn * control_dt,
+                      step=[SHARE_OF_SPEED * control_dt * v for v in SPEED], leash=leash, grip=grip)
+
+
+class ArmObserve(nn.Module):
+    """What a policy sees: the arm (joints, servo errors, fingers, tool), the task's own part, the last action.
+
+    Args:
+        act: the action map, whose target is memory here. Where its command has a gripper, fingers are seen.
+        home: [J] rad: joints are seen relative to it.
+        reads: the signals of ``part``.
+        part: ``part(signals) -> [N, size]``: what is seen of the task.
+    """
+
+    def __init__(
+        self, act: ToolAction, reads: Sequence[str], part: Callable[[Mapping[str, Tensor]], Tensor], size: int,
+        home: Sequence[float] = HOME,
+    ) -> None:
+        super().__init__()
+        self.follow, self.move, self.part, self.joints = act.follow, act.move, part, act.joints
+        self.fingers = bool(act.gripper)
+        own = ("joint_pos", "joint_vel", *(["finger_pos"] if self.fingers else []), "grip_pos_w", "grip_quat_w")
+        self.signals = tuple(dict.fromkeys((*own, *reads)))
+        self.register_buffer("home", torch.tensor(home))
+        self.home: Tensor
+        self.memory = {**act.memory, "last_action": (act.action_dim,)}
+        self.obs_dim = 3 * self.joints + 2 * self.fingers + 3 + 6 + size + act.action_dim
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """Observation [N, O] and the next memory."""
+        joints, fingers = signals["joint_pos"], [signals["finger_pos"]] if self.fingers else []
+        after = self.follow(torch.cat([joints, *(f.mean(-1, keepdim=True) for f in fingers)], -1), memory)
+        return torch.cat([
+            joints - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"][:, : self.joints] - joints),
+            *(25 * f for f in fingers), signals["grip_pos_w"], axes(signals["grip_quat_w"]), self.part(signals),
+            memory["last_action"]], -1), after
+
+    def record(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with ``action`` entered."""
+        return {**self.move(memory, action), "last_action": action}
+
+
+CLAMP, CLAMP_TURN = 1e7, 1e6  # N s/m, N m s/rad: at 100 N what stands on the table creeps by 10 um/s
+
+
+def standing(name: str, elements: str, *, mass: float, signals: Mapping[str, tuple[SignalSpec, Source]]) -> Object:
+    """A thing that stands on the table, put there anew in each episode: its place is state, ``<name>_place``.
+
+    The place is x m, y m and the turn about z rad. MuJoCo's worlds share the positions of fixed bodies, so this one
+    has joints, so heavily damped that nothing the arm does moves it.
+
+    Args:
+        elements: MJCF of what the body ``root`` consists of; its z = 0 is the table, which it must not touch.
+        mass: kg, of the part that stands (of no effect on what moves).
+        signals: by name, with what the simulator finds them in.
+    """
+    mjcf = f"""<mujoco><compiler angle="radian"/><worldbody><body name="root">
+      <inertial pos="0 0 0.1" mass="{mass}" diaginertia="{0.02 * mass} {0.02 * mass} {0.02 * mass}"/>
+      <joint name="x" type="slide" axis="1 0 0" damping="{CLAMP}"/>
+      <joint name="y" type="slide" axis="0 1 0" damping="{CLAMP}"/>
+      <joint name="turn" type="hinge" axis="0 0 1" damping="{CLAMP_TURN}"/>
+      {elements}</body></worldbody></mujoco>"""
+    place = SignalSpec(f"{name}_place", (3,), "m,m,rad", "w")
+    where = Source("joint_pos", tuple(f"{name}.{joint}" for joint in ("x", "y", "turn")))
+    return Object(name, mjcf, signals=schema(place, *(spec for spec, _ in signals.values())),
+                  sources={place.name: where, **{key: source for key, (_, source) in signals.items()}})
+
+
 def postures(
     chain: Chain, places: Tensor, quats: Tensor, start: Sequence[float],
-    limits: tuple[Sequence[float], Sequence[float]], steps: int = 100,
+    limits: tuple[Sequence[float], Sequence[float]], steps: int = 40,
 ) -> tuple[Tensor, Tensor]:
     """Joint angles [K, J] at which the tool is at ``places`` [K, 3] m with attitudes ``quats`` [K, 4], from ``start``.
 
@@ -208,14 +341,15 @@ def postures(
     """
     low, high = (torch.tensor(x) for x in limits)
     joints = torch.tensor(start).expand(len(places), -1)
-    for _ in range(steps):
-        pos, quat = chain(joints)
-        turn, angle = turn_between(quat, quats)
-        error = torch.cat([places - pos, turn], -1)
-        jacobian = chain.jacobian(joints)
-        square = jacobian @ jacobian.transpose(1, 2) + 1e-4 * torch.eye(6)
-        joints = joints + (jacobian.transpose(1, 2) @ torch.linalg.solve(square, error)[:, :, None])[:, :, 0]
-        joints = torch.minimum(torch.maximum(joints, low), high)
+    damping = 1e-4 * torch.eye(6)
+    with one_thread():
+        for _ in range(steps):
+            pos, quat = chain(joints)
+            error = torch.cat([places - pos, turn_between(quat, quats)[0]], -1)
+            jacobian = chain.jacobian(joints)
+            pull = solve(jacobian @ jacobian.transpose(1, 2) + damping, error)
+            joints = joints + (jacobian.transpose(1, 2) @ pull[:, :, None])[:, :, 0]
+            joints = torch.minimum(torch.maximum(joints, low), high)
     pos, quat = chain(joints)
     _, angle = turn_between(quat, quats)
     return joints, ((places - pos).norm(dim=-1) < 1e-4) & (angle < 1e-3)

@@ -1,0 +1,270 @@
+"""Peg: a Franka arm puts the peg that it holds into a hole a millimetre wider, without pushing too hard.
+
+Actions move the tool (:class:`sim.arms.ToolAction`); the gripper stays closed. The robot gets joint positions and the
+opening, at 25 Hz. The block with the hole stands on the table (the floor of the world) and measures what it is pushed
+with, as a fixture on a force sensor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import cos, pi, sin, tan
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robots.franka.spec import HIGH, HOME, LOW
+from robots.signals import SignalSpec
+from robots.spec import Source, load_robot
+from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, pointing_down, postures, standing
+from sim.judge import Judge
+from sim.maps import rotation
+from sim.scene import Object, Scene, free_body, numbers
+from sim.stl.parse import parse
+from sim.task import Draw, Task, task_schema, weights
+
+FORMULA = """\
+F[0,7] G[0,1] (hole_pos_w.z - peg_tip_w.z > depth
+  & hypot(peg_tip_w.x - hole_pos_w.x, peg_tip_w.y - hole_pos_w.y) < inside)
+& G[0,8] (norm(peg_pos_w - grip_pos_w) < slip)
+& G[0,8] (hole_force < force)"""
+
+CONSTANTS: dict[str, Any] = {
+    "depth": 0.03,  # m, of the tip below the hole's mouth
+    "inside": 0.01,  # m: a tip that low and that near the hole's axis is in the hole
+    "slip": 0.04,  # m, of the peg's centre from the tool's: 20 mm when well held
+    "force": 60.0,  # N, on the block
+}
+
+WIDTH, LENGTH = 0.02, 0.08  # m, of the peg; its ends are across the fingers' pads and below them
+MASS = 0.25  # kg: 7850 kg/m^3, steel
+BELOW = 0.02  # m, from the tool's centre to the peg's: the fingers hold its upper half
+BLOCK = 0.05  # m, height of the block: the hole goes through
+WALL = 0.03  # m, around the hole
+SIDES = {"square": 4, "round": 16}  # boxes around the hole
+FRICTION = (0.3, 0.003, 0.0001)  # steel on steel, with oil on it; the pads' own counts in the fingers
+# Two time steps of 2.5 ms, the stiffest that is stable, and impedances near 1: pressed with 60 N on the rim, the peg
+# sinks by a few hundredths of a millimetre. With MuJoCo's defaults (20 ms, 0.9 to 0.95) it would sink by millimetres.
+SOLID = 'solref="0.005 1" solimp="0.98 0.998 0.0005"'
+
+TOOL_SPEED, TOOL_TURN = 0.25, 0.8  # m/s, rad/s at action 1
+LEASH = 0.03  # rad: 60 to 90 N m of the servos, about 100 N at the tool
+PLACE_LOW, PLACE_HIGH = (0.42, -0.15, -0.35), (0.60, 0.15, 0.35)  # m, m, rad: where the block stands
+HELD = 0.003  # m, by which the peg may sit off its place in the fingers, along them and across
+STARTS = 512  # postures around holes, for starts in the middle
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Weights per second."""
+
+    approach: float = 1.0  # times 1 - tanh(5 |mouth - tip| / m)
+    beside: float = 1.0  # times 1 - tanh(tip's way to the hole's axis / 2 cm)
+    aligned: float = 1.0  # times (1 - tanh(angles / 0.1 rad)), and of ``beside``
+    centred: float = 1.0  # times 1 - tanh(tip's way to the axis / 2 mm), and of ``aligned``
+    deep: float = 5.0  # times the share of the depth asked for, of a peg that is in the hole
+    inside: float = 3.0  # while the formula's region is held
+    push: float = 0.02  # times what the block is pushed with beyond 10 N, N
+    effort: float = 0.01  # times the squared action
+    smooth: float = 0.02  # times the squared change of the action
+    violated: float = 5.0  # once, when the peg is lost or the block pushed too hard: the episode ends
+
+
+def misfit(signals: Mapping[str, Tensor], quarter: float) -> tuple[Tensor, Tensor, Tensor]:
+    """How the peg stands to the hole, in the hole's frame: the tip [N, 3] m, the peg's axis [N, 2], the turn [N] rad.
+
+    ``quarter``: 1 where a quarter turn brings the peg onto itself (the turn is then the least one), 0 where any does.
+    """
+    hole, peg = rotation(signals["hole_quat_w"]).transpose(-1, -2), rotation(signals["peg_quat_w"])
+    tip = (hole @ (signals["peg_tip_w"] - signals["hole_pos_w"])[..., None])[..., 0]
+    seen = hole @ peg
+    turn = torch.atan2(seen[:, 1, 0], seen[:, 0, 0])
+    return tip, seen[:, :2, 2], 0.25 * quarter * torch.atan2((4 * turn).sin(), (4 * turn).cos())
+
+
+class Seen:
+    """The peg and the hole, as a policy sees them: coarsely, and finely where millimetres count."""
+
+    reads = ("peg_tip_w", "peg_quat_w", "hole_pos_w", "hole_quat_w")
+    size = 3 + 3 + 2 + 1 + 3 + 6
+
+    def __init__(self, quarter: float) -> None:
+        self.quarter = quarter
+
+    def __call__(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """[N, size]."""
+        tip, tilt, turn = misfit(signals, self.quarter)
+        way = signals["peg_tip_w"] - signals["hole_pos_w"]
+        return torch.cat([5 * way, torch.tanh(way / 0.005), 5 * tilt, 3 * turn[:, None], torch.tanh(tip / 0.03),
+                          axes(signals["hole_quat_w"])], -1)
+
+
+class Objective:
+    """Over the hole, upright, centred, in; the formula says when it is deep enough."""
+
+    privileged_dim = 3 + 3 + 1 + 1
+
+    def __init__(self, judge: Judge, reward: Reward, depth: float, quarter: float, action_dim: int) -> None:
+        self.judge, self.weights, self.depth, self.quarter = judge, reward, depth, quarter
+        self.memory = {**judge.memory, "previous": (action_dim,)}
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        return {**memory, **self.judge(signals, memory).memory}
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N], next memory."""
+        w, verdict = self.weights, self.judge(signals, memory)
+        tip, tilt, turn = misfit(signals, self.quarter)
+        off = tip[:, :2].square().sum(-1).sqrt()
+        angles = tilt.square().sum(-1).sqrt() + turn.abs()
+        beside = 1 - torch.tanh(off / 0.02)
+        aligned = beside * (1 - torch.tanh(angles / 0.1))
+        deep = (-tip[:, 2] / self.depth).clamp(0.0, 1.0) * (off < 0.25 * WIDTH).float()
+        inside = (verdict.progress.margin[:, 0] > 0).float()
+        terminated = verdict.safe <= 0
+        reward = self.judge.mission.dt * (
+            w.approach * (1 - torch.tanh(5 * tip.square().sum(-1).sqrt())) * (1 - deep) + w.approach * deep
+            + w.beside * beside + w.aligned * aligned + w.centred * aligned * (1 - torch.tanh(off / 0.002))
+            + w.deep * deep + w.inside * inside - w.push * (signals["hole_force"] - 10.0).clamp(min=0.0)
+            - w.effort * action.square().sum(-1) - w.smooth * (action - memory["previous"]).square().sum(-1)
+        ) - w.violated * terminated.float()
+        return reward, terminated, {**verdict.memory, "previous": action}
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Velocities of tool and peg, the force on the block, the time."""
+        return torch.cat([
+            signals["grip_vel_w"], signals["peg_vel_w"], 0.05 * signals["hole_force"][:, None],
+            signals["mission_time"][:, None] / 8], -1)
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """The formula, as its decomposition sees it."""
+        return self.judge.success(memory)
+
+
+def make(
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
+    clearance: float = 0.001, peg: str = "square", reward: Mapping[str, float] | None = None,
+) -> Task:
+    """The task. ``clearance``: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``."""
+    if not 0.0003 <= clearance <= 0.01:
+        raise ValueError(f"task 'peg': clearance is 0.0003 to 0.01 m (below, contacts are too soft), got {clearance}")
+    if peg not in SIDES:
+        raise ValueError(f"task 'peg': peg is one of {', '.join(SIDES)}; got {peg!r}")
+    constants = {**CONSTANTS, **dict(constants or {})}
+    if not 0 < constants["depth"] < BLOCK:
+        raise ValueError(f"task 'peg': depth is above 0 and below the hole's {BLOCK} m, got {constants['depth']}")
+    robot, quarter = load_robot("franka"), float(peg == "square")
+    scene = Scene(robot, (peg_object(peg), block(clearance, SIDES[peg])))
+    parsed = parse(formula, task_schema(scene), constants)
+    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, leash=LEASH, grip=0.0)
+    return Task(
+        name="peg", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=8.0,
+        formula=parsed, formula_text=formula, constants=constants,
+        observe=ArmObserve(act, Seen.reads, Seen(quarter), Seen.size), act=act,
+        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]), quarter,
+                            act.action_dim),
+        initial=Start(), explore=Explore(control_dt), stop="hold")
+
+
+# ---------------------------------------------------------------- what stands there
+
+
+def peg_object(shape: str) -> Object:
+    """The peg: its z points to the tip. A round one has a square head, because two flat pads do not hold a cylinder."""
+    half, quarter = WIDTH / 2, LENGTH / 4
+    parts = {"head": ("box", (half, half, quarter), -quarter),
+             "shank": ("box", (half, half, quarter), quarter) if shape == "square" else
+                      ("cylinder", (half, quarter), quarter)}
+    geoms = "\n".join(
+        f"""<geom name="{name}" type="{kind}" size="{numbers(size)}" pos="0 0 {z}" mass="{MASS / 2}" condim="4"
+          friction="{numbers(FRICTION)}" {SOLID} rgba="0.75 0.75 0.8 1"/>""" for name, (kind, size, z) in parts.items())
+    mjcf = f"""<mujoco><worldbody><body name="root"><freejoint name="joint"/>{geoms}
+      <site name="tip" pos="0 0 {LENGTH / 2}" size="0.002"/></body></worldbody></mujoco>"""
+    signals, sources = free_body("peg")
+    tip = SignalSpec("peg_tip_w", (3,), "m", "w")
+    return Object("peg", mjcf, (0.4, 0.0, 0.3), (0.0, 1.0, 0.0, 0.0), {**signals, tip.name: tip},
+                  {**sources, tip.name: Source("pos", ("peg.tip",))})
+
+
+def block(clearance: float, sides: int) -> Object:
+    """The block: boxes around a hole of ``sides`` sides, each touching the circle of the hole's width."""
+    inner = 0.5 * (WIDTH + clearance)
+    # 1 mm above the table: what it stands on carries none of the force that it measures
+    half = (0.5 * WALL, (inner + WALL) * tan(pi / sides), 0.5 * BLOCK - 0.0005)
+    boxes = []
+    for i in range(sides):
+        turn = 2 * pi * i / sides
+        away = inner + half[0]
+        boxes.append(f"""<geom name="wall{i}" type="box" size="{numbers(half)}" euler="0 0 {turn}"
+          pos="{numbers((away * cos(turn), away * sin(turn), 0.5 * BLOCK + 0.0005))}" friction="{numbers(FRICTION)}"
+          condim="3" {SOLID} rgba="0.3 0.4 0.55 1"/>""")
+    boxes.append(f'<site name="mouth" pos="0 0 {BLOCK}" size="0.002"/>')
+    return standing("hole", "\n".join(boxes), mass=2.0, signals={
+        "hole_pos_w": (SignalSpec("hole_pos_w", (3,), "m", "w"), Source("pos", ("hole.mouth",))),
+        "hole_quat_w": (SignalSpec("hole_quat_w", (4,), "wxyz", "w"), Source("quat", ("hole.mouth",))),
+        "hole_force": (SignalSpec("hole_force", (), "N"), Source("contact_force", ("hole.root",)))})
+
+
+# ---------------------------------------------------------------- starts
+
+
+def in_fingers(tool_pos: Tensor, tool_quat: Tensor, off: Tensor) -> dict[str, Tensor]:
+    """A peg in the fingers, ``off`` [K, 2] m its place across (tool's x) and along (z) them."""
+    frame = rotation(tool_quat)
+    pos = tool_pos + frame[:, :, 0] * off[:, :1] + frame[:, :, 2] * (BELOW + off[:, 1:])
+    return {"peg_pos_w": pos, "peg_quat_w": tool_quat, "finger_pos": torch.full_like(off, WIDTH / 2)}
+
+
+class Start:
+    """Joints within 0.1 rad of home, the peg in the fingers, the block somewhere on the table."""
+
+    def __init__(self) -> None:
+        self.chain = franka_chain()
+
+    def __call__(self, draw: Draw) -> dict[str, Tensor]:
+        """State of K worlds."""
+        u, v, w = draw("initial.joints", 7), draw("initial.hole", 3), draw("initial.peg", 2)
+        joints = torch.tensor(HOME, device=u.device) + 0.1 * (2 * u - 1)
+        pos, quat = self.chain.to(u.device)(joints)
+        return {"joint_pos": joints, "hole_place": between(PLACE_LOW, PLACE_HIGH, v),
+                **in_fingers(pos, quat, HELD * (2 * w - 1))}
+
+
+@cache
+def midway() -> dict[str, Tensor]:
+    """Stored states with the peg over the hole or in it."""
+    generator = torch.Generator().manual_seed(0)
+    place = between(PLACE_LOW, PLACE_HIGH, torch.rand(STARTS, 3, generator=generator))
+    off = HELD * (2 * torch.rand(STARTS, 2, generator=generator) - 1)
+    height = 0.04 - 0.07 * torch.rand(STARTS, generator=generator)  # m, of the tip over the mouth
+    # over the hole somewhere near; in it straight
+    near = (height > 0.002).float()[:, None] * torch.tensor([0.02, 0.02, 0.2])
+    astray = near * (2 * torch.rand(STARTS, 3, generator=generator) - 1)
+    quat = pointing_down(place[:, 2] + astray[:, 2])
+    tip = torch.cat([place[:, :2] + astray[:, :2], (BLOCK + height)[:, None]], -1)
+    tool = tip - in_fingers(torch.zeros_like(tip), quat, off)["peg_pos_w"] - LENGTH / 2 * rotation(quat)[:, :, 2]
+    joints, good = postures(franka_chain(), tool, quat, HOME, (LOW, HIGH))
+    state = {"joint_pos": joints, "hole_place": place, **in_fingers(tool, quat, off)}
+    return {name: value[good] for name, value in state.items()}
+
+
+class Explore:
+    """Starts with the peg over the hole or in it."""
+
+    def __init__(self, control_dt: float) -> None:
+        self.control_dt = control_dt
+
+    def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """State and memory of K worlds."""
+        u = draw("explore.peg", 2)
+        stored = {name: value.to(u.device) for name, value in midway().items()}
+        count = len(stored["joint_pos"])
+        pick = (u[:, 0] * count).long().clamp(max=count - 1)
+        return ({name: value[pick] for name, value in stored.items()},
+                {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})
