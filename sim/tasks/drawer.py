@@ -1,0 +1,251 @@
+"""Drawer: a Franka arm pulls a drawer open by its handle, and leaves it open.
+
+Actions move the tool and open or close the gripper (:class:`sim.arms.ToolAction`); the robot gets joint positions and
+the opening, at 25 Hz. The cabinet stands on the floor of the world. Its handle is a bar along the drawer's width, away
+from the front far enough for a finger: it can be gripped or hooked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import pi
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robots.franka.spec import HIGH, HOME, LOW, OPEN
+from robots.signals import SignalSpec
+from robots.spec import Source, load_robot
+from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, pointing_down, postures, standing
+from sim.judge import Judge
+from sim.maps import rotation
+from sim.scene import Object, Scene, numbers
+from sim.stl.parse import parse
+from sim.task import Draw, Task, task_schema, weights
+
+FORMULA = """\
+F[0,5] G[0,1] (drawer_pos > opening)
+& G[0,6] (grip_pos_w.z > floor)
+& G[0,6] (drawer_vel < speed & drawer_vel > -speed)"""
+
+CONSTANTS: dict[str, Any] = {
+    "opening": 0.15,  # m
+    "floor": 0.05,  # m
+    "speed": 1.0,  # m/s: faster, and it slams
+}
+
+READY = (*HOME[:6], -pi / 4)  # rad: home, the fingers along x, as they straddle the handle
+
+WIDTH, DEPTH, TOP = 0.36, 0.30, 0.25  # m, of the cabinet
+FRONT, MIDDLE = 0.12, 0.18  # m, of the drawer's front: how high it is, and where its middle is
+TRAVEL = 0.22  # m
+BAR, GAP = 0.006, 0.05  # m: half the thickness of the handle's bar, and its axis from the front
+HANDLE = 0.225  # m, height of the bar: high enough for the hand, 10 cm to each side and 4 cm up, to pass over the top
+STRADDLE = 0.015  # m: an opening of the fingers that has room between bar and front
+REACH = 0.06  # m, half the length of the bar
+MASS = 1.5  # kg, of the drawer and what is in it
+FRICTION, DAMPING = 4.0, 15.0  # N and N s/m, of the rails: a kitchen drawer on rollers is pulled with 5 to 10 N
+# as stiff as 2.5 ms steps allow: the bar is pinched with 70 N on each side
+SOLID = 'solref="0.005 1" solimp="0.95 0.99 0.001"'
+
+TOOL_SPEED, TOOL_TURN = 0.5, 1.5  # m/s, rad/s at action 1
+LEASH = 0.05  # rad: about 150 N at the tool
+PLACE_LOW, PLACE_HIGH = (0.72, -0.15, -0.35), (0.80, 0.15, 0.35)  # m, m, rad: of the middle of the front, closed
+STARTS = 512  # postures around handles, for starts in the middle
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Weights per second."""
+
+    approach: float = 1.5  # times 1 - tanh(5 |handle - tool| / m)
+    near: float = 1.0  # times 1 - tanh(|handle - tool| / 2 cm)
+    aligned: float = 0.5  # times 1 - tanh(angles / 0.3 rad)
+    gripped: float = 1.0  # while the bar is between the fingers and they are on it
+    opened: float = 6.0  # times the share of the opening asked for
+    pulling: float = 2.0  # times the drawer's speed outwards, up to 0.3 m/s, until it is open, in 0.3 m/s
+    inside: float = 3.0  # while the formula's region is held
+    effort: float = 0.01  # times the squared action
+    smooth: float = 0.02  # times the squared change of the action
+    violated: float = 5.0  # once, when the tool is on the floor or the drawer slams: the episode ends
+
+
+def misfit(signals: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """The handle [N, 3] m in the tool's frame, the tool's axis [N, 2] and the turn [N] rad of its fingers.
+
+    Both in the handle's frame, whose x points into the cabinet; 0 where the tool points down, the fingers across the
+    bar.
+    """
+    tool, handle = rotation(signals["grip_quat_w"]), rotation(signals["handle_quat_w"]).transpose(-1, -2)
+    place = (tool.transpose(-1, -2) @ (signals["handle_pos_w"] - signals["grip_pos_w"])[..., None])[..., 0]
+    seen = handle @ tool
+    # fingers move along the tool's y: that is to be the handle's x, one way or the other
+    turn = 0.5 * torch.atan2(2 * seen[:, 0, 1] * seen[:, 1, 1], seen[:, 0, 1].square() - seen[:, 1, 1].square())
+    return place, seen[:, :2, 2], turn
+
+
+def gripped(signals: Mapping[str, Tensor]) -> Tensor:
+    """1 where the bar is between the fingers and they are on it."""
+    place, _, _ = misfit(signals)
+    opening = signals["finger_pos"].sum(-1)
+    between_them = (place[:, 2].abs() < 0.012) & (place[:, 1].abs() < 0.01) & (place[:, 0].abs() < REACH)
+    return (between_them & (opening < 2 * BAR + 0.004) & (opening > 2 * BAR - 0.004)).float()
+
+
+class Seen:
+    """The handle and how far the drawer is open, as a policy sees them."""
+
+    reads = ("handle_pos_w", "handle_quat_w", "drawer_pos")
+    size = 3 + 3 + 3 + 1 + 2 + 6 + 1
+
+    def __call__(self, signals: Mapping[str, Tensor]) -> Tensor:
+        """[N, size]."""
+        place, tilt, turn = misfit(signals)
+        return torch.cat([
+            5 * (signals["handle_pos_w"] - signals["grip_pos_w"]), 5 * place, torch.tanh(place / 0.02),
+            turn[:, None], tilt, axes(signals["handle_quat_w"]), 5 * signals["drawer_pos"][:, None]], -1)
+
+
+class Objective:
+    """To the handle, then pull; the formula says when it is open."""
+
+    privileged_dim = 3 + 1 + 1 + 1
+
+    def __init__(self, judge: Judge, reward: Reward, opening: float, action_dim: int) -> None:
+        self.judge, self.weights, self.opening = judge, reward, opening
+        self.memory = {**judge.memory, "previous": (action_dim,)}
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        return {**memory, **self.judge(signals, memory).memory}
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N], next memory."""
+        w, verdict = self.weights, self.judge(signals, memory)
+        place, tilt, turn = misfit(signals)
+        away = place.square().sum(-1).sqrt()
+        angles = tilt.square().sum(-1).sqrt() + turn.abs()
+        share = (signals["drawer_pos"] / self.opening).clamp(0.0, 1.0)
+        pulling = (signals["drawer_vel"] / 0.3).clamp(0.0, 1.0) * (share < 1).float()
+        inside = (verdict.progress.margin[:, 0] > 0).float()
+        terminated = verdict.safe <= 0
+        reward = self.judge.mission.dt * (
+            w.approach * (1 - torch.tanh(5 * away)) + w.near * (1 - torch.tanh(away / 0.02))
+            + w.aligned * (1 - torch.tanh(angles / 0.3)) + w.gripped * gripped(signals) + w.opened * share
+            + w.pulling * pulling + w.inside * inside - w.effort * action.square().sum(-1)
+            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        return reward, terminated, {**verdict.memory, "previous": action}
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Velocity of the tool and of the drawer, whether the handle is gripped, the time."""
+        return torch.cat([
+            signals["grip_vel_w"], signals["drawer_vel"][:, None], gripped(signals)[:, None],
+            signals["mission_time"][:, None] / 6], -1)
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """The formula, as its decomposition sees it."""
+        return self.judge.success(memory)
+
+
+def make(
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
+    reward: Mapping[str, float] | None = None,
+) -> Task:
+    """The task."""
+    constants = {**CONSTANTS, **dict(constants or {})}
+    if not 0 < constants["opening"] < TRAVEL:
+        raise ValueError(f"task 'drawer': opening is above 0 and below the travel of {TRAVEL} m, "
+                         f"got {constants['opening']}")
+    robot = load_robot("franka")
+    scene = Scene(robot, (cabinet(),))
+    parsed = parse(formula, task_schema(scene), constants)
+    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, home=READY, leash=LEASH)
+    return Task(
+        name="drawer", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
+        formula=parsed, formula_text=formula, constants=constants,
+        observe=ArmObserve(act, Seen.reads, Seen(), Seen.size, READY), act=act,
+        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["opening"]),
+                            act.action_dim),
+        initial=initial, explore=Explore(control_dt), stop="hold")
+
+
+def cabinet() -> Object:
+    """The cabinet: a box that the drawer comes out of, towards -x. Its place is that of the closed front's middle."""
+    inside = (DEPTH / 2, WIDTH / 2, (TOP - 0.002) / 2)
+    half, back, up = 0.16, 0.01, HANDLE - MIDDLE  # m: half the front's width, its thickness, the bar over its middle
+    bar = f'type="box" condim="4" friction="0.6 0.005 0.0001" {SOLID} rgba="0.2 0.2 0.22 1"'
+    look = 'contype="0" conaffinity="0" rgba="0.85 0.75 0.6 1"'
+    elements = f"""
+      <geom name="body" type="box" size="{numbers(inside)}" pos="{DEPTH / 2} 0 {TOP / 2}" rgba="0.7 0.55 0.4 1"/>
+      <body name="drawer" pos="0 0 {MIDDLE}">
+        <inertial pos="0.1 0 0" mass="{MASS}" diaginertia="0.01 0.01 0.02"/>
+        <joint name="slide" type="slide" axis="-1 0 0" range="0 {TRAVEL}" frictionloss="{FRICTION}"
+          damping="{DAMPING}"/>
+        <geom name="front" type="box" size="{numbers((back / 2, half, FRONT / 2))}" pos="{-back / 2} 0 0"
+          rgba="0.85 0.75 0.6 1"/>
+        <geom name="left" type="box" size="0.12 0.005 0.03" pos="0.12 0.14 0" {look}/>
+        <geom name="right" type="box" size="0.12 0.005 0.03" pos="0.12 -0.14 0" {look}/>
+        <geom name="bottom" type="box" size="0.12 0.14 0.004" pos="0.12 0 -0.03" {look}/>
+        <geom name="bar" {bar} size="{numbers((BAR, REACH, BAR))}" pos="{-back - GAP} 0 {up}"/>
+        <geom name="post1" {bar} size="{numbers((GAP / 2, BAR, BAR))}" pos="{-back - GAP / 2} {REACH - BAR} {up}"/>
+        <geom name="post2" {bar} size="{numbers((GAP / 2, BAR, BAR))}" pos="{-back - GAP / 2} {BAR - REACH} {up}"/>
+        <site name="handle" pos="{-back - GAP} 0 {up}" size="0.004"/>
+      </body>"""
+    joint = ("cabinet.slide",)
+    return standing("cabinet", elements, mass=20.0, signals={
+        "drawer_pos": (SignalSpec("drawer_pos", (), "m"), Source("joint_pos", joint)),
+        "drawer_vel": (SignalSpec("drawer_vel", (), "m/s"), Source("joint_vel", joint)),
+        "handle_pos_w": (SignalSpec("handle_pos_w", (3,), "m", "w"), Source("pos", ("cabinet.handle",))),
+        "handle_quat_w": (SignalSpec("handle_quat_w", (4,), "wxyz", "w"), Source("quat", ("cabinet.handle",)))})
+
+
+# ---------------------------------------------------------------- starts
+
+
+def initial(draw: Draw) -> dict[str, Tensor]:
+    """Joints within 0.1 rad of ready, the gripper open, the cabinet somewhere in front, the drawer closed."""
+    u, v = draw("initial.joints", 7), draw("initial.cabinet", 3)
+    return {"joint_pos": torch.tensor(READY, device=u.device) + 0.1 * (2 * u - 1),
+            "finger_pos": torch.full_like(u[:, :2], OPEN), "cabinet_place": between(PLACE_LOW, PLACE_HIGH, v),
+            "drawer_pos": torch.zeros_like(u[:, 0])}
+
+
+@cache
+def midway() -> dict[str, Tensor]:
+    """Stored states with the handle between the fingers or below them, the drawer closed or partly open."""
+    generator = torch.Generator().manual_seed(0)
+    place = between(PLACE_LOW, PLACE_HIGH, torch.rand(STARTS, 3, generator=generator))
+    u = torch.rand(STARTS, 4, generator=generator)
+    opened = 0.12 * (u[:, 0] - 0.5).clamp(min=0.0) * 2
+    over = 0.10 * (u[:, 1] - 0.5).clamp(min=0.0) * 2  # m, of the tool over the bar
+    along = 0.04 * (2 * u[:, 2] - 1)
+    ahead = torch.stack([place[:, 2].cos(), place[:, 2].sin()], -1)
+    aside = torch.stack([-ahead[:, 1], ahead[:, 0]], -1)
+    flat = place[:, :2] - (0.01 + GAP + opened)[:, None] * ahead + along[:, None] * aside
+    tool = torch.cat([flat, (HANDLE + over)[:, None]], -1)
+    quat = pointing_down(place[:, 2] + 0.5 * pi)
+    joints, good = postures(franka_chain(), tool, quat, READY, (LOW, HIGH))
+    state = {"joint_pos": joints, "cabinet_place": place, "drawer_pos": opened,
+             "finger_pos": torch.full_like(joints[:, :2], STRADDLE)}
+    return {name: value[good] for name, value in state.items()}
+
+
+class Explore:
+    """Starts with the tool at the handle."""
+
+    def __init__(self, control_dt: float) -> None:
+        self.control_dt = control_dt
+
+    def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """State and memory of K worlds."""
+        u = draw("explore.drawer", 2)
+        stored = {name: value.to(u.device) for name, value in midway().items()}
+        count = len(stored["joint_pos"])
+        pick = (u[:, 0] * count).long().clamp(max=count - 1)
+        return ({name: value[pick] for name, value in stored.items()},
+                {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})
