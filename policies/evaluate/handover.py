@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from policies.evaluate.evaluation import Evaluation, Reference, evaluate
+from policies.evaluate.figure import stage_of
 from policies.evaluate.report import Context, Section, write_json, write_page
 from policies.evaluate.rollout import Act, Rollout, graph_policy, record_golden, rollout
 from policies.export.artifact import export
@@ -23,6 +24,9 @@ from sim.task import Task
 
 EVALUATION_SEED = 0x5EED_0000
 """Added to a training seed: the episodes of an evaluation are drawn from streams that training never saw."""
+
+
+CORNERS, MOST = 12, 120  # of a circle and of a mesh in the replay, which a browser paints face by face
 
 
 class Judged(NamedTuple):
@@ -88,7 +92,9 @@ def reference_of(task: Task) -> Reference | None:
 
         return moving
     home = task.constants.get("home")
-    return None if home is None else lambda seconds: np.broadcast_to(np.asarray(home, float), (*seconds.shape, 3))
+    if "base_pos_w" not in task.schema or np.shape(home) != (3,):
+        return None  # a posture, say, of an arm
+    return lambda seconds: np.broadcast_to(np.asarray(home, float), (*seconds.shape, 3))
 
 
 def make_report(
@@ -99,7 +105,8 @@ def make_report(
     sections = [Section(key, title, evaluation, found) for key, title, evaluation, found in judged]
     context = Context(
         title=f"Evaluation of {task.name}", robot=task.robot.name, formula=task.formula_text, constants=task.constants,
-        scene=task.shapes, arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
+        scene=task.shapes, stage=None if task.robot.kind == "quadrotor" else stage_of(task, corners=CORNERS, most=MOST),
+        arm_m=task.robot.parameters["arm"].nominal[0] if "arm" in task.robot.parameters else 0.1,
         settings=dict(settings or {}), require=require, facts=dict(facts or {}))
     extra = {"task": task.name, "robot": task.robot.name, "require": require}
     return Report(write_page(folder / f"{name}.html", sections, context),

@@ -2,6 +2,10 @@
 // World frame: x east, y north, z up, metres. Data comes from the JSON element "replay-data":
 //   {scene: [...], arm: m, episodes: [{group, label, note, verdict, robustness, decided, dt, end,
 //    pos: [mm, flat], quat: [1e-3, flat, wxyz], lower: [], upper: []}]}; frame k is at k dt, the last one at `end`
+// Without `figure` a quadrotor is drawn at pos. With it, pos is only what is followed, and what is drawn are meshes:
+//   {figure: {bodies: B, floor: bool, parts: [{body, at: [1e-4 m, flat], faces: [[corner]], rgb, alpha}]}}, and an episode
+//   has poses (base64, int16 little-endian [frames, B, 7]: m in `unit`, wxyz in 1/32767) and
+//   goals: [{name, radius, pos, quat}], one row per frame or one for all
 "use strict";
 (function () {
   const source = document.getElementById("replay-data");
@@ -30,26 +34,43 @@
   }
 
   // ---- episodes ------------------------------------------------------------------------------------------
+  const figure = data.figure || null;
+  if (figure) for (const part of figure.parts) part.at = Float64Array.from(part.at, (v) => v / 1e4);
   for (const e of data.episodes) {
     e.n = e.pos.length / 3;
     e.when = (k) => (k < e.n - 1 ? k * e.dt : e.end);
     e.at = (k) => [e.pos[3 * k] / 1000, e.pos[3 * k + 1] / 1000, e.pos[3 * k + 2] / 1000];
+    if (e.poses) {
+      const bytes = Uint8Array.from(atob(e.poses), (c) => c.charCodeAt(0)), view = new DataView(bytes.buffer);
+      e.poses = Float64Array.from({length: bytes.length / 2}, (_, i) => view.getInt16(2 * i, true) * (i % 7 < 3 ? e.unit : 1));
+    }
   }
   let current = 0, time = 0, playing = false, last = null;
 
+  function mix(list, i, j, f) { // of two quaternions in a flat list, the shorter way
+    const q = [0, 0, 0, 0];
+    let dot = 0, norm = 0;
+    for (let m = 0; m < 4; m++) dot += list[i + m] * list[j + m];
+    for (let m = 0; m < 4; m++) {
+      q[m] = list[i + m] * (1 - f) + list[j + m] * f * (dot < 0 ? -1 : 1);
+      norm += q[m] * q[m];
+    }
+    norm = Math.sqrt(norm);
+    return norm ? q.map((v) => v / norm) : [1, 0, 0, 0];
+  }
+
   function sample(e, t) {
-    if (e.n < 2) return {p: e.at(0), q: [1, 0, 0, 0], k: 0};
+    if (e.n < 2) return {p: e.at(0), q: e.quat ? mix(e.quat, 0, 0, 0) : [1, 0, 0, 0], k: 0, i: 0, j: 0, f: 0};
     const k = Math.min(Math.max(Math.floor(t / e.dt + 1e-6), 0), e.n - 2);
     const f = Math.min(Math.max((t - e.when(k)) / (e.when(k + 1) - e.when(k)), 0), 1);
-    const a = e.at(k), b = e.at(k + 1), q = [0, 0, 0, 0];
-    let dot = 0, norm = 0;
-    for (let i = 0; i < 4; i++) dot += e.quat[4 * k + i] * e.quat[4 * k + 4 + i];
-    for (let i = 0; i < 4; i++) {
-      q[i] = e.quat[4 * k + i] * (1 - f) + e.quat[4 * k + 4 + i] * f * (dot < 0 ? -1 : 1);
-      norm += q[i] * q[i];
-    }
-    norm = Math.sqrt(norm) || 1;
-    return {p: [0, 1, 2].map((i) => a[i] + f * (b[i] - a[i])), q: q.map((v) => v / norm), k: f > 1 - 1e-6 ? k + 1 : k};
+    const a = e.at(k), b = e.at(k + 1), q = e.quat ? mix(e.quat, 4 * k, 4 * k + 4, f) : [1, 0, 0, 0];
+    return {p: [0, 1, 2].map((m) => a[m] + f * (b[m] - a[m])), q, k: f > 1 - 1e-6 ? k + 1 : k, i: k, j: k + 1, f};
+  }
+
+  function pose(e, now, body) { // of a body of the figure
+    if (body < 0 || !e.poses) return [[0, 0, 0], [1, 0, 0, 0]];
+    const i = 7 * (now.i * figure.bodies + body), j = 7 * (now.j * figure.bodies + body);
+    return [[0, 1, 2].map((m) => e.poses[i + m] + now.f * (e.poses[j + m] - e.poses[i + m])), mix(e.poses, i + 3, j + 3, now.f)];
   }
 
   function turn(q, v) { // body to world
@@ -61,23 +82,55 @@
   }
 
   // ---- camera --------------------------------------------------------------------------------------------
-  const bounds = extent();
-  const home = {yaw: -1.05, pitch: 0.5, dist: 2.5 * bounds.radius, target: [bounds.center[0], bounds.center[1], 0.8 * bounds.center[2]]};
+  const reach = figure ? reaches() : [], bounds = extent();
+  const body = figure ? size() : 0, roams = figure && bounds.radius > 2.5 * body; // it walks away: go with it
+  const near = figure ? 0.04 * body : 0.05;
+  const home = {yaw: -1.05, pitch: 0.5, dist: (figure ? 2.1 : 2.5) * (roams ? 1.4 * body : bounds.radius), target: [bounds.center[0], bounds.center[1], (figure ? 1 : 0.8) * bounds.center[2]]};
+  if (roams) ui.follow.checked = true;
   let camera = {...home, target: home.target.slice()};
   let eye, axes, focal, width, height;
+
+  function reaches() { // how far the meshes of each body reach from its origin
+    const out = new Array(figure.bodies).fill(0);
+    for (const {body, at} of figure.parts) {
+      for (let i = 0; body >= 0 && i < at.length; i += 3) out[body] = Math.max(out[body], Math.hypot(at[i], at[i + 1], at[i + 2]));
+    }
+    return out;
+  }
+
+  function size() { // radius of the figure at the start of the first episode
+    const e = data.episodes[0], now = sample(e, 0);
+    let low = [Infinity, Infinity, Infinity], high = [-Infinity, -Infinity, -Infinity];
+    for (const {body, at} of figure.parts) {
+      const [p, q] = pose(e, now, body);
+      for (let i = 0; i < at.length; i += 3) {
+        turn(q, [at[i], at[i + 1], at[i + 2]]).forEach((v, m) => { low[m] = Math.min(low[m], v + p[m]); high[m] = Math.max(high[m], v + p[m]); });
+      }
+    }
+    return Math.max(0.02, Math.hypot(...low.map((v, m) => (high[m] - v) / 2)) || 0);
+  }
 
   function extent() {
     let low = [Infinity, Infinity, Infinity], high = [-Infinity, -Infinity, -Infinity];
     const grow = (p) => { for (let i = 0; i < 3; i++) { low[i] = Math.min(low[i], p[i]); high[i] = Math.max(high[i], p[i]); } };
     const fence = data.scene.filter((s) => s.type === "box");
     fence.forEach((s) => { grow(s.low); grow(s.high); });
-    if (!fence.length) {
+    if (figure) {
+      for (const {body, at} of figure.parts) for (let i = 0; body < 0 && i < at.length; i += 3) grow([at[i], at[i + 1], at[i + 2]]);
+      for (const e of data.episodes) {
+        const stride = 7 * figure.bodies;
+        for (let k = 0; e.poses && k < e.poses.length; k += 7 * stride) {
+          reach.forEach((r, b) => { for (const s of [-0.5, 0.5]) grow([0, 1, 2].map((m) => e.poses[k + 7 * b + m] + s * r)); });
+        }
+        for (const g of e.goals) for (let i = 0; i < g.pos.length; i += 3) grow([0, 1, 2].map((m) => g.pos[i + m] / 1000));
+      }
+    } else if (!fence.length) {
       data.scene.forEach((s) => s.center && grow(s.center));
       data.episodes.forEach((e) => { for (let k = 0; k < e.n; k += 5) grow(e.at(k)); });
     }
-    low[2] = Math.min(low[2], 0);
+    if (!figure || figure.floor) low[2] = Math.min(low[2], 0);
     const center = [0, 1, 2].map((i) => (low[i] + high[i]) / 2);
-    return {low, high, center, radius: Math.max(0.8, Math.hypot(...[0, 1, 2].map((i) => (high[i] - low[i]) / 2)))};
+    return {low, high, center, radius: Math.max(figure ? 0.05 : 0.8, Math.hypot(...[0, 1, 2].map((i) => (high[i] - low[i]) / 2)))};
   }
 
   function aim() {
@@ -99,7 +152,7 @@
   function push(depth, paint) { queue.push([depth, paint]); }
   function path(points) {
     const q = points.map(project);
-    if (q.some((p) => p[2] < 0.05)) return null;
+    if (q.some((p) => p[2] < near)) return null;
     return q;
   }
   function trace2d(q, close) {
@@ -129,17 +182,18 @@
   }
 
   function ground() {
-    const [x0, y0] = bounds.low.map((v) => Math.floor(v * 2) / 2), [x1, y1] = bounds.high.map((v) => Math.ceil(v * 2) / 2);
+    const wide = Math.max(bounds.high[0] - bounds.low[0], bounds.high[1] - bounds.low[1]);
+    const step = wide > 8 ? 2 : figure && wide < 0.6 ? 0.05 : figure && wide < 3 ? 0.25 : 0.5, edge = figure ? step : 0.5;
+    const [x0, y0] = bounds.low.map((v) => Math.floor(v / edge) * edge), [x1, y1] = bounds.high.map((v) => Math.ceil(v / edge) * edge);
     const q = path([[x0, y0, 0], [x1, y0, 0], [x1, y1, 0], [x0, y1, 0]]);
     if (q) { trace2d(q, true); pen.fillStyle = ink.ground(1); pen.fill(); }
     pen.lineWidth = 1;
-    const step = x1 - x0 > 8 ? 2 : 0.5;
     for (const [from, to, along] of [[x0, x1, 0], [y0, y1, 1]]) {
       for (let v = from; v <= to + 1e-9; v += step) {
         const g = path(along ? [[x0, v, 0], [x1, v, 0]] : [[v, y0, 0], [v, y1, 0]]);
         if (!g) continue;
         trace2d(g, false);
-        pen.strokeStyle = ink.line(Math.abs(v % 1) < 1e-9 ? 0.9 : 0.4);
+        pen.strokeStyle = ink.line(figure || Math.abs(v % 1) < 1e-9 ? 0.9 : 0.4);
         pen.stroke();
       }
     }
@@ -177,7 +231,7 @@
 
   function sphere(s) {
     const q = project(s.center);
-    if (q[2] < 0.05) return;
+    if (q[2] < near) return;
     const r = s.radius * q[3], colour = s.role === "avoid" ? ink.avoid : ink.goal;
     push(q[2], () => {
       const light = pen.createRadialGradient(q[0] - 0.35 * r, q[1] - 0.4 * r, 0.1 * r, q[0], q[1], r);
@@ -199,7 +253,7 @@
   function label(text, at, colour) {
     if (!text) return;
     const q = project(at);
-    if (q[2] < 0.05) return;
+    if (q[2] < near) return;
     push(q[2] - 0.3, () => {
       pen.font = "600 13px system-ui, sans-serif"; pen.textAlign = "center";
       pen.lineWidth = 3; pen.strokeStyle = ink.panel(0.85); pen.strokeText(text.replace(/_/g, " "), q[0], q[1]);
@@ -221,7 +275,7 @@
     let open = false;
     for (let k = 0; k < e.n && e.when(k) <= until + 1e-6; k++) {
       const p = e.at(k), q = project([p[0], p[1], 0]);
-      if (q[2] < 0.05) { open = false; continue; }
+      if (q[2] < near) { open = false; continue; }
       if (open) pen.lineTo(q[0], q[1]); else pen.moveTo(q[0], q[1]);
       open = true;
     }
@@ -232,7 +286,7 @@
     const size = Math.max(data.arm, 0.015 * camera.dist), [x, y] = now.p; // larger than life: 9 cm is a dot from afar
     const foot = project([x, y, 0]);
     line([now.p, [x, y, 0]], ink.muted(0.6), 1, [2, 3]);
-    if (foot[2] > 0.05) {
+    if (foot[2] > near) {
       pen.beginPath(); pen.ellipse(foot[0], foot[1], 0.9 * size * foot[3], 0.5 * size * foot[3], 0, 0, 2 * Math.PI);
       pen.fillStyle = ink.muted(0.3); pen.fill();
     }
@@ -251,14 +305,71 @@
     });
   }
 
+  // ---- meshes --------------------------------------------------------------------------------------------
+  const sun = [0.36, -0.48, 0.8]; // where the light comes from
+  function meshes(e, now) {
+    for (const part of figure.parts) {
+      const [p, q] = pose(e, now, part.body), n = part.at.length / 3, world = new Array(n), seen = new Array(n);
+      for (let i = 0; i < n; i++) {
+        world[i] = turn(q, [part.at[3 * i], part.at[3 * i + 1], part.at[3 * i + 2]]).map((v, m) => v + p[m]);
+        seen[i] = project(world[i]);
+      }
+      for (const corners of part.faces) {
+        const flat = corners.map((i) => seen[i]);
+        if (flat.some((c) => c[2] < near)) continue;
+        let area = 0, depth = 0;
+        flat.forEach((c, i) => { const d = flat[(i + 1) % flat.length]; area += c[0] * d[1] - d[0] * c[1]; depth += c[2]; });
+        if (area >= 0) continue; // its back
+        const [a, b, c] = [0, 1, 2].map((i) => world[corners[i]]);
+        const u = b.map((v, m) => v - a[m]), v = c.map((w, m) => w - a[m]);
+        const normal = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]];
+        const long = Math.hypot(...normal) || 1, along = (w) => normal.reduce((s, x, m) => s + x * w[m], 0) / long;
+        const shade = 0.4 + 0.44 * Math.max(0, along(sun)) + 0.16 * Math.max(0, -along(axes[2]));
+        const colour = "rgba(" + part.rgb.map((x) => Math.min(255, Math.round(x * shade))) + "," + part.alpha + ")";
+        push(depth / flat.length, () => {
+          trace2d(flat, true);
+          pen.fillStyle = pen.strokeStyle = colour; pen.fill();
+          if (part.alpha === 1) { pen.lineWidth = 0.7; pen.stroke(); } // no gaps between neighbours
+        });
+      }
+    }
+  }
+
+  function triad(p, q, long, thickness, dash) { // x red, y green, z blue; above everything
+    const from = project(p);
+    if (from[2] < near) return;
+    ["rgb(221,64,58)", "rgb(38,158,72)", "rgb(52,116,224)"].forEach((colour, m) => {
+      const to = project(turn(q, [0, 1, 2].map((i) => (i === m ? long : 0))).map((v, i) => v + p[i]));
+      if (to[2] >= near) push(-1, () => {
+        trace2d([from, to], false);
+        pen.setLineDash(dash); pen.strokeStyle = colour; pen.lineWidth = thickness; pen.stroke(); pen.setLineDash([]);
+      });
+    });
+  }
+
+  function goalMark(goal, now) {
+    const row = (list, size, i) => list.length / size > i ? i : 0;
+    const i = row(goal.pos, 3, now.k), at = [0, 1, 2].map((m) => goal.pos[3 * i + m] / 1000), q = project(at);
+    if (q[2] < near) return;
+    if (goal.quat) triad(at, mix(goal.quat, 4 * row(goal.quat, 4, now.k), 4 * row(goal.quat, 4, now.k), 0), 0.19 * body, 2, [5, 3]);
+    if (!goal.radius) return;
+    if (figure.floor) line([at, [at[0], at[1], 0]], ink.goal(0.6), 1.5, [2, 4]);
+    const r = Math.max(goal.radius * q[3], 4);
+    push(-0.5, () => {
+      pen.beginPath(); pen.arc(q[0], q[1], r, 0, 2 * Math.PI);
+      pen.fillStyle = ink.goal(0.25); pen.fill();
+      pen.strokeStyle = ink.goal(1); pen.lineWidth = 1.5; pen.stroke();
+    });
+  }
+
   function draw() {
     const e = data.episodes[current], now = sample(e, time), colour = e.verdict === "violated" ? ink.bad : ink.accent;
     if (ui.follow.checked) camera.target = now.p.slice();
     aim();
     pen.clearRect(0, 0, width, height);
     queue = [];
-    if (eye[2] > 0) ground();
-    shadow(e, time);
+    if (eye[2] > 0 && (!figure || figure.floor)) ground();
+    if (!figure || figure.floor) shadow(e, time);
     for (const s of data.scene) ({box, cylinder, sphere, path: course}[s.type] || (() => {}))(s);
     if (ui.others.checked) {
       data.episodes.forEach((other, i) => {
@@ -266,14 +377,18 @@
       });
     }
     trail(e, time, colour, 3, 0.95, 0.28);
-    drone(now, colour);
+    if (figure) {
+      meshes(e, now);
+      if (e.quat) triad(now.p, now.q, 0.12 * body, 2.5, []);
+      for (const goal of e.goals) goalMark(goal, now);
+    } else drone(now, colour);
     queue.sort((a, b) => b[0] - a[0]);
     for (const [, paint] of queue) paint();
     status(e, now);
   }
 
   // ---- status and bounds -----------------------------------------------------------------------------------
-  function number(v) { return (v < 0 ? "−" : "+") + Math.abs(v).toFixed(2); }
+  function number(v) { return (v < 0 ? "−" : "+") + Math.abs(v).toFixed(figure ? 3 : 2); }
 
   function status(e, now) {
     ui.clock.textContent = time.toFixed(2) + " s";
@@ -296,7 +411,7 @@
     const finite = e.lower.concat(e.upper).filter((v) => v !== null);
     ui.range.textContent = "";
     if (!finite.length) { ui.bounds.innerHTML = ""; return; }
-    const top = Math.min(1, Math.max(0.1, ...finite)), bottom = Math.max(-1, Math.min(-0.1, ...finite));
+    const top = Math.min(1, Math.max(figure ? 0.01 : 0.1, ...finite)), bottom = Math.max(-1, Math.min(figure ? -0.01 : -0.1, ...finite));
     ui.range.textContent = "Shaded: where the robustness can still end, from " + number(bottom) + " to " + number(top) + "; dashed: 0.";
     const y = (v, missing) => 40 - (38 * ((v === null ? missing : Math.min(Math.max(v, bottom), top)) - bottom)) / (top - bottom) - 1;
     const x = (k) => (100 * e.when(k)) / (e.end || 1);
@@ -344,7 +459,7 @@
     draw();
   }
   function zoom(factor) {
-    camera.dist = Math.min(6 * bounds.radius, Math.max(0.25, camera.dist * factor));
+    camera.dist = Math.min(6 * bounds.radius, Math.max(figure ? 0.5 * body : 0.25, camera.dist * factor));
     draw();
   }
 

@@ -5,6 +5,7 @@ The page holds its plots (SVG), its data and a 3-D replay; it opens from a folde
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,14 @@ import numpy as np
 
 from policies.evaluate.charts import histogram, interval
 from policies.evaluate.evaluation import Evaluation, bounds_over_time, to_json
+from policies.evaluate.figure import Figure, Goal, Stage
 from policies.evaluate.rollout import Rollout
 from policies.export.manifest import plain
 from policies.files import write_whole
 
 REPLAYED = 12  # episodes per section in the replay: some 10 kB each
 FRAME_S = 0.04  # the replay stores a sample at most this often and interpolates
+FRAMES = 250  # of an episode with a figure: some 100 bytes per frame and body that moves
 LISTED = 10  # rows of the table of worst episodes
 
 
@@ -49,6 +52,7 @@ class Context:
 
     Args:
         scene: shapes to draw, as in `sim.task.Task.shapes`.
+        stage: what moves, None for a quadrotor, which the player draws itself.
         arm_m: distance of a rotor from the centre along x, to draw the drone.
         settings: configuration to show (plain JSON data).
         require: probability that was asked for, None if none.
@@ -60,6 +64,7 @@ class Context:
     formula: str
     constants: Mapping[str, Any] = field(default_factory=dict)
     scene: Sequence[Mapping[str, Any]] = ()
+    stage: Stage | None = None
     arm_m: float = 0.0325
     settings: Mapping[str, Any] = field(default_factory=dict)
     require: float | None = None
@@ -76,7 +81,8 @@ def write_json(path: Path, sections: Sequence[Section], extra: Mapping[str, Any]
 def write_page(path: Path, sections: Sequence[Section], context: Context) -> Path:
     """The HTML page."""
     shown = [pick_episodes(section.evaluation) for section in sections]
-    replay = [replay_episode(section, index) for section, chosen in zip(sections, shown) for index in chosen]
+    replay = [replay_episode(section, index, context.stage)
+              for section, chosen in zip(sections, shown) for index in chosen]
     starts = np.cumsum([0, *(len(chosen) for chosen in shown)])
     places = [{index: int(start) + i for i, index in enumerate(chosen)} for start, chosen in zip(starts, shown)]
     body = "\n".join([
@@ -84,6 +90,8 @@ def write_page(path: Path, sections: Sequence[Section], context: Context) -> Pat
         *(section_markup(s, place, context) for s, place in zip(sections, places)),
         reading(sections), settings_markup(context)])
     data = {"scene": drawable(context.scene), "arm": context.arm_m, "episodes": replay}
+    if context.stage is not None:
+        data["figure"] = drawn_figure(context.stage.figure)
     write_whole(path, fill("page.html", title=escape(context.title), style=asset("page.css"), body=body,
                            data=embed(data), player=asset("player.js")).encode())
     return path
@@ -127,28 +135,89 @@ def pick_episodes(evaluation: Evaluation, count: int = REPLAYED) -> list[int]:
     return [typical, *worst, *(rest[i] for i in places)]
 
 
-def replay_episode(section: Section, index: int) -> dict[str, Any]:
+def replay_episode(section: Section, index: int, stage: Stage | None = None) -> dict[str, Any]:
     """One episode for the player, positions in mm and quaternions in 1/1000 as integers."""
     rollout, episodes = section.rollout, section.evaluation.episodes
     length = int(rollout.lengths[index])
     stride = max(1, int(FRAME_S / rollout.dt + 1e-9))
+    if stage is not None:
+        stride = max(stride, -(-length // FRAMES))
     steps = np.unique(np.append(np.arange(0, length, stride), length - 1))
     lower, upper = bounds_over_time(section.evaluation.formula, rollout, index, steps)
     satisfied = bool(episodes.satisfied[index])
     robustness = float(episodes.robustness[index])
-    quat = rollout.signals.get("base_quat_w")
-    turned = quat[steps, index] if quat is not None else np.tile([1.0, 0, 0, 0], (len(steps), 1))
     first = section.evaluation.clauses[int(episodes.first_clause[index])].label
     note = "Every clause holds." if satisfied else f"First to fail, at {episodes.failed_at_s[index]:.2f} s: {first}."
     if episodes.terminated[index]:
         note += f" Ended early at {(length - 1) * rollout.dt:.2f} s."
     decided = float(episodes.decided_at_s[index])
+    sample = {name: values[steps, index] for name, values in rollout.signals.items()}
     return {
         "group": section.title, "verdict": "satisfied" if satisfied else "violated", "note": note,
         "label": f"Episode {index}: {'satisfied' if satisfied else 'violated'}, robustness {signed(robustness)}",
         "robustness": rounded(robustness), "decided": rounded(decided), "dt": stride * rollout.dt,
-        "end": (length - 1) * rollout.dt, "pos": thousandths(rollout.signals["base_pos_w"][steps, index]),
-        "quat": thousandths(turned), "lower": [rounded(v) for v in lower], "upper": [rounded(v) for v in upper]}
+        "end": (length - 1) * rollout.dt, **(flight(sample) if stage is None else motion(sample, stage)),
+        "lower": [rounded(v) for v in lower], "upper": [rounded(v) for v in upper]}
+
+
+def flight(sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The pose of one body over frames [K, ...]: of a robot that the player draws itself."""
+    position = sample["base_pos_w"]
+    quat = sample.get("base_quat_w")
+    turned = quat if quat is not None else np.tile([1.0, 0, 0, 0], (len(position), 1))
+    return {"pos": thousandths(position), "quat": thousandths(turned)}
+
+
+def motion(sample: Mapping[str, np.ndarray], stage: Stage) -> dict[str, Any]:
+    """Poses of all that moves over frames [K, ...], of what is followed, and the goals."""
+    pos, quat = stage.figure.poses(stage.figure.qpos(sample))
+    out: dict[str, Any] = {"goals": [posed_goal(goal, sample, stage) for goal in stage.goals]}
+    # a place without a name of its own is that of the first body that moves
+    point = sample[stage.point] if stage.point else (pos[:, 0] if pos.shape[1] else np.zeros((len(pos), 3)))
+    out["pos"] = thousandths(in_space(point))
+    if stage.attitude:
+        out["quat"] = thousandths(finite(sample[stage.attitude]))
+    if not stage.figure.bodies:
+        return {**out, "poses": None}
+    unit = max(float(np.abs(pos).max()), 1e-3) / INT16
+    packed = np.concatenate([pos / unit, quat * INT16], -1)
+    return {**out, "unit": unit, "poses": base64.b64encode(np.rint(packed).astype("<i2").tobytes()).decode()}
+
+
+INT16 = 32767
+
+
+def posed_goal(goal: Goal, sample: Mapping[str, np.ndarray], stage: Stage) -> dict[str, Any]:
+    """A goal over frames, or once where it stays; one without a place is shown where the thing is that it is for."""
+    place = sample[goal.place] if goal.place else sample[stage.point] if stage.point else np.zeros((1, 3))
+    out: dict[str, Any] = {"name": goal.name, "radius": goal.radius if goal.place else 0.0,
+                           "pos": thousandths(once(in_space(place)))}
+    return {**out, "quat": thousandths(once(finite(sample[goal.attitude])))} if goal.attitude else out
+
+
+def in_space(place: np.ndarray) -> np.ndarray:
+    """Places [K, 3]; those [K, 2] lie on the floor."""
+    flat = place.shape[-1] == 2
+    return finite(np.concatenate([place, np.zeros_like(place[:, :1])], -1) if flat else place)
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """Zeros where there is no number."""
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def once(values: np.ndarray) -> np.ndarray:
+    """The first row of ``values`` if all are the same."""
+    return values[:1] if (values == values[:1]).all() else values
+
+
+def drawn_figure(figure: Figure) -> dict[str, Any]:
+    """Meshes for the player: corners in 1/10 mm, faces, colour."""
+    parts = [{"body": part.body, "at": np.rint(1e4 * part.mesh.vertices).astype(int).ravel().tolist(),
+              "faces": [list(face) for face in part.mesh.faces],
+              "rgb": [round(255 * min(max(c, 0.0), 1.0)) for c in part.rgba[:3]],
+              "alpha": round(min(max(part.rgba[3], 0.0), 1.0), 2)} for part in figure.parts]
+    return {"bodies": len(figure.bodies), "floor": bool(figure.floors), "parts": parts}
 
 
 def thousandths(values: np.ndarray) -> list[int]:
@@ -250,7 +319,7 @@ def player_markup() -> str:
 
 def section_markup(section: Section, places: Mapping[int, int], context: Context) -> str:
     """Tables and plots of one section."""
-    e = section.evaluation
+    e, moved = section.evaluation, "Motion" if context.stage else "Flight"
     plots = [panel("Robustness", histogram(
         e.episodes.robustness, title="Robustness of each episode", unit="robustness (below 0: violated)"))]
     plots += [panel(f"Slack to the deadline: {escape(goal.label)}", histogram(
@@ -260,7 +329,7 @@ def section_markup(section: Section, places: Mapping[int, int], context: Context
         f"slack median {figure(goal.slack_s.median, 's')}, smallest {figure(goal.slack_s.quantiles[0.0], 's')}.</p>")
         for i, goal in enumerate(e.subgoals)]
     return (f"<h2>{escape(section.title)}</h2>{clause_table(e)}"
-            f'<div class="grid" style="margin-top:14px">{"".join(plots)}{panel("Flight", flight_table(e))}'
+            f'<div class="grid" style="margin-top:14px">{"".join(plots)}{panel(moved, flight_table(e))}'
             f'</div><div style="margin-top:14px">{panel("Lowest robustness", worst_table(e, places))}</div>')
 
 

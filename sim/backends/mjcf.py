@@ -343,9 +343,9 @@ def group(mj: mujoco.MjModel, prefix: str, bodies: Array) -> Group:
     geoms = np.flatnonzero(np.isin(mj.geom_bodyid, bodies) & touching)
     joint_type = mj.jnt_type[mj.dof_jntid] if mj.nv else np.zeros(0, int)
     dofs = np.flatnonzero(np.isin(mj.dof_bodyid, bodies) & (joint_type >= SLIDE))
-    driven = mj.jnt_bodyid[mj.actuator_trnid[:, 0]] if mj.nu else np.zeros(0, int)
     joints = np.isin(mj.actuator_trntype, (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT))
-    actuators = np.flatnonzero(np.isin(driven, bodies) & joints)
+    actuators = np.flatnonzero(joints)  # others act on sites or tendons: their numbers are not joints'
+    actuators = actuators[np.isin(mj.jnt_bodyid[mj.actuator_trnid[actuators, 0]], bodies)]
     free = [b for b in bodies if free_joint(mj, int(b)) is not None] if len(bodies) else []
     return Group(prefix, bodies, geoms, dofs, actuators, int(free[0]) if free else None)
 
