@@ -131,12 +131,6 @@ def product(a: Tensor, b: Tensor) -> Tensor:
                         w * r - x * s + y * p + z * q, w * s + x * r - y * q + z * p], -1)
 
 
-def turned(quat: Tensor, axis: Tensor, angle: Tensor) -> Tensor:
-    """``quat`` [N, 4] turned by ``angle`` [N] rad about the unit vector ``axis`` [N, 3], world frame."""
-    half = 0.5 * angle
-    return product(torch.cat([half.cos()[:, None], half.sin()[:, None] * axis], -1), quat)
-
-
 def about_z(angle: Tensor) -> Tensor:
     """Quaternion [K, 4] of a turn by ``angle`` [K] rad about z."""
     half, zero = 0.5 * angle, torch.zeros_like(angle)
@@ -242,6 +236,13 @@ class ToolAction(Limited):
 def franka_chain() -> Chain:
     """Kinematics of the Franka arm to the point between its fingertips."""
     return Chain(DENAVIT_HARTENBERG, FRANKA_TOOL)
+
+
+def one_of(stored: Mapping[str, Tensor], u: Tensor) -> dict[str, Tensor]:
+    """The entry of ``stored`` [G, ...] that ``u`` [K] in [0, 1) picks, for each of K worlds."""
+    count = len(next(iter(stored.values())))
+    pick = (u * count).long().clamp(max=count - 1)
+    return {name: value.to(u.device)[pick] for name, value in stored.items()}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from torch import Tensor
 from robots.franka.spec import HIGH, HOME, LOW, OPEN
 from robots.signals import SignalSpec
 from robots.spec import Source, load_robot
-from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, pointing_down, postures, standing
+from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, one_of, pointing_down, postures, standing
 from sim.judge import Judge
 from sim.maps import rotation
 from sim.scene import Object, Scene, numbers
@@ -244,8 +244,4 @@ class Explore:
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u = draw("explore.drawer", 2)
-        stored = {name: value.to(u.device) for name, value in midway().items()}
-        count = len(stored["joint_pos"])
-        pick = (u[:, 0] * count).long().clamp(max=count - 1)
-        return ({name: value[pick] for name, value in stored.items()},
-                {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})
+        return (one_of(midway(), u[:, 0]), {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})

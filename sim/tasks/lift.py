@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import pi
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from robots.franka.spec import HIGH, HOME, LOW, OPEN, SPEED
+from robots.franka.spec import HIGH, HOME, LOW, OPEN
 from robots.signals import SignalSpec
 from robots.spec import load_robot
-from sim.arms import ToolAction, axes, franka_chain, postures
+from sim.arms import (
+    ArmObserve,
+    about_z,
+    axes,
+    between,
+    franka_action,
+    franka_chain,
+    one_of,
+    pointing_down,
+    postures,
+)
 from sim.judge import Judge
 from sim.scene import Scene, box
 from sim.stl.parse import parse
@@ -32,7 +43,6 @@ CONSTANTS: dict[str, Any] = {"reach": 0.03, "floor": 0.005}  # m
 HALF = 0.02  # m, of the cube's edges
 MASS = 0.05  # kg: 780 kg/m^3, hard wood
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"))
-SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
 TOOL_SPEED, TOOL_TURN = 0.5, 1.5  # m/s, rad/s at action 1
 PLACE_LOW, PLACE_HIGH = (0.38, -0.18), (0.62, 0.18)  # m, where cubes start
 GOAL_LOW, GOAL_HIGH = (0.40, -0.18, 0.12), (0.60, 0.18, 0.35)  # m
@@ -55,35 +65,13 @@ class Reward:
     violated: float = 5.0  # once, when the tool is on the table: the episode ends
 
 
-class Observe(nn.Module):
-    """Joints, servo errors, the tool's pose, the fingers, the cube and the way to the goal, the last action."""
+SEEN = ("cube_pos_w", "cube_quat_w", "goal_pos_w")
 
-    signals = ("joint_pos", "joint_vel", "finger_pos", "grip_pos_w", "grip_quat_w", "cube_pos_w", "cube_quat_w",
-               "goal_pos_w")
 
-    def __init__(self, act: ToolAction) -> None:
-        super().__init__()
-        self.follow, self.move = act.follow, act.move
-        self.register_buffer("home", torch.tensor(HOME))
-        self.home: Tensor
-        self.memory = {**act.memory, "last_action": (act.action_dim,)}
-        self.obs_dim = 7 + 7 + 7 + 2 + 3 + 6 + 3 + 6 + 3 + act.action_dim
-
-    def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Observation [N, O] and the next memory."""
-        opening = signals["finger_pos"].mean(-1, keepdim=True)
-        after = self.follow(torch.cat([signals["joint_pos"], opening], -1), memory)
-        obs = torch.cat([
-            signals["joint_pos"] - self.home, 0.3 * signals["joint_vel"],
-            10 * (after["target"][:, :7] - signals["joint_pos"]), 25 * signals["finger_pos"], signals["grip_pos_w"],
-            axes(signals["grip_quat_w"]), 5 * (signals["cube_pos_w"] - signals["grip_pos_w"]),
-            axes(signals["cube_quat_w"]), 5 * (signals["goal_pos_w"] - signals["cube_pos_w"]), memory["last_action"],
-        ], -1)
-        return obs, after
-
-    def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
-        """The memory with ``action`` entered."""
-        return {**self.move(memory, action), "last_action": action}
+def seen(signals: Mapping[str, Tensor]) -> Tensor:
+    """What a policy sees of the task [N, 12]: the way to the cube, how it lies, and its way to the goal."""
+    return torch.cat([5 * (signals["cube_pos_w"] - signals["grip_pos_w"]), axes(signals["cube_quat_w"]),
+                      5 * (signals["goal_pos_w"] - signals["cube_pos_w"])], -1)
 
 
 class Objective:
@@ -147,13 +135,13 @@ def make(
     robot = load_robot("franka")
     scene = Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(0.5, 0.0, HALF)),))
     parsed = parse(formula, task_schema(scene, GOAL), constants)
-    act = ToolAction(robot, "arm_cmd", franka_chain(), HOME, reach=TOOL_SPEED * control_dt,
-                     turn=TOOL_TURN * control_dt, step=[SHARE_OF_SPEED * control_dt * v for v in SPEED])
+    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN)
     return Task(
         name="lift", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
-        formula=parsed, formula_text=formula, constants=constants, observe=Observe(act), act=act,
+        formula=parsed, formula_text=formula, constants=constants,
+        observe=ArmObserve(act, SEEN, seen, 12), act=act,
         objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
-        explore=Explore(), extra=GOAL, stop="hold")
+        explore=Explore(control_dt), extra=GOAL, stop="hold")
 
 
 def initial(draw: Draw) -> dict[str, Tensor]:
@@ -167,41 +155,33 @@ def initial(draw: Draw) -> dict[str, Tensor]:
 
 def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
     """Pose of a cube that lies at ``place`` [K, 2], turned about z by ``turn`` [K] quarter turns."""
-    half, zero = 0.25 * pi * (turn - 0.5), torch.zeros_like(turn)
     return {"cube_pos_w": torch.cat([place, torch.full_like(turn, HALF)[:, None]], -1),
-            "cube_quat_w": torch.stack([half.cos(), zero, zero, half.sin()], -1)}
+            "cube_quat_w": about_z(0.5 * pi * (turn - 0.5))}
 
 
-def between(low: tuple[float, ...], high: tuple[float, ...], u: Tensor) -> Tensor:
-    """``u`` in [0, 1) as a place in a box."""
-    a, b = torch.tensor(low, device=u.device), torch.tensor(high, device=u.device)
-    return a + (b - a) * u
+@cache
+def midway() -> dict[str, Tensor]:
+    """Stored states with the cube between the fingers, on the table or in the air."""
+    generator = torch.Generator().manual_seed(0)
+    place = torch.rand(GRASPS, 3, generator=generator)
+    low, high = (*PLACE_LOW, HALF), (*PLACE_HIGH, 0.25)
+    place[:, 2] = place[:, 2] * (torch.rand(GRASPS, generator=generator) < 0.5)  # half of them on the table
+    place = between(low, high, place)
+    turn = 0.5 * pi * (torch.rand(GRASPS, generator=generator) - 0.5)
+    joints, good = postures(franka_chain(), place, pointing_down(turn), HOME, (LOW, HIGH))
+    state = {"joint_pos": joints, "finger_pos": torch.full_like(joints[:, :2], HALF + 0.0005),
+             "cube_pos_w": place, "cube_quat_w": about_z(turn)}
+    return {name: value[good] for name, value in state.items()}
 
 
 class Explore:
-    """Starts with the cube between the fingers, on the table or in the air."""
+    """Starts with the cube between the fingers."""
 
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        place = torch.rand(GRASPS, 3, generator=generator)
-        low, high = (*PLACE_LOW, HALF), (*PLACE_HIGH, 0.25)
-        place[:, 2] = place[:, 2] * (torch.rand(GRASPS, generator=generator) < 0.5)  # half of them on the table
-        self.places = between(low, high, place)
-        turn = 0.5 * pi * (torch.rand(GRASPS, generator=generator) - 0.5)
-        half = 0.5 * turn
-        zero = torch.zeros_like(half)
-        quat = torch.stack([zero, half.cos(), half.sin(), zero], -1)  # pointing down, fingers along y, turned about z
-        self.joints, good = postures(franka_chain(), self.places, quat, HOME, (LOW, HIGH))
-        self.joints, self.places, self.turn = self.joints[good], self.places[good], turn[good]
+    def __init__(self, control_dt: float) -> None:
+        self.control_dt = control_dt
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u, w = draw("explore.grasp", 2), draw("initial.goal", 3)
-        pick = (u[:, 0] * len(self.joints)).long().clamp(max=len(self.joints) - 1)
-        place, half = self.places.to(u.device)[pick], 0.5 * self.turn.to(u.device)[pick]
-        zero = torch.zeros_like(half)
-        state = {"joint_pos": self.joints.to(u.device)[pick], "finger_pos": torch.full_like(u, HALF + 0.0005),
-                 "cube_pos_w": place, "cube_quat_w": torch.stack([half.cos(), zero, zero, half.sin()], -1),
-                 "goal_pos_w": between(GOAL_LOW, GOAL_HIGH, w)}
-        tick = torch.round(25.0 * 2.0 * u[:, 1])
-        return state, {"tick": tick}
+        return ({**one_of(midway(), u[:, 0]), "goal_pos_w": between(GOAL_LOW, GOAL_HIGH, w)},
+                {"tick": torch.round(2.0 / self.control_dt * u[:, 1])})

@@ -19,7 +19,7 @@ from torch import Tensor
 from robots.franka.spec import HIGH, HOME, LOW
 from robots.signals import SignalSpec
 from robots.spec import Source, load_robot
-from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, pointing_down, postures, standing
+from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, one_of, pointing_down, postures, standing
 from sim.judge import Judge
 from sim.maps import rotation
 from sim.scene import Object, Scene, free_body, numbers
@@ -51,7 +51,7 @@ FRICTION = (0.3, 0.003, 0.0001)  # steel on steel, with oil on it; the pads' own
 SOLID = 'solref="0.005 1" solimp="0.98 0.998 0.0005"'
 
 TOOL_SPEED, TOOL_TURN = 0.25, 0.8  # m/s, rad/s at action 1
-LEASH = 0.03  # rad: 60 to 90 N m of the servos, about 100 N at the tool
+LEASH = 0.02  # rad: 40 to 60 N m of the servos, about 60 N at the tool
 PLACE_LOW, PLACE_HIGH = (0.42, -0.15, -0.35), (0.60, 0.15, 0.35)  # m, m, rad: where the block stands
 HELD = 0.003  # m, by which the peg may sit off its place in the fingers, along them and across
 STARTS = 512  # postures around holes, for starts in the middle
@@ -263,8 +263,4 @@ class Explore:
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         u = draw("explore.peg", 2)
-        stored = {name: value.to(u.device) for name, value in midway().items()}
-        count = len(stored["joint_pos"])
-        pick = (u[:, 0] * count).long().clamp(max=count - 1)
-        return ({name: value[pick] for name, value in stored.items()},
-                {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})
+        return (one_of(midway(), u[:, 0]), {"tick": torch.round(3.0 / self.control_dt * u[:, 1])})

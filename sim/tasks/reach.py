@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from robots.franka.spec import HIGH, HOME, LOW, SPEED
+from robots.franka.spec import HIGH, HOME, LOW
 from robots.signals import SignalSpec
 from robots.spec import load_robot
-from sim.arms import ToolAction, axes, franka_chain, turn_between
+from sim.arms import ArmObserve, franka_action, franka_chain, turn_between
 from sim.judge import Judge
 from sim.scene import Scene
 from sim.stl.parse import parse
@@ -29,7 +29,6 @@ F[0,3] G[0,1] (norm(grip_pos_w - goal_pos_w) < reach & rotation_angle(grip_quat_
 CONSTANTS: dict[str, Any] = {"reach": 0.01, "turn": 0.1, "floor": 0.03}  # m, rad, m
 
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
-SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
 TOOL_SPEED, TOOL_TURN = 0.6, 2.0  # m/s, rad/s at action 1
 ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
 
@@ -50,32 +49,10 @@ class Reward:
     violated: float = 5.0  # once, when the gripper is below the floor: the episode ends
 
 
-class Observe(nn.Module):
-    """Joints, servo errors, the tool's pose and the way to the goal, the last action."""
-
-    signals = ("joint_pos", "joint_vel", "grip_pos_w", "grip_quat_w", "goal_pos_w", "goal_quat_w")
-
-    def __init__(self, act: ToolAction) -> None:
-        super().__init__()
-        self.follow, self.move = act.follow, act.move
-        self.register_buffer("home", torch.tensor(HOME))
-        self.home: Tensor
-        self.memory = {**act.memory, "last_action": (6,)}
-        self.obs_dim = 7 + 7 + 7 + 3 + 6 + 3 + 3 + 6
-
-    def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Observation [N, O] and the next memory."""
-        after = self.follow(signals["joint_pos"], memory)
-        turn, _ = turn_between(signals["grip_quat_w"], signals["goal_quat_w"])
-        obs = torch.cat([
-            signals["joint_pos"] - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"] - signals["joint_pos"]),
-            signals["grip_pos_w"], axes(signals["grip_quat_w"]), 5 * (signals["goal_pos_w"] - signals["grip_pos_w"]),
-            turn, memory["last_action"]], -1)
-        return obs, after
-
-    def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
-        """The memory with ``action`` entered."""
-        return {**self.move(memory, action), "last_action": action}
+def way(signals: Mapping[str, Tensor]) -> Tensor:
+    """What a policy sees of the task: the way [N, 3] and the turn [N, 3] to the goal."""
+    turn, _ = turn_between(signals["grip_quat_w"], signals["goal_quat_w"])
+    return torch.cat([5 * (signals["goal_pos_w"] - signals["grip_pos_w"]), turn], -1)
 
 
 class Objective:
@@ -125,9 +102,8 @@ def make(
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)
-    chain, home = franka_chain(), torch.tensor(HOME)
-    act = ToolAction(robot, "joint_pos_cmd", chain, HOME, reach=TOOL_SPEED * control_dt, turn=TOOL_TURN * control_dt,
-                     step=[SHARE_OF_SPEED * control_dt * v for v in SPEED])
+    home = torch.tensor(HOME)
+    act = franka_action(robot, "joint_pos_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN)
     kinematics = franka_chain()
     low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
 
@@ -147,6 +123,7 @@ def make(
 
     return Task(
         name="reach", scene=Scene(robot), command="joint_pos_cmd", control_dt=control_dt, substeps=substeps,
-        episode_s=4.0, formula=parsed, formula_text=formula, constants=constants, observe=Observe(act), act=act,
+        episode_s=4.0, formula=parsed, formula_text=formula, constants=constants,
+        observe=ArmObserve(act, tuple(GOAL.signals), way, 6), act=act,
         objective=Objective(Judge(parsed, control_dt, 0.0), weights(Reward, reward)), initial=initial, extra=GOAL,
         stop="hold")
