@@ -12,8 +12,8 @@ the present one is found without going through those before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any
 
 import torch
@@ -50,6 +50,12 @@ class Schedule:
             latest = latest - late.double()
             begins = self._begins(seed, worlds, episode, start, latest, period)
         return latest.long().clamp(min=NONE_YET), time_s - begins
+
+    def beginning(self, seed: int, worlds: Tensor, episode: Tensor, event: Tensor) -> Tensor:
+        """When the events [K] come, s [K]."""
+        period = (self.low + self.high) / 2
+        phase = uniform(seed, worlds, episode, stream(f"{self.name}.phase"), 1)[:, 0].double()
+        return self._begins(seed, worlds, episode, phase * period, event.double(), period)
 
     def _begins(
         self, seed: int, worlds: Tensor, episode: Tensor, start: Tensor, event: Tensor, period: float
@@ -163,6 +169,15 @@ class Pushes:
                 total[name] = total[name] + value if name in total else value
         return total
 
+    def quiet_until(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
+        """Time [K] of the next change after sample ``step`` [K], s; infinite where there are no pushes."""
+        out = torch.full(step.shape, inf, dtype=torch.float64, device=step.device)
+        for push in self.kinds:
+            event, acts = self._acting(push, seed, worlds, episode, step)
+            begins = push.schedule.beginning(seed, worlds, episode, torch.where(acts, event, event + 1))
+            out = torch.minimum(out, begins + acts.double() * push.duration_s)
+        return out
+
     def _acting(
         self, push: Push, seed: int, worlds: Tensor, episode: Tensor, step: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -238,6 +253,8 @@ class Disturbances:
     pushes: Pushes
     gusts: Mapping[str, Distribution]
     parameters: Mapping[str, Parameter]
+    known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """When what was asked about last changes next: saves time, decides nothing."""
 
     @staticmethod
     def parse(
@@ -265,15 +282,40 @@ class Disturbances:
         """
         if not self.names:
             return None
-        changed = (step == 0) | self.pushes.changed(seed, worlds, episode, step)
-        for name in self.gusts:
-            before = self._gust(name, seed, worlds, episode, step - 1)
-            changed |= self._gust(name, seed, worlds, episode, step) != before
-        some = changed.nonzero()[:, 0]
+        some = self._unsure(seed, worlds, episode, step)
+        if len(some):
+            some = some[self._changed(seed, worlds[some], episode[some], step[some])]
         if not len(some):
             return None
         ids = worlds[some]
         return ids, self.values(seed, ids, episode[some], step[some], {k: v[some] for k, v in base.items()})
+
+    def _unsure(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
+        """Places [M] of the worlds that are not known to be as a step before."""
+        known = self.known
+        if known.get("seed") != seed or not torch.equal(known["worlds"], worlds):
+            until = torch.full(step.shape, -inf, dtype=torch.float64, device=step.device)
+            known |= {"seed": seed, "worlds": worlds.clone(), "episode": episode - 1, "from": step.clone(),
+                      "until": until}
+        ahead = (known["episode"] == episode) & (step >= known["from"])
+        quiet = ahead & (step.double() * self.pushes.dt < known["until"] - 2 * SLACK_S)
+        some = (~quiet).nonzero()[:, 0]
+        if len(some):
+            ids, when, steps = worlds[some], episode[some], step[some]
+            until = self.pushes.quiet_until(seed, ids, when, steps)
+            for name in self.gusts:
+                begins = self._schedule(name).beginning(seed, ids, when, self._gust(name, seed, ids, when, steps) + 1)
+                until = torch.minimum(until, begins)
+            for key, value in (("episode", when), ("from", steps), ("until", until)):
+                known[key][some] = value
+        return some
+
+    def _changed(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
+        changed = (step == 0) | self.pushes.changed(seed, worlds, episode, step)
+        for name in self.gusts:
+            before = self._gust(name, seed, worlds, episode, step - 1)
+            changed |= self._gust(name, seed, worlds, episode, step) != before
+        return changed
 
     def values(
         self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor, base: Mapping[str, Tensor]
@@ -292,9 +334,11 @@ class Disturbances:
 
     def _gust(self, name: str, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
         """Number of its latest change, -1: none yet."""
+        return self._schedule(name).present(seed, worlds, episode, step.double() * self.pushes.dt)[0]
+
+    def _schedule(self, name: str) -> Schedule:
         low, high = self.gusts[name].when
-        schedule = Schedule(f"change.{name}", float(low), float(high))
-        return schedule.present(seed, worlds, episode, step.double() * self.pushes.dt)[0]
+        return Schedule(f"change.{name}", float(low), float(high))
 
     def _nominal(self, name: str, count: int, device: torch.device) -> Tensor:
         return torch.tensor(self.parameters[name].nominal, device=device).expand(count, -1)

@@ -139,6 +139,26 @@ def test_an_episode_may_begin_in_the_middle_of_a_push():
     assert abs((kept.norm(dim=-1) > 1).float().mean() - 0.6) < 0.1
 
 
+def test_what_is_known_of_the_next_change_decides_nothing():
+    distributions = parse_randomization({
+        "wind_w": {"kind": "uniform", "low": 1, "high": 2, "when": {"every_s": [0.1, 0.4]}}}, PARAMETERS)
+    raw = {"a": {"interval_s": [0.2, 0.5], "duration_s": 0.1, "force_n": 9.0},
+           "b": {"interval_s": 0.3, "duration_s": 0.3, "force_n": 1.0}}
+    make = lambda: Disturbances.parse(raw, distributions, PARAMETERS, DT)  # noqa: E731
+    kept = make()
+    generator = torch.Generator().manual_seed(0)
+    episode, step = FIRST.clone(), FIRST.clone()
+    for t in range(120):
+        found, fresh = (d.at(2, WORLDS, episode, step, {}) for d in (kept, make()))
+        assert (found is None) == (fresh is None)
+        if found is not None:
+            assert torch.equal(found[0], fresh[0]) and all(torch.equal(found[1][k], v) for k, v in fresh[1].items())
+        ends = torch.rand(N, generator=generator) < 0.02
+        episode, step = episode + ends, torch.where(ends, 0, step + 1)
+        if t == 60:  # a state of before is loaded
+            episode, step = episode * 0, step * 0 + 7
+
+
 def test_step_zero_sets_what_the_episode_began_with():
     d = Disturbances.parse({"interval_s": 50.0, "duration_s": 0.1, "force_n": 9.0}, {}, PARAMETERS, DT)
     ids, values = d.at(2, WORLDS[:4], FIRST[:4], torch.tensor([0, 3, 0, 9]), {})
