@@ -115,6 +115,7 @@ def on_device(model: mjcf.Model) -> Any:
     """mujoco_warp's model; what it lacks is named."""
     mj = copy.deepcopy(model.mj)
     mj.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)  # Warp resets nothing and knows no such flag
+    mj.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_NATIVECCD)  # here: boxes meet in closed form, as in C
     try:
         if mj.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
             raise NotImplementedError("mjENBL_SLEEP: which bodies sleep would be missing in the state.")

@@ -22,7 +22,8 @@ Array = np.ndarray
 PLANE, SPHERE, CAPSULE, CYLINDER, BOX = (int(getattr(mujoco.mjtGeom, f"mjGEOM_{kind}")) for kind in (
     "PLANE", "SPHERE", "CAPSULE", "CYLINDER", "BOX"))
 # pairs of shapes whose contacts MuJoCo Warp computes in closed form, besides those with a plane
-CLOSED = {(SPHERE, SPHERE), (SPHERE, CAPSULE), (SPHERE, CYLINDER), (SPHERE, BOX), (CAPSULE, CAPSULE), (CAPSULE, BOX)}
+CLOSED = {(SPHERE, SPHERE), (SPHERE, CAPSULE), (SPHERE, CYLINDER), (SPHERE, BOX), (CAPSULE, CAPSULE), (CAPSULE, BOX),
+          (BOX, BOX)}
 
 PLAYS, STEPS, HELD = 24, 150, 30  # a third of the plays start at home; a command holds for 30 steps
 NEAR = 0.02  # m, from the middle of a geom of the robot to that of an object put there

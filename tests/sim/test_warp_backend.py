@@ -186,6 +186,24 @@ def test_a_falling_then_resting_cube_agrees_with_c(sims):
     assert a["push"].numpy() == pytest.approx(0.2 * 9.81, rel=0.02)
 
 
+def test_boxes_on_boxes_agree_with_c(scene):
+    """Turned by 30 degrees on each other: as many contacts as in C, where Warp's general routine keeps four at most."""
+    both = Scene(scene.robot, (*scene.objects, box("top", (0.04, 0.04, 0.03), mass=0.1, pos=(1.0, 0.0, 0.089))))
+    sims = [warp(both, 2), engine.make(both, 2, "joint_pos_cmd", dt=DT, threads=1)]
+    begin = {"top_quat_w": torch.tensor([[0.965926, 0.0, 0.0, 0.258819]]).repeat(2, 1),
+             "cube_pos_w": torch.tensor([[1.0, 0.0, 0.0295]]).repeat(2, 1)}  # fmt: skip
+    for sim in sims:
+        sim.reset(every(sim), begin)
+    data = mujoco.MjData(sims[1].model.mj)
+    data.qpos[:] = sims[1].views()["qpos"][0]
+    mujoco.mj_forward(sims[1].model.mj, data)
+    for sim in sims:
+        sim.reset(every(sim), {**begin, "top_vel_w": torch.tensor([[0.1, 0.0, 0.0], [0.0, 0.2, 0.1]])})
+        sim.step(torch.tensor([[0.3, 0.4]]).repeat(2, 1), 1)
+    assert_close(sims[0].signals(), sims[1].signals(), 1e-3)  # pressed in by 0.5 mm: forces far above SCALE
+    assert int(sims[0]._d.nacon.numpy()[0]) == 2 * data.ncon == 2 * (4 + 8)
+
+
 # --- parameters
 
 CHANGES = {
