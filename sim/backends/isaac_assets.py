@@ -9,7 +9,8 @@ ways of their own. What is written is explicit: every link has its inertia, ever
 or a convex mesh (a capsule is a cylinder with a sphere at each end, the same solid), no name is left out.
 
 What the simulators cannot express is refused here with an error: ball joints, two joints of one body, tendons and
-equalities other than those of a gripper whose fingers move alike, actuators with dynamics, height fields, ellipsoids.
+equalities other than those of joints that move alike (a gripper's fingers), actuators with dynamics, height fields,
+ellipsoids.
 """
 
 from __future__ import annotations
@@ -223,21 +224,48 @@ def _refuse(mj: mujoco.MjModel) -> None:
     for i in range(mj.neq):
         if not _alike(mj, i):
             raise ValueError(f"equality {mj.eq(i).name!r}: Isaac has no such constraint; only joints that move alike "
-                             "and share an actuated fixed tendon are taken")
+                             "and have one actuator are taken")
     if mj.nmocap:
         raise ValueError("mocap bodies have no counterpart in Isaac")
 
 
 def _alike(mj: mujoco.MjModel, i: int) -> bool:
-    """Whether the equality says q1 = q2 of two joints of one actuated fixed tendon."""
-    if mj.eq_type[i] != mujoco.mjtEq.mjEQ_JOINT or not np.allclose(mj.eq_data[i, :5], (0, 1, 0, 0, 0)):
-        return False
-    pair = {int(mj.eq_obj1id[i]), int(mj.eq_obj2id[i])}
-    return any(pair <= set(_levers(mj, a)) for a in range(mj.nu))
+    """Whether the equality says q1 = q2 of two joints, and one actuator moves them."""
+    return _equal(mj, i) and any(int(mj.eq_obj1id[i]) in _levers(mj, a) for a in range(mj.nu))
+
+
+def _equal(mj: mujoco.MjModel, i: int) -> bool:
+    """Whether the equality says q1 = q2 of two joints."""
+    return mj.eq_type[i] == mujoco.mjtEq.mjEQ_JOINT and int(mj.eq_obj2id[i]) >= 0 and np.allclose(
+        mj.eq_data[i, :5], (0, 1, 0, 0, 0))
+
+
+def _moving_alike(mj: mujoco.MjModel, joints: Iterable[int]) -> set[int]:
+    """The joints, and all that equalities tie to them."""
+    out, before = set(joints), 0
+    while len(out) > before:
+        before = len(out)
+        for i in range(mj.neq):
+            pair = {int(mj.eq_obj1id[i]), int(mj.eq_obj2id[i])}
+            if _equal(mj, i) and out & pair:
+                out |= pair
+    return out
 
 
 def _levers(mj: mujoco.MjModel, actuator: int) -> dict[int, float]:
-    """Joint -> lever of the actuator on it; empty if the actuator is neither on a joint nor on a fixed tendon."""
+    """Joint -> lever of the actuator on it; empty if the actuator is neither on a joint nor on a fixed tendon.
+
+    Joints that move alike share the force evenly, whichever of them the model lets the actuator pull.
+    """
+    pulled = _pulled(mj, actuator)
+    group = _moving_alike(mj, pulled)
+    if group == set(pulled) and len(group) < 2:
+        return pulled
+    return dict.fromkeys(sorted(group), sum(pulled.values()) / len(group))
+
+
+def _pulled(mj: mujoco.MjModel, actuator: int) -> dict[int, float]:
+    """Joint -> lever, as the model has it."""
     kind, target = mujoco.mjtTrn(mj.actuator_trntype[actuator]), int(mj.actuator_trnid[actuator, 0])
     gear = float(mj.actuator_gear[actuator, 0])
     if kind in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
@@ -247,7 +275,11 @@ def _levers(mj: mujoco.MjModel, actuator: int) -> dict[int, float]:
     first, count = mj.tendon_adr[target], mj.tendon_num[target]
     if any(mj.wrap_type[first : first + count] != mujoco.mjtWrap.mjWRAP_JOINT):
         return {}
-    return {int(mj.wrap_objid[w]): gear * float(mj.wrap_prm[w]) for w in range(first, first + count)}
+    joints = {int(mj.wrap_objid[w]): gear * float(mj.wrap_prm[w]) for w in range(first, first + count)}
+    if len(joints) > 1 and _moving_alike(mj, [min(joints)]) != set(joints):
+        raise ValueError(f"actuator {mj.actuator(actuator).name!r} pulls a tendon over joints that are not tied to "
+                         "move alike; Isaac's drives are each on one joint")
+    return joints
 
 
 def _floor(mj: mujoco.MjModel) -> float | None:
@@ -389,7 +421,7 @@ def _dof(mj: mujoco.MjModel, joint: int) -> Dof:
     lower, upper = (mj.jnt_range[joint] - ref) if limited else (-1e6, 1e6)
     kind = "prismatic" if mj.jnt_type[joint] == SLIDE else "revolute" if limited else "continuous"
     actuator, lever = drives[0] if drives else (-1, 0.0)
-    travel = sum(_levers(mj, actuator).values()) if drives else 0.0
+    travel = sum(_pulled(mj, actuator).values()) if drives else 0.0
     servo = actuator < 0 or mj.actuator_biasprm[actuator, 1] != 0
     if actuator >= 0:
         _check_actuator(mj, actuator, joint)

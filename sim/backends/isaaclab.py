@@ -222,6 +222,8 @@ def make(
 
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
+    if threads < 0:
+        raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
     gpu = device_kind(device)
     has = require("isaaclab", (*HAS, "cuda") if gpu else HAS, needs)
     plan = isaac_assets.plan_of(mjcf.build(as_scene(what), command, dt))

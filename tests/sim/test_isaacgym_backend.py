@@ -287,6 +287,35 @@ def test_the_tendon_of_a_gripper_is_a_drive_of_each_finger(plan):
         {"lift": 0.1, "turn": 0.2, "bend": 0.3, "left": 0.04, "right": 0.04, "drawer_slide": 0})
 
 
+def test_an_actuator_of_one_finger_drives_both_where_they_move_alike(tmp_path):
+    robot = arm(tmp_path)
+    robot.model.write_text(robot.model.read_text().replace('tendon="fingers" kp', 'joint="left" kp'))
+    plan = isaac_assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+    values = isaac_assets.drives(plan, isaac_assets.nominal(plan.model.mj))
+    fingers = [i for i, d in enumerate(plan.dofs) if d.name in ("left", "right")]
+    assert values["stiffness"][0, fingers] == pytest.approx([1000, 1000])
+    assert values["effort"][0, fingers] == pytest.approx([30, 30])
+    robot.model.write_text(robot.model.read_text().replace('joint="left" kp', 'joint="left" gear="2" kp').replace(
+        "<equality>", "<!--").replace("</equality>", "-->"))
+    alone = isaac_assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+    values = isaac_assets.drives(alone, isaac_assets.nominal(alone.model.mj))
+    assert values["stiffness"][0, fingers] == pytest.approx([8000, 0])  # gear 2: 2 * 2000 N/m * 2
+    assert values["effort"][0, fingers] == pytest.approx([120, isaac_assets.UNLIMITED])
+    assert values["damping"][0, fingers] == pytest.approx([20, 20])
+
+
+def test_equalities_without_a_counterpart_are_refused(tmp_path):
+    robot = arm(tmp_path)
+    text = robot.model.read_text()
+    for wrong in ('polycoef="0 2 0 0 0"', 'polycoef="0.1 1 0 0 0"'):
+        robot.model.write_text(text.replace('polycoef="0 1 0 0 0"', wrong))
+        with pytest.raises(ValueError, match="no such constraint"):
+            isaac_assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+    robot.model.write_text(text.replace("<equality>", "<!--").replace("</equality>", "-->"))
+    with pytest.raises(ValueError, match="not tied to move alike"):
+        isaac_assets.plan_of(mjcf.build(Scene(robot), COMMAND, DT))
+
+
 def test_filters_keep_excluded_links_apart(plan):
     bits = dict(zip([link.name for link in plan.actors[0].links], isaac_assets.filters(plan.actors[0])))
     apart = {frozenset(p) for p in plan.actors[0].apart}

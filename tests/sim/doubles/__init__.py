@@ -1,6 +1,7 @@
 """Backends on the strict doubles of Isaac Gym and Isaac Lab. The doubles stand in for the simulators in tests only.
 
-Where TEMPOREAL_ISAACGYM_PYTHON names an interpreter with the real Isaac Gym, :func:`isaacgym_backend` uses that.
+Where TEMPOREAL_ISAACGYM_PYTHON names an interpreter with the real Isaac Gym, :func:`isaacgym_backend` uses that; where
+TEMPOREAL_ISAACLAB is ``real``, :func:`isaaclab_backend` uses the Isaac Lab of this Python. See docs/backends/isaac.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ from unittest import mock
 
 FOLDER = Path(__file__).parent
 REAL = "TEMPOREAL_ISAACGYM_PYTHON"
+REAL_LAB = "TEMPOREAL_ISAACLAB"  # "real": Isaac Lab is in this Python
+
+
+def device():
+    """Of the real simulators: TEMPOREAL_ISAAC_DEVICE, or the CPU."""
+    return os.environ.get("TEMPOREAL_ISAAC_DEVICE", "cpu")
 
 
 def isaacgym_backend(scene, num_worlds, command, *, misbehave=None, **settings):
@@ -20,7 +27,7 @@ def isaacgym_backend(scene, num_worlds, command, *, misbehave=None, **settings):
     from sim.backends import isaacgym
 
     if os.environ.get(REAL) and misbehave is None:
-        return isaacgym.make(scene, num_worlds, command, **settings)
+        return isaacgym.make(scene, num_worlds, command, **{"device": device(), **settings})
     variables = {"PYTHONPATH": os.pathsep.join((str(FOLDER), os.environ.get("PYTHONPATH", ""))),
                  "ISAACGYM_DOUBLE": json.dumps(misbehave or {}), "OMP_NUM_THREADS": "1"}
     with mock.patch.dict(os.environ, variables):
@@ -31,6 +38,8 @@ def forget_isaaclab():
     """Forget a double of Isaac Lab that was imported: the next one may be of the other version."""
     from sim.backends import isaaclab
 
+    if os.environ.get(REAL_LAB) == "real":
+        return
     for name in [n for n in sys.modules if n.partition(".")[0] == "isaaclab"]:
         del sys.modules[name]
     isaaclab._APP.clear()
@@ -46,8 +55,10 @@ def install_isaaclab(version):
 
 
 def isaaclab_backend(version, scene, num_worlds, command, **settings):
-    """Backend isaaclab on the double of ``version``, in this process."""
+    """Backend isaaclab on the double of ``version``, in this process; on the real one, whatever its version."""
     from sim.backends import isaaclab
 
+    if os.environ.get(REAL_LAB) == "real":
+        return isaaclab.make(scene, num_worlds, command, **{"device": device(), **settings})
     install_isaaclab(version)
     return isaaclab.make(scene, num_worlds, command, **{"device": "cpu", **settings})

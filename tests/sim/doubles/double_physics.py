@@ -88,6 +88,7 @@ class Env:
             root.add_freejoint(name="free")
         for body in child.bodies:
             body.gravcomp = 0.0 if actor.gravity else 1.0
+            body.simple = False  # masses and their centres may change
         for joint in child.joints:
             joint.damping, joint.frictionloss = [0.0] * 3, 0.0
             joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_FALSE
@@ -142,6 +143,7 @@ class Env:
         """Set what :meth:`root` gives."""
         joint = self.free(actor)
         q, v, body = self.model.jnt_qposadr[joint], self.model.jnt_dofadr[joint], self.model.jnt_bodyid[joint]
+        self.data.qacc_warmstart[:] = 0  # MuJoCo's memory of the step before, which belongs to the state before
         turn = np.zeros(9)
         quat = state[3:7] / np.linalg.norm(state[3:7])
         mujoco.mju_quat2Mat(turn, quat)
@@ -158,6 +160,7 @@ class Env:
     def set_dof(self, actor, name, pos, vel):
         """Set what :meth:`dof` gives."""
         joint = self.joint(actor, name)
+        self.data.qacc_warmstart[:] = 0
         self.data.qpos[self.model.jnt_qposadr[joint]], self.data.qvel[self.model.jnt_dofadr[joint]] = pos, vel
 
     def dof_force(self, actor, name):
@@ -198,9 +201,13 @@ class Env:
         for (actor, link), value in wrenches.items():
             self.data.xfrc_applied[self.body(actor, link)] = value
         self.data.ctrl[:] = -self.model.actuator_biasprm[:, 1] * self.targets + self.efforts
-        if not np.isfinite(self.data.qacc_warmstart).all():
-            self.data.qacc_warmstart[:] = 0  # MuJoCo's memory of a step that diverged, which states do not reach
-        mujoco.mj_step(self.model, self.data)
+        loud, silent = mujoco.MjLogConfig.get(), mujoco.MjLogConfig.get()
+        silent.logto_console = silent.logto_file = False
+        silent.set()
+        try:
+            mujoco.mj_step(self.model, self.data)
+        finally:
+            loud.set()
         self.data.qvel[:] = np.clip(self.data.qvel, -self.speed, self.speed)
         self.touch = self.contact_forces()
         self.refresh()
