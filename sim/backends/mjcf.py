@@ -30,7 +30,12 @@ SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)  # joints of one degree of freedom: thi
 FLOOR: dict[str, Any] = {
     "friction": (1.0, 0.005, 0.0001), "contype": 1, "conaffinity": 1, "condim": 3, "priority": 0, "solmix": 1.0,
     "solref": (0.02, 1.0), "solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "margin": 0.0, "gap": 0.0, "group": 0,
-    "rgba": (0.8, 0.82, 0.84, 1.0)}
+    "rgba": (0.5, 0.5, 0.5, 1.0)}  # MuJoCo's sign for: the material's
+GROUND = "floor"  # material and texture: a checkerboard of 25 cm, dark enough that full light does not whiten it
+CHECKS: dict[str, Any] = {"builtin": mujoco.mjtBuiltin.mjBUILTIN_CHECKER, "rgb1": (0.36, 0.40, 0.44),
+                          "rgb2": (0.27, 0.31, 0.35), "width": 128, "height": 128}
+# With MuJoCo's head light (ambient 0.1, diffuse 0.4) a white surface that faces both is just white
+SUN: dict[str, Any] = {"diffuse": (0.5, 0.5, 0.5), "specular": (0.1, 0.1, 0.1)}
 
 
 @dataclass(frozen=True)
@@ -96,14 +101,14 @@ def build(scene: Scene, command: str | None, dt: float) -> Model:
         add_sensors(spec, name, source)
     mj = compiled(spec, scene)
     reads = {name: read_of(mj, scene, name, source) for name, source in scene.sources.items()}
-    stages = [mj.sensor_needstage[i] for i in range(mj.nsensor) if mj.sensor(i).name.startswith(SENSOR)]
+    stages = stages_of(mj, reads.values())
     acc = int(mujoco.mjtStage.mjSTAGE_ACC)
     stage = max((int(s) for s in stages if s < acc), default=int(mujoco.mjtStage.mjSTAGE_NONE))
     groups = (group_of_robot(mj, scene), *(group_of_object(mj, o) for o in scene.objects))
     qpos, ctrl = home(mj, scene.robot)
-    return Model(
-        scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages,
-        np.zeros(0, int) if command is None else actuators_of(mj, scene.robot, command), qpos, ctrl, groups, parameters(mj, groups, scene.robot))
+    driven = actuators_of(mj, scene.robot, command) if command is not None else np.zeros(0, int)
+    return Model(scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages, driven, qpos, ctrl, groups,
+                 parameters(mj, groups, scene.robot))
 
 
 # ---------------------------------------------------------------- assembly
@@ -114,10 +119,11 @@ def assemble(scene: Scene) -> mujoco.MjSpec:
     spec = robot_files.read(scene.robot)
     place(spec, scene)
     if scene.floor and not any(g.type == mujoco.mjtGeom.mjGEOM_PLANE for g in spec.geoms):
-        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], **FLOOR)
+        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05], **FLOOR,
+                                material=ground(spec))
     if not spec.lights:
         spec.worldbody.add_light(name="sun", type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, pos=[0, 0, 4],
-                                 dir=[-0.3, 0.2, -1], castshadow=False)
+                                 dir=[-0.3, 0.2, -1], castshadow=False, **SUN)
     for thing in scene.objects:
         attach(spec, thing)
     for key in list(spec.keys):  # made for the robot alone: see `home`
@@ -125,6 +131,16 @@ def assemble(scene: Scene) -> mujoco.MjSpec:
     for body in spec.bodies:  # MuJoCo refuses another centre of mass for a free body that it compiled as simple
         body.simple = False
     return spec
+
+
+def ground(spec: mujoco.MjSpec) -> str:
+    """The name of the floor's material; one of that name that the robot's file brings is taken as it is."""
+    if spec.material(GROUND) is None:
+        if spec.texture(GROUND) is None:
+            spec.add_texture(name=GROUND, type=mujoco.mjtTexture.mjTEXTURE_2D, **CHECKS)
+        material = spec.add_material(name=GROUND, texrepeat=[4, 4], texuniform=True, specular=0.1, shininess=0.1)
+        material.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = GROUND
+    return GROUND
 
 
 def place(spec: mujoco.MjSpec, scene: Scene) -> None:
@@ -273,6 +289,14 @@ def writes_of(mj: mujoco.MjModel, scene: Scene, reads: Mapping[str, Read]) -> di
             dof, first = int(mj.jnt_dofadr[joint]) + 3, int(mj.jnt_qposadr[joint]) + 3
             writes[name] = Read("qvel", slice(dof, dof + 3), (3,), attitude=slice(first, first + 4))
     return writes
+
+
+def stages_of(mj: mujoco.MjModel, reads: Iterable[Read]) -> set[int]:
+    """The stages of MuJoCo's pipeline that compute the sensors which are read."""
+    numbers = np.arange(mj.nsensordata)
+    read = np.unique(np.concatenate([numbers[:0], *(numbers[r.columns] for r in reads if r.field == "sensordata")]))
+    return {int(mj.sensor_needstage[i]) for i in range(mj.nsensor)
+            if np.isin(np.arange(mj.sensor_adr[i], mj.sensor_adr[i] + mj.sensor_dim[i]), read).any()}
 
 
 def free_joint(mj: mujoco.MjModel, body: str | int) -> int | None:
