@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from math import pi
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from robots.registry import UnknownName
 from robots.spec import RobotSpec, load_robot
-from sim.maps import StepAction, rotation
+from sim.maps import Memory, rotation
 from sim.scene import Scene, box
 from sim.task import Draw
 
@@ -54,13 +54,24 @@ def check_sees(sees: str) -> str:
     return sees
 
 
+class Targets(Protocol):
+    """An action map that keeps joint targets within ``low`` and ``high`` in memory."""
+
+    low: Tensor
+    high: Tensor
+    memory: Mapping[str, tuple[int, ...]]
+
+    def follow(self, measured: Tensor, memory: Memory) -> Memory:
+        """The memory of this sample: at an episode's first one the target is ``measured`` [N, 16]."""
+
+
 class JointHistory(nn.Module):
     """Joint angles and servo errors of the last :data:`HISTORY` samples, newest first: what a hand feels of its load.
 
     Angles are scaled to [-1, 1] between the limits. ``memory``: the action map's target, and the samples before.
     """
 
-    def __init__(self, act: StepAction) -> None:
+    def __init__(self, act: Targets) -> None:
         super().__init__()
         self.follow = act.follow
         self.register_buffer("middle", 0.5 * (act.low + act.high))

@@ -17,6 +17,7 @@ from robots.signals import SignalSpec, schema
 from robots.spec import RobotSpec
 from sim import hands
 from sim.arms import turn_between
+from sim.gaits import GaitAction
 from sim.hands import COMMAND, JOINTS, PALMS, JointHistory, cube_look, cube_motion, cube_place, held, lowest
 from sim.judge import Judge
 from sim.maps import StepAction
@@ -33,6 +34,7 @@ CONSTANTS: dict[str, Any] = {
     "enough": 2.0,  # rad over the last 2 s: 1 rad/s, steady
 }
 
+GAITS = ("none", "stored")
 WINDOW = 2.0  # s over which ``turned`` counts
 STEP = 0.1  # rad by which a target moves at most in a control step: 2 rad/s
 EPISODE = 12.0  # s
@@ -81,17 +83,20 @@ class Turned:
 
 
 class Observe(nn.Module):
-    """Joints of late and the last action; with ``sees="cube"`` where the cube is and how it stands (a tracker's)."""
+    """Joints of late and the last action; with ``sees="cube"`` where the cube is and how it stands (a tracker's).
 
-    def __init__(self, act: StepAction, robot: RobotSpec, sees: str) -> None:
+    With a gait also its phase.
+    """
+
+    def __init__(self, act: StepAction | GaitAction, robot: RobotSpec, sees: str) -> None:
         super().__init__()
         self.sees = sees
         self.signals = ("joint_pos", "cube_pos_w", "cube_quat_w") if sees == "cube" else ("joint_pos",)
-        self.joints, self.move = JointHistory(act), act.move
+        self.joints, self.move, self.phase = JointHistory(act), act.move, getattr(act, "phase", None)
         self.register_buffer("palm", torch.tensor(PALMS[robot.name]))
         self.palm: Tensor
         self.memory = {**self.joints.memory, "last_action": (JOINTS,)}
-        self.obs_dim = self.joints.size + JOINTS + (12 if sees == "cube" else 0)
+        self.obs_dim = self.joints.size + JOINTS + (12 if sees == "cube" else 0) + (0 if self.phase is None else 2)
 
     def forward(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Observation [N, O] and the next memory."""
@@ -99,6 +104,8 @@ class Observe(nn.Module):
         parts = [joints, memory["last_action"]]
         if self.sees == "cube":
             parts += [cube_place(signals, self.palm), cube_look(signals["cube_quat_w"])]
+        if self.phase is not None:
+            parts.append(self.phase(memory))
         return torch.cat(parts, -1), {**after, "last_action": memory["last_action"]}
 
     def record(self, memory: dict[str, Tensor], action: Tensor) -> dict[str, Tensor]:
@@ -163,15 +170,23 @@ def tipped(quat_wxyz: Tensor) -> Tensor:
 
 def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, robot: str = "leap_hand", sees: str = "cube",
-    step: float = STEP, control_dt: float = 0.05, substeps: int = 6, reward: Mapping[str, float] | None = None,
+    gait: str = "none", step: float = STEP, control_dt: float = 0.05, substeps: int = 6,
+    reward: Mapping[str, float] | None = None,
 ) -> Task:
-    """The task for the hand ``robot``. ``sees``: "cube" or "joints". ``step``: of joint targets, rad."""
+    """The task for the hand ``robot``.
+
+    ``sees``: "cube" or "joints". ``gait``: "none", where actions move the joint targets by up to ``step`` rad, or
+    "stored", where they move them off an open-loop gait (:mod:`sim.gaits`), by up to three times that.
+    """
+    if gait not in GAITS:
+        raise ValueError(f"gait is {gait!r}; legal: {', '.join(GAITS)}")
     spec = hands.hand(robot)
     constants = {**CONSTANTS, "palm": PALMS[robot], **dict(constants or {})}
     scene: Scene = hands.hand_scene(spec)
     extra = Turned(control_dt)
     parsed = parse(formula, task_schema(scene, extra), constants)
-    act = StepAction(spec, COMMAND, step=(step,) * JOINTS)
+    act = (StepAction(spec, COMMAND, step=(step,) * JOINTS) if gait == "none" else
+           GaitAction(spec, COMMAND, 3 * step, control_dt))
 
     def initial(draw: Draw) -> dict[str, Tensor]:
         return hands.start(robot, draw)
