@@ -14,7 +14,7 @@ STARTED = []
 if VERSION == "3.0":
     import warp
 
-    warp.config.quiet = True
+    warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)  # no banner
     warp.init()
 
 
