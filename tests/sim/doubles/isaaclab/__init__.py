@@ -12,10 +12,9 @@ import os
 VERSION = os.environ.get("ISAACLAB_DOUBLE", "2.3")
 STARTED = []
 if VERSION == "3.0":
-    import warp
+    from sim.backends.warp_graphs import start  # Warp's banner is not the double's to print
 
-    warp.config.log_level = max(warp.config.log_level, warp.LOG_WARNING)  # no banner
-    warp.init()
+    start()
 
 
 class Violation(RuntimeError):
