@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -276,6 +277,7 @@ class LabEngine:
         if context.instance() is not None:
             raise IsaacLabError("Isaac Lab has one simulation per process, and there is one: close that backend first")
         self.folder = Path(tempfile.mkdtemp(prefix="temporeal-isaaclab-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         try:
             if _USED:  # the stage still holds the simulation before this one
                 importlib.import_module("isaaclab.sim.utils.stage").create_new_stage()
