@@ -93,7 +93,8 @@ class JointHistory(nn.Module):
 
 def cube_place(signals: Mapping[str, Tensor], palm: Tensor) -> Tensor:
     """The cube's centre [N, 3] from ``palm``, in units of 5 cm."""
-    return 20 * (signals["cube_pos_w"] - palm)
+    place = signals["cube_pos_w"]
+    return 20 * (place - palm.to(place.device))
 
 
 def cube_look(quat_wxyz: Tensor) -> Tensor:
@@ -120,7 +121,8 @@ def lowest(margins: Tensor, like: Tensor) -> Tensor:
 
 def held(signals: Mapping[str, Tensor], palm: Tensor) -> Tensor:
     """1 where the cube is nearer than 15 cm to ``palm``, [N]: farther away nothing can bring it back."""
-    return ((signals["cube_pos_w"] - palm).square().sum(-1) < 0.15**2).float()
+    place = signals["cube_pos_w"]
+    return ((place - palm.to(place.device)).square().sum(-1) < 0.15**2).float()
 
 
 # ---------------------------------------------------------------- stored starts
