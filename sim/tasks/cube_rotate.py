@@ -46,7 +46,8 @@ class Reward:
 
     turn: float = 4.0  # times the rate of turning, rad/s, between -fastest and fastest
     fastest: float = 1.5  # rad/s
-    steady: float = 1.0  # while the formula's clause on the rotation holds
+    hit: float = 5.0  # once per timed subgoal of the formula, if it has any
+    steady: float = 1.0  # while what the formula asks for later than at the start (``turned > enough``) is so
     slide: float = 1.0  # times the cube's speed, m/s, sum over axes
     centred: float = 10.0  # times the cube's horizontal distance from the palm's centre, m
     tipped: float = 1.0  # times 1 - the largest vertical component of the cube's axes
@@ -120,7 +121,6 @@ class Objective:
         self.judge, self.weights = judge, reward
         invariants = judge.mission.invariants
         self.guarded = [i for i, inv in enumerate(invariants) if inv not in judge.mission.holds]
-        self.asked = [i for i, inv in enumerate(invariants) if inv in judge.mission.holds]
         self.palm, self.home = torch.tensor(PALMS[robot.name]), torch.tensor(robot.home["joint_pos"])
         self.memory = {**judge.memory, "previous": (JOINTS,), "turned_by": ()}
         self.privileged_dim = 12 + 6 + JOINTS + 2
@@ -137,7 +137,8 @@ class Objective:
         rate = (signals["spin"] - memory["turned_by"]) / dt
         keep = verdict.progress.keep
         dropped = (held(signals, self.palm) < 0.5) | (lowest(keep[:, self.guarded], rate) <= 0)
-        steady = (lowest(verdict.progress.margin, rate) > 0).float() if self.asked else torch.zeros_like(rate)
+        asked = verdict.progress.margin[:, len(self.judge.mission.subgoals) :]
+        steady = (lowest(asked, rate) > 0).float() if asked.shape[-1] else torch.zeros_like(rate)
         place = (signals["cube_pos_w"] - self.palm.to(rate.device))[:, :2]
         off = signals["joint_pos"] - self.home.to(rate.device)
         torque, speed = signals["joint_torque"], signals["joint_vel"]
@@ -146,7 +147,8 @@ class Objective:
             - w.slide * signals["cube_vel_w"].abs().sum(-1) - w.centred * place.square().sum(-1).sqrt()
             - w.tipped * tipped(signals["cube_quat_w"]) - w.pose * off.square().sum(-1)
             - w.torque * torque.square().sum(-1) - w.work * (torque * speed).abs().sum(-1)
-            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.dropped * dropped.float()
+            - w.smooth * (action - memory["previous"]).square().sum(-1)
+        ) + w.hit * verdict.hits - w.dropped * dropped.float()
         return reward, dropped, {**verdict.memory, "previous": action, "turned_by": signals["spin"]}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:

@@ -391,3 +391,15 @@ def test_wrong_settings_are_told_the_legal_ones():
         load_task("cube_reorient", constants={"reach": 0})
     with pytest.raises(ValueError, match="legal: .*turn"):
         load_task("cube_rotate", reward={"spin": 1.0})
+
+
+def test_a_formula_of_ones_own_is_paid_for_its_subgoals():
+    task = load_task("cube_rotate", formula="F[0,6] (spin > full) & G[0,6] (norm(cube_pos_w - palm) < away)",
+                     constants={"full": 6.0})
+    good, bad = kinematic(task, 6.0, 1.1), kinematic(task, 6.0, 0.9)
+    assert verdicts(task, good) == (True, True) and verdicts(task, bad) == (False, False)
+    memory = {k: torch.zeros(1, *s) for k, s in task.objective.memory.items()}
+    rest = objective_case("cube_rotate").signals
+    reward, _, _ = task.objective.step({**rest, "spin": torch.full((1,), 7.0)}, torch.zeros(1, 16), memory)
+    w = task.objective.weights
+    assert float(reward) == pytest.approx(w.hit + 0.05 * w.turn * w.fastest, rel=1e-4)
