@@ -368,7 +368,7 @@ class Curriculum:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a bit-exact continuation needs."""
-        return {"names": self.names, "points": self.points.clone(), "tags": self.tags.clone(),
+        return {"names": list(self.names), "points": self.points.clone(), "tags": self.tags.clone(),
                 "episodes": self.episodes.clone(), "finished": [x.clone() for x in self.finished],
                 "teacher": self.teacher.state_dict()}
 

@@ -362,7 +362,7 @@ class Env:
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
         state = {
-            "backend": self.backend.state(), "episode": self.episode.clone(),
+            "backend": self.backend.state(), "episode": self.episode.clone(), "ready": self.ready.clone(),
             "columns": {k: v.clone() for k, v in self.column.items()},
             "base": {k: v.clone() for k, v in self.base.items()}}
         if self.curriculum is not None:
@@ -383,7 +383,10 @@ class Env:
         if self.pictures is not None:
             self.pictures.rig.set_state(state["look"])
             self.images = self.pictures.take()
-        self.ready[:] = False  # starts drawn ahead are those of other episodes; they are drawn again
+        # starts that were drawn ahead are drawn again: at the first of them a curriculum's teacher may have known less
+        self.ready[:] = False
+        if len(ahead := state["ready"].nonzero()[:, 0]):
+            self._draw_starts(ahead)
 
 
 FIGURES = ("reward", "ended", "terminated", "truncated", "finite", "success")

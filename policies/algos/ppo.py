@@ -254,6 +254,10 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     update_normalizers(learner, rollout)
     learner.iteration += 1
     learner.steps += rollout.reward.numel() * learner.ranks.size
+    curriculum = getattr(learner.env, "curriculum", None)
+    if curriculum is not None:
+        curriculum.update(learner.ranks.gathered)
+        figures |= curriculum.metrics()
     return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
 
 

@@ -46,6 +46,18 @@ class Ranks:
             total = merge(total, part)
         return total
 
+    def gathered(self, rows: Tensor) -> Tensor:
+        """``rows`` [M, C] of all processes below each other, in the order of the ranks; M may differ, C not."""
+        if self.size == 1:
+            return rows
+        counts = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(self.size)]
+        dist.all_gather(counts, torch.tensor([len(rows)], device=rows.device))
+        padded = rows.new_zeros(int(max(counts)), rows.shape[1])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[: int(count)] for part, count in zip(parts, counts)])
+
     def of_first(self, value: float, device: torch.device) -> float:
         """The first process' ``value`` (clocks and files differ between processes; loops and schedules must not)."""
         if self.size == 1:

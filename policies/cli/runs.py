@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sim.maps import PolicyGraph
     from sim.task import Task
 
-CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"  # in a run's folder
+CONFIG, CHECKPOINTS, FAULTS = "config.yaml", "checkpoints", "faults"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "seed", "num_worlds", "processes")
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
@@ -81,24 +81,32 @@ def make_task(settings: Mapping[str, Any]) -> Task:
 def make_env(
     settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
     task: Task | None = None, device: str | None = None, training: bool = False, compiled: bool = True,
+    fault_dir: Path | None = None,
 ) -> Env:
     """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
 
-    ``training`` takes the task's share of mid-mission starts (``task.explore``); an evaluation never does. Whoever
+    ``training`` takes the task's share of mid-mission starts (``task.explore``) and the curriculum; an evaluation never
+    does. Whoever
     looks at what the observation map is given needs it not ``compiled``.
     """
     from sim.env import make_env as build
+    from sim.views import parse_cameras
 
-    task = task or make_task(settings)
+    task, drawn = task or make_task(settings), settings["randomize"]
     check_device(settings["device"])
+    name = backend or settings["backend"]["name"]
+    options = of_group(settings, "backend") if name == settings["backend"]["name"] else {}
     with bad_input():
         return build(
-            task, backend=backend or settings["backend"]["name"], device=device or settings["device"],
+            task, backend=name, device=device or settings["device"], options=options,
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
             seed=settings["seed"] if seed is None else seed, threads=settings["threads"],
             explore=float(settings["task"].get("explore", 0.0)) if training else 0.0,
             compiled=None if compiled and settings.get("compiled", True) else False,
-            randomize=settings["randomize"].get("parameters"), sensors=settings["randomize"].get("sensors"))
+            randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), pushes=drawn.get("pushes"),
+            look=drawn.get("cameras"), cameras=parse_cameras(settings.get("cameras")),
+            renderer=settings.get("renderer", "auto"), fault_dir=fault_dir,
+            curriculum=of_group(settings, "curriculum") if training else None)
 
 
 def check_device(device: str) -> None:

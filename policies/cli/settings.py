@@ -22,7 +22,7 @@ AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.pushes", "randomize.cameras",
-        "curriculum.parameters")
+        "curriculum.parameters", "cameras")
 """Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
 
 

@@ -96,7 +96,8 @@ def train(
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
-    env = runs.make_env(settings, seed=seed, device=str(device), training=True)
+    env = runs.make_env(settings, seed=seed, device=str(device), training=True,
+                        fault_dir=folder / runs.FAULTS)
     if ranks.is_first and not opened:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()

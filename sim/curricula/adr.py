@@ -101,11 +101,11 @@ class Adr:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a bit-exact continuation needs."""
-        return {"ends": self.ends.copy(), "outcomes": [list(x) for x in self.outcomes]}
+        return {"ends": torch.from_numpy(self.ends.copy()), "outcomes": [list(x) for x in self.outcomes]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         if np.shape(state["ends"]) != self.ends.shape:
             raise ValueError(f"curriculum: a state of {np.shape(state['ends'])} ends, expected {self.ends.shape}")
-        self.ends = np.array(state["ends"], np.float64)
+        self.ends = torch.as_tensor(state["ends"]).numpy().copy()
         self.outcomes = [list(x) for x in state["outcomes"]]

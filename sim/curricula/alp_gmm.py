@@ -122,17 +122,19 @@ class AlpGmm:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a bit-exact continuation needs."""
-        return {"tried": self.tried.copy(), "window": self.window.copy(), "waiting": self.waiting, "fits": self.fits,
-                "mixture": None if self.mixture is None else [x.copy() for x in self.mixture]}
+        mixture = [] if self.mixture is None else [torch.from_numpy(np.array(x)) for x in self.mixture]
+        return {"tried": torch.from_numpy(self.tried.copy()), "window": torch.from_numpy(self.window.copy()),
+                "waiting": self.waiting, "fits": self.fits, "mixture": mixture}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         if state["tried"].shape[1] != len(self.low) + 1:
             raise ValueError(f"curriculum: a state of {state['tried'].shape[1] - 1} dimensions, expected "
                              f"{len(self.low)}")
-        self.tried, self.window = state["tried"].copy(), state["window"].copy()
+        self.tried, self.window = (state[key].numpy().copy() for key in ("tried", "window"))
         self.waiting, self.fits = int(state["waiting"]), int(state["fits"])
-        self.mixture = None if state["mixture"] is None else Mixture(*(x.copy() for x in state["mixture"]))
+        mixture = [x.numpy().copy() for x in state["mixture"]]
+        self.mixture = Mixture(*mixture) if mixture else None
 
 
 # ---------------------------------------------------------------- Gaussian mixtures

@@ -1,0 +1,46 @@
+"""A curriculum in a training: it hears how episodes end, it is logged, and a resumed run goes on as if never stopped."""
+
+import pytest
+import torch
+
+from policies.algos import ppo
+from policies.algos.ranks import Ranks
+from sim.env import make_env
+from sim.task import load_task
+
+KINDS = {
+    "adr": {"kind": "adr", "samples": 4, "boundary": 0.9},
+    "alp_gmm": {"kind": "alp_gmm", "every": 20, "window": 40, "components": [2, 3]},
+    "levels": {"kind": "levels", "levels": 5}}
+SMALL = {"rollout_steps": 16, "minibatches": 2, "epochs": 1, "actor_hidden": (8,), "critic_hidden": (8,), "threads": 1}
+
+
+def env_of(kind):
+    settings = {**KINDS[kind], "outcome": "return", "return_range": [0.0, 5.0],
+                "parameters": {"mass": {"as": "scale", "low": 0.8, "high": 1.3, "first": [1.0, 1.1]}}}
+    return make_env(load_task("hover", history=2), num_worlds=32, seed=5, threads=1, curriculum=settings)
+
+
+def train(kind, out, iterations, resume=False):
+    config = ppo.PPOConfig(total_steps=14 * 16 * 32, **SMALL)
+    env = env_of(kind)
+    return ppo.train(env, config, out=out, seed=1, resume=resume,
+                     on_iteration=lambda learner: learner.iteration >= iterations), env
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_resumed_training_goes_on_with_the_same_curriculum(kind, tmp_path):
+    whole, env = train(kind, tmp_path / "whole", 14)
+    train(kind, tmp_path / "parts", 8)
+    parts, other = train(kind, tmp_path / "parts", 14, resume=True)
+    for a, b in zip(whole.actor.parameters(), parts.actor.parameters()):
+        assert torch.equal(a, b)
+    mine, theirs = env.curriculum.metrics(), other.curriculum.metrics()
+    assert mine == theirs and any(v != 0 for v in mine.values())
+    logged = [figures for figures in whole.history if "curriculum/episodes" in figures]
+    assert len(logged) == 14 and sum(f["curriculum/episodes"] for f in logged) > 30
+
+
+def test_rows_of_one_process_are_gathered_as_they_are():
+    rows = torch.arange(6.0).reshape(3, 2)
+    assert Ranks().gathered(rows) is rows
