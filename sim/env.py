@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robots.registry import UnknownName, names, resolve
 from sim import faults, rows
+from sim.capabilities import require
 from sim.curriculum import parse_curriculum, start_draws
 from sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record
 from sim.pushes import Disturbances
@@ -37,7 +38,7 @@ class Env:
     are compiled (:mod:`sim.rows`), with ``compiled=False`` and on a GPU they run as tensor operations.
 
     A world whose simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and counts
-    in ``faults``. With a folder ``fault_dir`` its state before the step is kept there (:mod:`sim.faults`).
+    in ``faults``; :meth:`keep_faults` keeps what made it so.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Env:
         sensors: Mapping[str, Any] | None = None, pushes: Mapping[str, Any] | None = None,
         curriculum: Mapping[str, Any] | None = None, cameras: Sequence[Camera] = (),
         look: Mapping[str, Any] | None = None, renderer: str = "auto", explore: float = 0.0,
-        compiled: bool | None = None, fault_dir: Path | None = None,
+        compiled: bool | None = None,
     ) -> None:
         if not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is the share of episodes that start mid-mission, 0 to 1; got {explore}")
@@ -55,8 +56,8 @@ class Env:
         self.num_worlds, self.device = backend.num_worlds, backend.device
         if compiled and self.device.type != "cpu":
             raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
-        self.faults, self.fault_dir = 0, fault_dir
-        backend.snapshot = backend.snapshot or fault_dir is not None
+        self.faults = 0
+        self.fault_dir: Path | None = None
         self.randomization = parse_randomization(randomize, backend.parameters)
         self.disturbances = Disturbances.parse(pushes, self.randomization, backend.parameters, task.control_dt)
         self._see(cameras, look, renderer)
@@ -137,6 +138,8 @@ class Env:
         self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "look": {}, "state": {}}
         self.base: dict[str, Tensor] = {}  # what episodes were given of the parameters that change within them
         self.ready = torch.zeros(n, dtype=torch.bool, device=device)
+        # whether the running episode, and the next one, begins in the middle of the mission
+        self.midway, self.midway_next = torch.zeros_like(self.ready), torch.zeros_like(self.ready)
 
     # ---- functions of a world: from and to named rows
 
@@ -228,6 +231,7 @@ class Env:
             self._draw_starts((~self.ready).nonzero()[:, 0])
         self.ready[ids] = False
         self.episode[ids] += 1
+        self.midway[ids] = self.midway_next[ids]
         given = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
         params = given["params"]
         for name in set(self.disturbances.names) & set(params):
@@ -262,6 +266,7 @@ class Env:
                 if name not in self.starts[group]:
                     self.starts[group][name] = value.new_zeros(self.num_worlds, *value.shape[1:])
                 self.starts[group][name][ids] = value
+        self.midway_next[ids] = drawn.midway
         some = rows.table(self.columns, len(ids), self.device)
         column = rows.views(some, self.columns, len(ids))
         for name, value in {**drawn.memory, "count": drawn.memory.get("tick")}.items():
@@ -316,8 +321,8 @@ class Env:
         if not bool(finite.all()):
             info["signals"] = {k: _clean(v) for k, v in truth.items()}
             self._report(~finite)
-        if self.curriculum is not None:
-            self.curriculum.finish(ids, self.episode[ids], success[ids], info["return"][ids])
+        if self.curriculum is not None and len(whole := ids[~self.midway[ids]]):
+            self.curriculum.finish(whole, self.episode[whole], success[whole], info["return"][whole])
         return Step(self._next(obs, ids), reward, terminated, truncated, obs, info)
 
     def _next(self, obs: Obs, ids: Tensor) -> Obs:
@@ -341,6 +346,14 @@ class Env:
             ids, values = found
             self.backend.set_params(ids, _flat(values))
 
+    def keep_faults(self, folder: Path) -> None:
+        """From now on, keep the state before the step of each world that goes wrong in ``folder`` (:mod:`sim.faults`).
+
+        Raises :class:`sim.capabilities.MissingCapability` where the backend cannot give a world's whole state.
+        """
+        require(type(self.backend).__module__.rpartition(".")[2], self.backend.capabilities, ["full_state"])
+        self.fault_dir, self.backend.snapshot = folder, True
+
     def record(self, world: int) -> EpisodeRecord:
         """What the running episode of ``world`` was made of."""
         return episode_record(self.recipe, world, int(self.episode[world]))
@@ -363,6 +376,7 @@ class Env:
         """All state, for a bit-exact resume."""
         state = {
             "backend": self.backend.state(), "episode": self.episode.clone(), "ready": self.ready.clone(),
+            "midway": self.midway.clone(),
             "columns": {k: v.clone() for k, v in self.column.items()},
             "base": {k: v.clone() for k, v in self.base.items()}}
         if self.curriculum is not None:
@@ -374,7 +388,7 @@ class Env:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.backend.set_state(state["backend"])
-        self.episode = state["episode"].clone()
+        self.episode, self.midway = state["episode"].clone(), state["midway"].clone()
         for name, place in self.column.items():
             place.copy_(state["columns"][name])
         self.base = {k: v.clone() for k, v in state["base"].items()}
@@ -428,7 +442,7 @@ def make_env(
 
     ``backend="auto"``: ``quadrotor`` for quadrotors, ``mujoco`` for everything else. ``options``: what the backend's
     own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``, ``pushes``, ``curriculum``,
-    ``cameras``, ``look``, ``renderer``, ``explore``, ``compiled``, ``fault_dir``).
+    ``cameras``, ``look``, ``renderer``, ``explore``, ``compiled``).
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")

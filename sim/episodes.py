@@ -43,6 +43,7 @@ class Draws(NamedTuple):
     state: Named  # signals at the start, and what the task's own signals remember
     memory: Named  # of a start in the middle of the mission
     curriculum: Tensor | None  # [K, D]
+    midway: Tensor  # [K] bool: starts in the middle of the mission
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,14 @@ def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
         cameras = curriculum.apply(values, cameras, recipe.cameras)
         chosen = curriculum.steer(draw, values)
     state, memory = recipe.initial(chosen), Named()
+    midway = torch.zeros(len(worlds), dtype=torch.bool, device=worlds.device)
     if recipe.midway and recipe.explore is not None:
         there, memory = recipe.explore(draw)
         midway = draw("explore", 1)[:, 0] < recipe.midway
         memory = {k: torch.where(_like(midway, v), v, torch.zeros_like(v)) for k, v in memory.items()}
         state = {k: torch.where(_like(midway, v), there[k], v) for k, v in state.items()}
     sensors = recipe.sensors.draw_episode(seed, worlds, episode)
-    return Draws(worlds, episode, parameters, cameras, sensors, state, memory, values)
+    return Draws(worlds, episode, parameters, cameras, sensors, state, memory, values, midway)
 
 
 def _like(flags: Tensor, value: Tensor) -> Tensor:
@@ -107,6 +109,7 @@ class EpisodeRecord:
 
     Args:
         curriculum: values by dimension.
+        midway: whether it starts in the middle of the mission.
         about: what else tells one episode from another: task, backend, versions; kept, not interpreted.
     """
 
@@ -119,6 +122,7 @@ class EpisodeRecord:
     state: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, Any] = field(default_factory=dict)
     curriculum: Mapping[str, float] = field(default_factory=dict)
+    midway: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -167,7 +171,8 @@ def episode_record(
     if recipe.curriculum is not None and draws.curriculum is not None:
         values = dict(zip(recipe.curriculum.names, draws.curriculum[0].tolist()))
     groups = {group: {k: v[0].tolist() for k, v in getattr(draws, group).items()} for group in GROUPS}
-    return EpisodeRecord(recipe.seed, world, episode, **groups, curriculum=values, about=dict(about or {}))
+    return EpisodeRecord(recipe.seed, world, episode, **groups, curriculum=values,
+                         midway=bool(draws.midway[0]), about=dict(about or {}))
 
 
 def replay(records: Sequence[EpisodeRecord], device: torch.device | str = "cpu") -> Draws:
@@ -189,4 +194,5 @@ def replay(records: Sequence[EpisodeRecord], device: torch.device | str = "cpu")
                                             device=device) for name in names}
     values = groups.pop("curriculum")
     keys = (torch.tensor([getattr(r, key) for r in records], device=device) for key in ("world", "episode"))
-    return Draws(*keys, **groups, curriculum=torch.stack(list(values.values()), -1) if values else None)
+    midway = torch.tensor([r.midway for r in records], device=device)
+    return Draws(*keys, **groups, curriculum=torch.stack(list(values.values()), -1) if values else None, midway=midway)

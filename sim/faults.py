@@ -1,6 +1,7 @@
 """A world that went wrong, kept so that it can be looked at: its state before the step, and what it was given.
 
-    env = make_env(task, backend="mujoco", fault_dir=Path("outputs/faults"))
+    env = make_env(task, backend="mujoco")
+    env.keep_faults(Path("outputs/faults"))
     ...
     fault = load("outputs/faults/lift-seed1-world17-episode3-step42.npz")
     backend = replay(fault, make_backend(1))     # a backend of one world, stepped once from there

@@ -81,7 +81,6 @@ def make_task(settings: Mapping[str, Any]) -> Task:
 def make_env(
     settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
     task: Task | None = None, device: str | None = None, training: bool = False, compiled: bool = True,
-    fault_dir: Path | None = None,
 ) -> Env:
     """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
 
@@ -105,7 +104,7 @@ def make_env(
             compiled=None if compiled and settings.get("compiled", True) else False,
             randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), pushes=drawn.get("pushes"),
             look=drawn.get("cameras"), cameras=parse_cameras(settings.get("cameras")),
-            renderer=settings.get("renderer", "auto"), fault_dir=fault_dir,
+            renderer=settings.get("renderer", "auto"),
             curriculum=of_group(settings, "curriculum") if training else None)
 
 

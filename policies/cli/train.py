@@ -96,8 +96,9 @@ def train(
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
-    env = runs.make_env(settings, seed=seed, device=str(device), training=True,
-                        fault_dir=folder / runs.FAULTS)
+    env = runs.make_env(settings, seed=seed, device=str(device), training=True)
+    if "full_state" in env.backend.capabilities:
+        env.keep_faults(folder / runs.FAULTS)
     if ranks.is_first and not opened:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()
@@ -118,6 +119,9 @@ def train(
             raise Interrupted(asked[0])
     if resume and ranks.is_first:
         config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
+    if env.faults and not quiet:
+        kept = f"; what made it so is in {env.fault_dir}" if env.fault_dir is not None else ""
+        say(f"{env.faults} episodes ended because a world's simulation, observation or reward was not finite{kept}")
     last = result.history[-1] if result.history else {}
     return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}
 

@@ -1,4 +1,4 @@
-"""A curriculum in a training: it hears how episodes end, it is logged, and a resumed run goes on as if never stopped."""
+"""A curriculum in a training: told how episodes end, logged, and resumed as if the run had never stopped."""
 
 import pytest
 import torch
@@ -44,3 +44,13 @@ def test_a_resumed_training_goes_on_with_the_same_curriculum(kind, tmp_path):
 def test_rows_of_one_process_are_gathered_as_they_are():
     rows = torch.arange(6.0).reshape(3, 2)
     assert Ranks().gathered(rows) is rows
+
+
+@pytest.mark.parametrize("explore", [0.0, 1.0])
+def test_starts_in_the_middle_of_a_mission_are_no_outcomes(explore):
+    settings = {"kind": "uniform", "parameters": {"mass": {"as": "scale", "low": 0.9, "high": 1.1}}}
+    env = make_env(load_task("waypoints"), num_worlds=16, seed=5, threads=1, curriculum=settings, explore=explore)
+    env.reset()
+    for _ in range(60):
+        ended = env.step(torch.ones(16, env.action_dim)).terminated  # full thrust: they leave the fence
+    assert ended is not None and bool(env.curriculum.finished) == (explore == 0.0)

@@ -17,8 +17,10 @@ BACKENDS = {"quadrotor": quadrotor, "mujoco": mujoco}
 
 
 def env_of(backend, folder, n=4, compiled=False, **other):
-    return make_env(load_task("hover"), backend=backend, num_worlds=n, seed=5, threads=1, compiled=compiled,
-                    fault_dir=folder, **other)  # fmt: skip
+    env = make_env(load_task("hover"), backend=backend, num_worlds=n, seed=5, threads=1, compiled=compiled, **other)
+    if folder is not None:
+        env.keep_faults(folder)
+    return env
 
 
 def alone(env, num_worlds=1, command=None, dt=None):

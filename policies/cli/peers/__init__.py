@@ -9,6 +9,8 @@ process of rtamt gives it that name, so that there is no version of Python the p
 and the tests that need them, are left out: where they are missing and cannot be installed, that is an error.
 
 ``python -m policies.cli.peers`` (``make peers``) installs what is missing: seconds, from PyPI, the first time only.
+Those of :data:`OPTIONAL` are large, no test needs them, and they are installed by name:
+``python -m policies.cli.peers envpool``.
 """
 
 from __future__ import annotations
@@ -31,16 +33,33 @@ PINS: Mapping[str, tuple[str, ...]] = {
     "rtamt": ("rtamt==0.4.10", "antlr4-python3-runtime==4.7"),
     "stlcgpp": ("stlcgpp==0.0.2",),
 }
+# only where they are asked for by name. EnvPool: 290 MB on disk, without the assets of tasks that are not measured
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "envpool": ("envpool==1.2.5", "envpool-assets==0.3.0", "dm-env==1.6", "dm-tree==0.1.10", "optree==0.20.0",
+                "wrapt==2.5.2", "attrs==26.1.0"),
+}
 
 
 class PeerError(RuntimeError):
     """A peer cannot be had, or has refused what it was asked."""
 
 
+def pins(name: str) -> tuple[str, ...]:
+    """The packages of a peer."""
+    known = {**PINS, **OPTIONAL}
+    if name not in known:
+        raise PeerError(f"no peer {name!r}; known: {', '.join(known)}")
+    return known[name]
+
+
+def how(name: str) -> str:
+    """The command that installs a peer."""
+    return "make peers" if name in PINS else f"python -m policies.cli.peers {name}"
+
+
 def folder(name: str) -> Path:
     """Where the packages of a peer are."""
-    if name not in PINS:
-        raise PeerError(f"no peer {name!r}; known: {', '.join(PINS)}")
+    pins(name)
     return Path(sys.prefix) / "peers" / name
 
 
@@ -62,12 +81,13 @@ def install(name: str) -> None:
         raise PeerError(f"{name} is not installed and {target} cannot be written: {error}") from None
     # the declared range of Python is not asked for (see above); nor the dependencies, which are in PINS or in here
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps",
-               "--no-build-isolation", "--ignore-requires-python", "--target", str(fresh), *PINS[name]]
+               "--no-build-isolation", "--ignore-requires-python", "--target", str(fresh), *pins(name)]
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         if done.returncode:
             told = (done.stderr or done.stdout).strip()
-            raise PeerError(f"{name} is not installed and pip cannot install it; needs PyPI once: make peers\n{told}")
+            raise PeerError(f"{name} is not installed and pip cannot install it; needs PyPI once: {how(name)}\n"
+                            f"{told}")
         (fresh / "pins.txt").write_text(_pins_text(name))
         fresh.chmod(0o755)  # a temporary folder is its maker's alone
         shutil.rmtree(target, ignore_errors=True)
@@ -81,7 +101,7 @@ def install(name: str) -> None:
 
 
 def _pins_text(name: str) -> str:
-    return "\n".join(PINS[name]) + "\n"
+    return "\n".join(pins(name)) + "\n"
 
 
 class Peer:
@@ -93,6 +113,8 @@ class Peer:
 
     def __init__(self, name: str) -> None:
         if not installed(name):
+            if name in OPTIONAL:
+                raise PeerError(f"{name} is not installed: {how(name)}")
             install(name)
         self.name = name
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -172,9 +194,9 @@ def _resident(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
-def install_missing() -> None:
-    """Install the peers that are missing."""
-    for name in PINS:
+def install_missing(names: Sequence[str] = tuple(PINS)) -> None:
+    """Install those of the named peers that are missing."""
+    for name in names:
         if not installed(name):
-            print(f"installing {' '.join(PINS[name])} into {folder(name)}", flush=True)
+            print(f"installing {' '.join(pins(name))} into {folder(name)}", flush=True)
             install(name)

@@ -1,11 +1,11 @@
-"""``python -m policies.cli.peers``: install the peers that are missing."""
+"""``python -m policies.cli.peers [NAME ...]``: install the peers that are missing; optional ones by name."""
 
 import sys
 
-from policies.cli.peers import PeerError, install_missing
+from policies.cli.peers import PINS, PeerError, install_missing
 
 if __name__ == "__main__":
     try:
-        install_missing()
+        install_missing(sys.argv[1:] or tuple(PINS))
     except PeerError as error:
         sys.exit(f"peers: {error}")
