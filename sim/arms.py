@@ -143,6 +143,20 @@ def pointing_down(angle: Tensor) -> Tensor:
     return torch.stack([zero, half.cos(), half.sin(), zero], -1)
 
 
+def direction(x: Tensor, y: Tensor) -> Tensor:
+    """Cosine and sine [K, 2] of the direction of the vectors (``x``, ``y``), [K] each; 0, 0 where they vanish."""
+    return torch.stack([x, y], -1) / (x * x + y * y).clamp(min=1e-12).sqrt()[:, None]
+
+
+def doubled(turn: Tensor) -> Tensor:
+    """Cosine and sine [K, 2] of twice an angle, from its own.
+
+    What looks the same after half a turn or a quarter is seen by the doubled or fourfold angle: it does not jump.
+    """
+    c, s = turn.unbind(-1)
+    return torch.stack([c * c - s * s, 2 * c * s], -1)
+
+
 def between(low: Sequence[float], high: Sequence[float], u: Tensor) -> Tensor:
     """``u`` [K, n] in [0, 1) as a place in the box from ``low`` to ``high`` [n]."""
     a, b = torch.tensor(low, device=u.device), torch.tensor(high, device=u.device)

@@ -19,7 +19,19 @@ from torch import Tensor
 from robots.franka.spec import HIGH, HOME, LOW, OPEN
 from robots.signals import SignalSpec
 from robots.spec import Source, load_robot
-from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, one_of, pointing_down, postures, standing
+from sim.arms import (
+    ArmObserve,
+    axes,
+    between,
+    direction,
+    doubled,
+    franka_action,
+    franka_chain,
+    one_of,
+    pointing_down,
+    postures,
+    standing,
+)
 from sim.judge import Judge
 from sim.maps import rotation
 from sim.scene import Object, Scene, numbers
@@ -74,17 +86,20 @@ class Reward:
 
 
 def misfit(signals: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """The handle [N, 3] m in the tool's frame, the tool's axis [N, 2] and the turn [N] rad of its fingers.
+    """The handle [N, 3] m in the tool's frame, the tool's axis [N, 2] and the turn of its fingers [N, 2].
 
-    Both in the handle's frame, whose x points into the cabinet; 0 where the tool points down, the fingers across the
-    bar.
+    Both in the handle's frame, whose x points into the cabinet. The turn as cosine and sine of twice the angle by
+    which the fingers are off the way across the bar: the two fingers are alike.
     """
     tool, handle = rotation(signals["grip_quat_w"]), rotation(signals["handle_quat_w"]).transpose(-1, -2)
     place = (tool.transpose(-1, -2) @ (signals["handle_pos_w"] - signals["grip_pos_w"])[..., None])[..., 0]
     seen = handle @ tool
-    # fingers move along the tool's y: that is to be the handle's x, one way or the other
-    turn = 0.5 * torch.atan2(2 * seen[:, 0, 1] * seen[:, 1, 1], seen[:, 0, 1].square() - seen[:, 1, 1].square())
-    return place, seen[:, :2, 2], turn
+    return place, seen[:, :2, 2], doubled(direction(seen[:, 0, 1], seen[:, 1, 1]))
+
+
+def least(turn: Tensor) -> Tensor:
+    """The angle [N] rad, at most a quarter turn, by which the fingers are to be turned back."""
+    return 0.5 * torch.atan2(turn[:, 1], turn[:, 0])
 
 
 def gripped(signals: Mapping[str, Tensor]) -> Tensor:
@@ -99,14 +114,14 @@ class Seen:
     """The handle and how far the drawer is open, as a policy sees them."""
 
     reads = ("handle_pos_w", "handle_quat_w", "drawer_pos")
-    size = 3 + 3 + 3 + 1 + 2 + 6 + 1
+    size = 3 + 3 + 3 + 2 + 2 + 6 + 1
 
     def __call__(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[N, size]."""
         place, tilt, turn = misfit(signals)
         return torch.cat([
             5 * (signals["handle_pos_w"] - signals["grip_pos_w"]), 5 * place, torch.tanh(place / 0.02),
-            turn[:, None], tilt, axes(signals["handle_quat_w"]), 5 * signals["drawer_pos"][:, None]], -1)
+            turn, tilt, axes(signals["handle_quat_w"]), 5 * signals["drawer_pos"][:, None]], -1)
 
 
 class Objective:
@@ -129,7 +144,7 @@ class Objective:
         w, verdict = self.weights, self.judge(signals, memory)
         place, tilt, turn = misfit(signals)
         away = place.square().sum(-1).sqrt()
-        angles = tilt.square().sum(-1).sqrt() + turn.abs()
+        angles = tilt.square().sum(-1).sqrt() + least(turn).abs()
         share = (signals["drawer_pos"] / self.opening).clamp(0.0, 1.0)
         pulling = (signals["drawer_vel"] / 0.3).clamp(0.0, 1.0) * (share < 1).float()
         inside = (verdict.progress.margin[:, 0] > 0).float()
@@ -185,7 +200,7 @@ def cabinet() -> Object:
       <body name="drawer" pos="0 0 {MIDDLE}">
         <inertial pos="0.1 0 0" mass="{MASS}" diaginertia="0.01 0.01 0.02"/>
         <joint name="slide" type="slide" axis="-1 0 0" range="0 {TRAVEL}" frictionloss="{FRICTION}"
-          damping="{DAMPING}"/>
+          damping="{DAMPING}" solreflimit="0.005 1" solimplimit="0.95 0.99 0.001"/>
         <geom name="front" type="box" size="{numbers((back / 2, half, FRONT / 2))}" pos="{-back / 2} 0 0"
           rgba="0.85 0.75 0.6 1"/>
         <geom name="left" type="box" size="0.12 0.005 0.03" pos="0.12 0.14 0" {look}/>

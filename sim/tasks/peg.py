@@ -19,7 +19,19 @@ from torch import Tensor
 from robots.franka.spec import HIGH, HOME, LOW
 from robots.signals import SignalSpec
 from robots.spec import Source, load_robot
-from sim.arms import ArmObserve, axes, between, franka_action, franka_chain, one_of, pointing_down, postures, standing
+from sim.arms import (
+    ArmObserve,
+    axes,
+    between,
+    direction,
+    doubled,
+    franka_action,
+    franka_chain,
+    one_of,
+    pointing_down,
+    postures,
+    standing,
+)
 from sim.judge import Judge
 from sim.maps import rotation
 from sim.scene import Object, Scene, free_body, numbers
@@ -63,8 +75,10 @@ class Reward:
 
     approach: float = 1.0  # times 1 - tanh(5 |mouth - tip| / m)
     beside: float = 1.0  # times 1 - tanh(tip's way to the hole's axis / 2 cm)
-    aligned: float = 1.0  # times (1 - tanh(angles / 0.1 rad)), and of ``beside``
+    upright: float = 1.0  # times 1 - tanh(angles / 0.5 rad)
+    aligned: float = 1.0  # times 1 - tanh(angles / 0.1 rad), and of ``beside``
     centred: float = 1.0  # times 1 - tanh(tip's way to the axis / 2 mm), and of ``aligned``
+    low: float = 2.0  # times 1 - tanh(tip's height over the mouth / 1 cm), and of ``centred``
     deep: float = 5.0  # times the share of the depth asked for, of a peg that is in the hole
     inside: float = 3.0  # while the formula's region is held
     push: float = 0.02  # times what the block is pushed with beyond 10 N, N
@@ -73,32 +87,38 @@ class Reward:
     violated: float = 5.0  # once, when the peg is lost or the block pushed too hard: the episode ends
 
 
-def misfit(signals: Mapping[str, Tensor], quarter: float) -> tuple[Tensor, Tensor, Tensor]:
-    """How the peg stands to the hole, in the hole's frame: the tip [N, 3] m, the peg's axis [N, 2], the turn [N] rad.
+def misfit(signals: Mapping[str, Tensor], square: float) -> tuple[Tensor, Tensor, Tensor]:
+    """How the peg stands to the hole, in the hole's frame: the tip [N, 3] m, the peg's axis [N, 2], and its turn.
 
-    ``quarter``: 1 where a quarter turn brings the peg onto itself (the turn is then the least one), 0 where any does.
+    The turn as cosine and sine [N, 2] of four times the angle, since a quarter turn brings a square peg onto itself;
+    ``square`` is 1 for such a peg, and 0 for one whose turn does not matter.
     """
     hole, peg = rotation(signals["hole_quat_w"]).transpose(-1, -2), rotation(signals["peg_quat_w"])
     tip = (hole @ (signals["peg_tip_w"] - signals["hole_pos_w"])[..., None])[..., 0]
     seen = hole @ peg
-    turn = torch.atan2(seen[:, 1, 0], seen[:, 0, 0])
-    return tip, seen[:, :2, 2], 0.25 * quarter * torch.atan2((4 * turn).sin(), (4 * turn).cos())
+    c, s = doubled(doubled(direction(seen[:, 0, 0], seen[:, 1, 0]))).unbind(-1)
+    return tip, seen[:, :2, 2], torch.stack([square * c + (1 - square), square * s], -1)
+
+
+def least(turn: Tensor) -> Tensor:
+    """The angle [N] rad, at most an eighth of a turn, by which the peg is to be turned back."""
+    return 0.25 * torch.atan2(turn[:, 1], turn[:, 0])
 
 
 class Seen:
     """The peg and the hole, as a policy sees them: coarsely, and finely where millimetres count."""
 
     reads = ("peg_tip_w", "peg_quat_w", "hole_pos_w", "hole_quat_w")
-    size = 3 + 3 + 2 + 1 + 3 + 6
+    size = 3 + 3 + 2 + 2 + 3 + 6
 
-    def __init__(self, quarter: float) -> None:
-        self.quarter = quarter
+    def __init__(self, square: float) -> None:
+        self.square = square
 
     def __call__(self, signals: Mapping[str, Tensor]) -> Tensor:
         """[N, size]."""
-        tip, tilt, turn = misfit(signals, self.quarter)
+        tip, tilt, turn = misfit(signals, self.square)
         way = signals["peg_tip_w"] - signals["hole_pos_w"]
-        return torch.cat([5 * way, torch.tanh(way / 0.005), 5 * tilt, 3 * turn[:, None], torch.tanh(tip / 0.03),
+        return torch.cat([5 * way, torch.tanh(way / 0.005), 5 * tilt, turn, torch.tanh(tip / 0.03),
                           axes(signals["hole_quat_w"])], -1)
 
 
@@ -107,8 +127,8 @@ class Objective:
 
     privileged_dim = 3 + 3 + 1 + 1
 
-    def __init__(self, judge: Judge, reward: Reward, depth: float, quarter: float, action_dim: int) -> None:
-        self.judge, self.weights, self.depth, self.quarter = judge, reward, depth, quarter
+    def __init__(self, judge: Judge, reward: Reward, depth: float, square: float, action_dim: int) -> None:
+        self.judge, self.weights, self.depth, self.square = judge, reward, depth, square
         self.memory = {**judge.memory, "previous": (action_dim,)}
 
     def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -120,18 +140,21 @@ class Objective:
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Reward [N], terminated [N], next memory."""
         w, verdict = self.weights, self.judge(signals, memory)
-        tip, tilt, turn = misfit(signals, self.quarter)
+        tip, tilt, turn = misfit(signals, self.square)
         off = tip[:, :2].square().sum(-1).sqrt()
-        angles = tilt.square().sum(-1).sqrt() + turn.abs()
+        angles = tilt.square().sum(-1).sqrt() + least(turn).abs()
         beside = 1 - torch.tanh(off / 0.02)
         aligned = beside * (1 - torch.tanh(angles / 0.1))
+        centred = aligned * (1 - torch.tanh(off / 0.002))
         deep = (-tip[:, 2] / self.depth).clamp(0.0, 1.0) * (off < 0.25 * WIDTH).float()
+        near = 1 - torch.tanh(5 * tip.square().sum(-1).sqrt())
         inside = (verdict.progress.margin[:, 0] > 0).float()
         terminated = verdict.safe <= 0
         reward = self.judge.mission.dt * (
-            w.approach * (1 - torch.tanh(5 * tip.square().sum(-1).sqrt())) * (1 - deep) + w.approach * deep
-            + w.beside * beside + w.aligned * aligned + w.centred * aligned * (1 - torch.tanh(off / 0.002))
-            + w.deep * deep + w.inside * inside - w.push * (signals["hole_force"] - 10.0).clamp(min=0.0)
+            w.approach * torch.maximum(near, deep) + w.beside * beside + w.upright * (1 - torch.tanh(angles / 0.5))
+            + w.aligned * aligned + w.centred * centred + w.deep * deep
+            + w.low * centred * (1 - torch.tanh(tip[:, 2].clamp(min=0.0) / 0.01)) + w.inside * inside
+            - w.push * (signals["hole_force"] - 10.0).clamp(min=0.0)
             - w.effort * action.square().sum(-1) - w.smooth * (action - memory["previous"]).square().sum(-1)
         ) - w.violated * terminated.float()
         return reward, terminated, {**verdict.memory, "previous": action}
@@ -159,15 +182,15 @@ def make(
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["depth"] < BLOCK:
         raise ValueError(f"task 'peg': depth is above 0 and below the hole's {BLOCK} m, got {constants['depth']}")
-    robot, quarter = load_robot("franka"), float(peg == "square")
+    robot, square = load_robot("franka"), float(peg == "square")
     scene = Scene(robot, (peg_object(peg), block(clearance, SIDES[peg])))
     parsed = parse(formula, task_schema(scene), constants)
     act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, leash=LEASH, grip=0.0)
     return Task(
         name="peg", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=8.0,
         formula=parsed, formula_text=formula, constants=constants,
-        observe=ArmObserve(act, Seen.reads, Seen(quarter), Seen.size), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]), quarter,
+        observe=ArmObserve(act, Seen.reads, Seen(square), Seen.size), act=act,
+        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]), square,
                             act.action_dim),
         initial=Start(), explore=Explore(control_dt), stop="hold")
 

@@ -75,13 +75,13 @@ def peg_expert(task: Task, worlds: int, off: tuple[float, float] = (0.0, 0.0), p
 
     ``off``: m, so far beside the hole's axis. ``pressed``: go down there, whatever is there.
     """
-    square = task.objective.quarter
+    square = task.objective.square
 
     def act(s: Mapping[str, Tensor]) -> Tensor:
         tip, _, turn = peg.misfit(s, square)
         way = s["hole_pos_w"] - s["peg_tip_w"]
         way = way + (rotation(s["hole_quat_w"]) @ torch.tensor([*off, 0.0]))
-        turn = straightening(s["peg_quat_w"]) - about_up(turn)
+        turn = straightening(s["peg_quat_w"]) - about_up(peg.least(turn))
         ready = (way[:, :2].norm(dim=-1) < 0.0015) & (turn.norm(dim=-1) < 0.02)
         height = torch.where((tip[:, 2] < -0.001) | (ready & pressed), -0.04, torch.where(ready, -0.01, 0.012))
         down = height - tip[:, 2]
@@ -98,7 +98,7 @@ def drawer_expert(task: Task, worlds: int) -> Expert:
     def act(s: Mapping[str, Tensor]) -> Tensor:
         _, _, turn = drawer.misfit(s)
         way = s["handle_pos_w"] - s["grip_pos_w"]
-        turn = straightening(s["grip_quat_w"]) - about_up(turn)
+        turn = straightening(s["grip_quat_w"]) - about_up(drawer.least(turn))
         off = way[:, :2].norm(dim=-1)
         there = (way[:, 2].abs() < 0.006) & (off < 0.01)
         closed.copy_(torch.where(there | (closed > 0), closed + 1, closed))
