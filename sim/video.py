@@ -171,6 +171,9 @@ def grey_depth(depth: Any, near: float, far: float) -> np.ndarray:
     return np.repeat(np.rint(np.nan_to_num(share) * 255).astype(np.uint8)[..., None], 3, axis=-1)
 
 
+OUTLINE = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))  # pixels around a letter's
+
+
 def label(
     frame: Any, text: str | Sequence[str], *, color: tuple[int, int, int] = (255, 255, 255), corner: str = "top left"
 ) -> np.ndarray:
@@ -195,6 +198,7 @@ def label(
         width = cv2.getTextSize(line, font, size, thick)[0][0]
         x = step // 3 if words[1] == "left" else out.shape[1] - width - step // 3
         y = step * (i + 1) if words[0] == "top" else out.shape[0] - step * (len(lines) - i) + step * 2 // 3
-        cv2.putText(out, line, (x, y), font, size, (0, 0, 0), thick + 2, cv2.LINE_AA)
+        for dx, dy in OUTLINE:  # not a thicker pen: in OpenCV 5 its letters are wider, too
+            cv2.putText(out, line, (x + dx, y + dy), font, size, (0, 0, 0), thick, cv2.LINE_AA)
         cv2.putText(out, line, (x, y), font, size, color, thick, cv2.LINE_AA)
     return out

@@ -95,6 +95,9 @@ def own_words(verb: str) -> list[str]:
     if verb == "train":
         return [f"{group}={option}" for group, options in groups().items() for option in options] + [
             f"{key}=" for key in ("seed", "out", "num_worlds", "device", "threads", "resume")]
+    if verb == "view":
+        return [f"{group}={option}" for group, options in groups().items() if group in ("task", "backend", "randomize")
+                for option in options] + ["seed=", "task.settings."]
     if verb == "bench":
         from policies.cli.bench import bench_names
 

@@ -113,17 +113,13 @@ class Figure:
                 value[np.linalg.norm(value, axis=-1) < 1e-3] = (1.0, 0.0, 0.0, 0.0)
         return mjcf.reset_rows(self.model, given, count)[0]
 
-    def extent(self, qpos: Array) -> tuple[Array, Array]:
-        """Least and greatest corner [3] m of what is seen of the worlds ``qpos`` [K, nq], floors left out."""
+    def outline(self, qpos: Array) -> Array:
+        """Corners [M, 3] m of what is seen of the worlds ``qpos`` [K, nq], floors left out; at least one point."""
         pos, quat = self.poses(qpos)
-        low, high = np.full(3, np.inf), np.full(3, -np.inf)
-        for part in self.parts:
-            for k in range(len(qpos)) if part.body >= 0 else (0,):
-                at = part.mesh.vertices
-                if part.body >= 0:
-                    at = part.mesh.moved(pos[k, part.body], quat[k, part.body]).vertices
-                low, high = np.minimum(low, at.min(0)), np.maximum(high, at.max(0))
-        return (low, high) if np.isfinite(low).all() else (np.zeros(3), np.ones(3))
+        found = [part.mesh.vertices for part in self.parts if part.body < 0]
+        found += [part.mesh.moved(pos[k, part.body], quat[k, part.body]).vertices
+                  for part in self.parts if part.body >= 0 for k in range(len(qpos))]
+        return np.concatenate(found) if found else np.zeros((1, 3))
 
 
 def sound(values: Array) -> Array:

@@ -1,0 +1,277 @@
+"""``temporeal view``: look at a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, counter, print_json, say
+
+if TYPE_CHECKING:
+    from policies.evaluate.rollout import Act
+    from policies.evaluate.viewer import Moment, Show
+    from policies.evaluate.viewer_pictures import Studio
+    from sim.env import Env
+    from sim.task import Task
+
+SUMMARY = "look at a task in the browser, or as a PNG or a video"
+HELP = """\
+Shows a task's worlds while they run: in the browser, live, with the formula's verdict and bounds; with --png or --video
+as files, without a screen. A policy (--policy, a run or an artifact) drives the robot; without one its actions are zero
+or random. Episodes are drawn as in an evaluation: the randomization and cameras of the settings count.
+
+Example:
+  temporeal view task=lift                                     in the browser: http://127.0.0.1:8080
+  temporeal view --policy outputs/train/reach-ppo-1 --worlds 4
+  temporeal view task=waypoints --png start.png --size 960x720
+  temporeal view --policy outputs/train/reach-ppo-1 --worlds 9 --size 320x240 --video reach.webm
+"""
+FRAME_S = 0.04  # of a video, at speed 1
+PORTS = range(8080, 8100)
+MOST = 64  # worlds: each has its own monitor
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("view", HELP)
+    add_overrides(p)
+    p.add_argument("--policy", type=Path, metavar="RUN_OR_ARTIFACT", help="what drives the robot; its task, too")
+    p.add_argument("--actions", choices=("zero", "random"), help="without a policy (default: zero)")
+    p.add_argument("--worlds", type=int, default=1, metavar="N", help=f"worlds, 1 to {MOST} (%(default)s)")
+    p.add_argument("--png", type=Path, metavar="FILE", help="write a picture and stop")
+    p.add_argument("--at", type=float, default=0.0, metavar="S", help="time of the picture, s (0: the start)")
+    p.add_argument("--video", type=Path, metavar="FILE", help="write a video, .webm or .mp4, and stop")
+    p.add_argument("--seconds", type=float, metavar="S",
+                   help="length of the video (default: one episode); in the browser: stop after so long")
+    p.add_argument("--speed", type=float, default=1.0, help="of the video, 1: real time (%(default)s)")
+    p.add_argument("--size", default="640x480", metavar="WxH", help="pixels of each world's picture (%(default)s)")
+    p.add_argument("--camera", metavar="NAME",
+                   help="of the pictures: one of the model's, or frame, front, side, top, follow")
+    p.add_argument("--renderer", choices=("auto", "warp", "gl"), default="auto", help="of the pictures (%(default)s)")
+    p.add_argument("--host", default="127.0.0.1", help="address to serve on (%(default)s: this machine only)")
+    p.add_argument("--port", type=int, help=f"port to serve on (default: the first free one from {PORTS[0]})")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Pictures if they are asked for, else the browser."""
+    options = parser().parse_intermixed_args(argv)
+    size = check(options)
+    from policies.cli import runs
+
+    with runs.bad_input():
+        needed(options)
+    show = make_show(options)
+    try:
+        with runs.bad_input():
+            pictures(show, size, options) if options.png or options.video else browser(show, options)
+    finally:
+        show.env.backend.close()
+    return OK
+
+
+def check(options: Any) -> tuple[int, int]:
+    """Refuse what cannot be done before anything slow; the size of a picture."""
+    from policies.cli import runs
+
+    if not 1 <= options.worlds <= MOST:
+        raise BadInput(f"--worlds is a whole number from 1 to {MOST}, got {options.worlds}")
+    if not options.at >= 0 or options.at == float("inf"):
+        raise BadInput(f"--at is a time in s, at least 0, got {options.at:g}")
+    for name in ("seconds", "speed"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise BadInput(f"--{name} is above 0, got {value:g}")
+    if options.port is not None and not 1 <= options.port <= 65535:
+        raise BadInput(f"--port is a whole number from 1 to 65535, got {options.port}")
+    if options.policy is not None and options.actions is not None:
+        raise BadInput("--actions is for a view without --policy")
+    for option, legal in (("png", (".png",)), ("video", (".webm", ".mp4"))):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        if path.suffix.lower() not in legal:
+            raise BadInput(f"--{option} is a file with the ending {' or '.join(legal)}, got {str(path)!r}")
+        if path.is_dir():
+            raise BadInput(f"--{option} {path} is a folder")
+        runs.check_writable(path.parent, f"--{option}")
+    return picture_size(options.size)
+
+
+def picture_size(text: str) -> tuple[int, int]:
+    """Width and height of ``640x480``."""
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(p.isascii() and p.isdigit() and 16 <= int(p) <= 4096 for p in parts):
+        raise BadInput(f"--size is WIDTHxHEIGHT, 16 to 4096 pixels each, such as 640x480; got {text!r}")
+    return int(parts[0]), int(parts[1])
+
+
+def needed(options: Any) -> None:
+    """Import what the result is made with: a package that is missing is told now, not after the simulation."""
+    import importlib
+
+    if not (options.png or options.video):
+        importlib.import_module("viser")
+        return
+    importlib.import_module("cv2")
+    if options.video:
+        importlib.import_module("av")
+
+
+def make_show(options: Any) -> Show:
+    """The worlds and what drives them."""
+    from policies.cli import runs
+    from policies.cli.settings import compose, override
+    from policies.evaluate.figure import stage_of
+    from policies.evaluate.handover import EVALUATION_SEED
+    from policies.evaluate.viewer import Show
+    from policies.export.manifest import MANIFEST
+
+    is_artifact = options.policy is not None and (options.policy / MANIFEST).is_file()
+    if options.policy is None:
+        settings = compose(options.overrides)
+    else:
+        saved = runs.artifact_settings(options.policy) if is_artifact else runs.load_run(options.policy)
+        settings = override(saved, options.overrides)
+    task = runs.make_task(settings)
+    if options.at > task.episode_s:
+        raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
+    env = runs.make_env(settings, task=task, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
+                        compiled=False)
+    try:
+        policy = None if options.policy is None else policy_of(options.policy, is_artifact, settings, task, env)
+        with runs.bad_input():
+            return Show(env, stage_of(task), policy, actions=options.actions or "zero")
+    except BaseException:
+        env.backend.close()
+        raise
+
+
+def policy_of(folder: Path, is_artifact: bool, settings: Any, task: Task, env: Env) -> Callable[[], Act]:
+    """Makes the policy of one episode: without a memory of the episode before."""
+    from policies.cli import runs
+    from policies.evaluate.rollout import graph_policy
+
+    if not is_artifact:
+        graph = runs.load_graph(settings, folder, task)
+        return lambda: graph_policy(graph)
+    artifact, observe = runs.load_artifact(folder), env.observe
+
+    def fresh() -> Act:
+        setattr(env, "observe", observe)  # noqa: B010 (the episode before put its own in its place)
+        return runs.artifact_policy(artifact, env)
+
+    return fresh
+
+
+def pictures(show: Show, size: tuple[int, int], options: Any) -> None:
+    """The picture, the video, or both."""
+    from policies.evaluate.viewer_pictures import Studio
+    from sim.render_gl import MissingRenderer
+
+    first = show.restart()
+    try:
+        studio = Studio(show, first, size=size, camera=options.camera, renderer=options.renderer)
+    except MissingRenderer as error:
+        raise BadInput(str(error)) from error
+    try:
+        result: dict[str, Any] = {"task": show.task.name, "worlds": options.worlds}
+        if options.png:
+            result |= still(show, studio, options)
+        if options.video:
+            result |= film(show, studio, options)
+    finally:
+        studio.close()
+    told(show, result, options)
+
+
+def still(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
+    """Write the picture at the time asked for."""
+    import cv2
+
+    from policies.files import write_whole
+
+    moment = show.moment
+    assert moment is not None
+    for k in range(round(options.at / show.task.control_dt)):
+        if k % every(show) == 0:
+            studio.follow(moment)
+        if moment.over.all():
+            break
+        moment = show.step()
+    options.png.parent.mkdir(parents=True, exist_ok=True)
+    _, data = cv2.imencode(".png", cv2.cvtColor(studio.take(moment), cv2.COLOR_RGB2BGR))
+    write_whole(options.png, data.tobytes())
+    return {"png": options.png, "time": moment.time}
+
+
+def every(show: Show) -> int:
+    """Control steps between frames."""
+    return max(1, round(FRAME_S / show.task.control_dt))
+
+
+def film(show: Show, studio: Studio, options: Any) -> dict[str, Any]:
+    """Write the video: one episode of all worlds, or as many as ``--seconds`` hold."""
+    from fractions import Fraction
+
+    from sim.video import Video
+
+    dt = show.task.control_dt
+    steps = show.task.steps if options.seconds is None else max(1, round(options.seconds / dt))
+    fps = min(options.speed / (dt * every(show)), 1000.0)
+    options.video.parent.mkdir(parents=True, exist_ok=True)
+    progress = counter("frames, step")
+    moment = show.restart()
+    with Video(options.video, Fraction(fps).limit_denominator(1000)) as video:
+        video.write(studio.take(moment))
+        for k in range(1, steps + 1):
+            moment = show.step()
+            ended = options.seconds is None and bool(moment.over.all())
+            if k % every(show) == 0 or k == steps or ended:
+                video.write(studio.take(moment))
+            progress(k, steps)
+            if ended:
+                break
+        last = studio.take(moment)
+        for _ in range(round(fps) if options.seconds is None else 0):
+            video.write(last)  # a second to read the verdict
+    return {"video": options.video, "frames": video.frames, "fps": fps}
+
+
+def told(show: Show, result: dict[str, Any], options: Any) -> None:
+    """What was written, and how the episodes stand."""
+    moment = show.moment
+    assert moment is not None
+    verdicts = verdicts_of(moment)
+    if options.json:
+        print_json({**result, "verdicts": verdicts})
+        return
+    if "png" in result:
+        say(f"{result['png']}: t = {result['time']:.2f} s")
+    if "video" in result:
+        say(f"{result['video']}: {result['frames']} frames at {result['fps']:g} a second")
+    counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
+    say(f"{show.task.name}, {options.worlds} world{'s' if options.worlds > 1 else ''}: {counts}")
+
+
+def verdicts_of(moment: Moment) -> list[str]:
+    """The verdict of each world."""
+    return [moment.verdict(world) for world in range(len(moment.qpos))]
+
+
+def browser(show: Show, options: Any) -> None:
+    """Serve until Ctrl-C."""
+    from policies.evaluate.viewer_browser import Page, free_port
+
+    port = options.port or free_port(options.host, PORTS)
+    page = Page(show, host=options.host, port=port)
+    try:
+        if options.json:
+            print_json({"task": show.task.name, "url": page.url})
+        else:
+            say(f"{show.task.name}: {page.url} (Ctrl-C ends it)")
+        page.run(options.seconds)
+    finally:
+        page.close()

@@ -1,0 +1,285 @@
+"""Pictures of a show: the worlds through one camera side by side, with goals, shapes, trails and verdicts.
+
+    studio = Studio(show, moment, size=(640, 480))
+    frame = studio.take(moment)                     # uint8 [H, W, 3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, cos, pi, sin, sqrt
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+
+from policies.evaluate.figure import Goal, rotation
+from policies.evaluate.viewer import (
+    COLORS,
+    SIDES,
+    Look,
+    Moment,
+    Show,
+    goal_pose,
+    in_words,
+    look_at,
+    roams,
+    room,
+    size_of,
+    spatial,
+)
+from robots.registry import UnknownName
+from sim.cameras import Camera, Rig
+from sim.video import label, tile
+from sim.views import names_of
+
+Array = np.ndarray
+NAME = "onlooker"  # of the camera that is placed
+FOLLOW = "follow"
+FINER = 2  # pixels are averages of this many squared: the renderers take one sample per pixel
+TALL = 110  # pixels: a smaller picture has no room for words
+GOOD, AVOID, LINE, TRAIL = (64, 190, 120), (230, 90, 80), (150, 160, 175), (80, 150, 255)
+AXES = ((225, 70, 62), (60, 185, 90), (70, 130, 245))
+SKY = ((176, 194, 214), (226, 232, 238))  # at the top and at the horizon
+
+
+class Studio:
+    """A camera for the worlds of a show.
+
+    Args:
+        first: the moment by which the viewpoint is chosen.
+        size: width and height of the picture of one world, pixels.
+        camera: one of the model's own, or a viewpoint: ``frame`` (all of the start), ``front``, ``side``, ``top``,
+            ``follow``. Left out: ``follow`` for what walks about, ``frame`` for the rest.
+        renderer: as of :class:`sim.cameras.Rig`.
+    """
+
+    def __init__(
+        self, show: Show, first: Moment, *, size: tuple[int, int] = (640, 480), camera: str | None = None,
+        renderer: str = "auto",
+    ) -> None:
+        self.show, self.stage, (self.width, self.height) = show, show.stage, size
+        model = self.stage.figure.model.mj
+        self.camera = camera or (FOLLOW if roams(self.stage) else "frame")
+        self.own = self.camera in names_of(model, "camera")
+        if not self.own and self.camera not in (*SIDES, FOLLOW):
+            known = [n for n in names_of(model, "camera") if n]
+            raise UnknownName(f"no camera {self.camera!r}; viewpoints: {', '.join((*SIDES, FOLLOW))}; the model's own: "
+                              f"{', '.join(known) or 'none'}")
+        self.scale = size_of(self.stage.figure, first.qpos[0])
+        self.look = self._choose(first)
+        name = self.camera if self.own else NAME
+        place: dict[str, Any] = {} if self.own else {
+            "pos": tuple(map(float, self.look.eye)), "quat": self.look.quat, "fovy_deg": self.look.fovy}
+        view = Camera(name, FINER * self.width, FINER * self.height, **place)
+        self.rig = Rig(model, len(first.qpos), (view,), renderer=renderer)
+        self.name = name
+        self.trails: list[list[Array]] = [[] for _ in first.qpos]
+        self.last: Moment | None = None
+
+    def _choose(self, first: Moment) -> Look:
+        aspect = self.width / self.height
+        if self.camera != FOLLOW:
+            return look_at(room(self.stage, first, self.show.task.shapes),
+                           self.camera if self.camera in SIDES else "frame", aspect)
+        look = look_at(self.stage.figure.outline(first.qpos[:1]), "frame", aspect)
+        away = 1.8 * (look.eye - look.target)  # room to move in
+        at = self._followed(first)[0]
+        return look._replace(eye=at + away, target=at)
+
+    def _followed(self, moment: Moment) -> Array:
+        point = self.stage.point
+        if point is None:
+            return np.zeros((len(moment.qpos), 3))
+        return spatial(moment.signals[point]).astype(np.float64)
+
+    def follow(self, moment: Moment) -> Array:
+        """Add a moment that is not drawn to the trails; where what is followed is, [N, 3] m."""
+        points = self._followed(moment)
+        if moment is not self.last:
+            if moment.time == 0:
+                self.trails = [[] for _ in points]
+            for trail, point, over in zip(self.trails, points, moment.over):
+                if not (over and trail):
+                    trail.append(point)
+        self.last = moment
+        return points
+
+    def take(self, moment: Moment, words: bool = True) -> Array:
+        """The picture of all worlds, uint8 [H', W', 3]."""
+        points = self.follow(moment)
+        looks = [self.look] * len(points)
+        if self.camera == FOLLOW:
+            away = self.look.eye - self.look.target
+            looks = [self.look._replace(eye=p + away, target=p) for p in points]
+            eyes = np.stack([look.eye for look in looks])
+            self.rig.set_params(torch.arange(len(eyes)), {f"camera.{NAME}.pos": torch.tensor(eyes).float()})
+        images = self.rig.render(torch.from_numpy(moment.qpos).float())
+        pictures = [self._finish(w, moment, looks[w], *(images[f"{self.name}_{k}"][w].cpu().numpy()
+                                                       for k in ("rgb", "depth"))) for w in range(len(points))]
+        alone = len(pictures) == 1
+        shown = tile(np.stack([self._named(p, w, moment) if words and not alone else p
+                               for w, p in enumerate(pictures)]), columns=columns(len(pictures)), gap=0 if alone else 2)
+        return self._titled(shown, moment) if words and alone else shown
+
+    def _finish(self, world: int, moment: Moment, look: Look, rgb: Array, depth: Array) -> Array:
+        far = self.rig.far[self.name]
+        if not self.own:
+            rgb = hazy(rgb, depth, far, 1.4 * float(np.linalg.norm(look.eye - look.target)))
+            rgb = self._draw(Sketch(rgb, depth, look), world, moment)
+        return cv2.resize(rgb, (self.width, self.height), interpolation=cv2.INTER_AREA)
+
+    def _draw(self, sketch: Sketch, world: int, moment: Moment) -> Array:
+        for shape in self.show.task.shapes:
+            draw_shape(sketch, shape)
+        if len(self.trails[world]) > 1:
+            sketch.line(np.array(self.trails[world]), TRAIL, 2)
+        for goal in self.stage.goals:
+            self._draw_goal(sketch, goal, world, moment)
+        attitude = self.stage.attitude
+        if attitude and moment.signals[attitude].shape[-1] == 4:
+            away = float(np.linalg.norm(self.look.eye - self.look.target))  # a small robot in a large room is seen, too
+            long = max(0.13 * self.scale, 0.02 * away)
+            sketch.axes(self._followed(moment)[world], moment.signals[attitude][world], long, 2)
+        return sketch.done()
+
+    def _draw_goal(self, sketch: Sketch, goal: Goal, world: int, moment: Moment) -> None:
+        place, quat = goal_pose(goal, self.stage, moment.signals, world)
+        if goal.place:
+            sketch.ball(place, max(goal.radius, 0.012 * self.scale), GOOD)
+            if self.stage.figure.floors:
+                sketch.line(np.linspace(place, [place[0], place[1], self.stage.figure.floors[0]], 12), GOOD, 1)
+        if quat is not None:
+            sketch.axes(place, quat, 0.2 * self.scale, 1)
+
+    def _named(self, picture: Array, world: int, moment: Moment) -> Array:
+        """A world among others: its number and verdict, as a colour where there is no room for words."""
+        verdict = moment.verdict(world)
+        if self.height < TALL:
+            out = picture.copy()
+            cv2.rectangle(out, (0, 0), (self.width - 1, self.height - 1), COLORS[verdict], 1)
+            return out
+        out = label(picture, f"{world}", color=COLORS[verdict])
+        return label(out, verdict if self.width >= 2 * TALL else verdict[:4], color=COLORS[verdict],
+                     corner="bottom left")
+
+    def _titled(self, picture: Array, moment: Moment) -> Array:
+        """One world: time, verdict and bounds, where there is room."""
+        verdict = moment.verdict(0)
+        if self.height < TALL or self.width < 2 * TALL:
+            out = picture.copy()
+            cv2.rectangle(out, (0, 0), (self.width - 1, self.height - 1), COLORS[verdict], 1)
+            return out
+        out = label(picture, f"{self.show.task.name}, t = {moment.time:.2f} s")
+        return label(out, in_words(moment.readings[0], verdict), color=COLORS[verdict], corner="bottom left")
+
+    def close(self) -> None:
+        """Give the renderer's memory back."""
+        self.rig.close()
+
+
+def columns(count: int) -> int:
+    """Pictures per row: near to a square of them."""
+    return ceil(sqrt(count))
+
+
+def hazy(rgb: Array, depth: Array, far: float, clear: float) -> Array:
+    """A sky where nothing is, and floors that fade into it from the distance ``clear`` m on."""
+    height = np.linspace(0, 1, len(rgb))[:, None, None]
+    sky = np.array(SKY[0]) * (1 - height) + np.array(SKY[1]) * height
+    share = 1 - np.exp(-np.clip(depth - clear, 0, None) / (2.5 * clear))[..., None]
+    share = np.where(depth[..., None] >= 0.999 * far, 1.0, share)
+    return np.rint(rgb * (1 - share) + sky * share).astype(np.uint8)
+
+
+class Sketch:
+    """Lines and balls over a picture; what is behind things is drawn faintly."""
+
+    def __init__(self, rgb: Array, depth: Array, look: Look) -> None:
+        self.front, self.back = np.ascontiguousarray(rgb), np.ascontiguousarray(rgb).copy()
+        self.depth, self.look = depth, look
+        self.turn = rotation(np.array(look.quat))
+        self.focal = len(rgb) / 2 / np.tan(np.radians(look.fovy) / 2)
+
+    def project(self, points: Array) -> Array:
+        """[M, 3]: pixels to the right and down, and depth, m, of points [M, 3] m."""
+        x, y, z = ((np.asarray(points, float) - self.look.eye) @ self.turn).T
+        depth = -z
+        safe = np.where(depth > 1e-3, depth, np.nan)
+        height, width = self.depth.shape
+        return np.stack([width / 2 + self.focal * x / safe, height / 2 - self.focal * y / safe, depth], -1)
+
+    def hidden(self, u: float, v: float, depth: float) -> bool:
+        """Whether something is nearer at a pixel."""
+        height, width = self.depth.shape
+        inside = 0 <= u < width and 0 <= v < height
+        return bool(inside and self.depth[int(v), int(u)] < depth - 0.004 * depth)
+
+    def line(self, points: Array, color: tuple[int, int, int], thickness: float, above: bool = False) -> None:
+        """A polyline [M, 3] m; ``above``: it is never hidden."""
+        seen = self.project(points)
+        wide = max(1, round(FINER * thickness * len(self.depth) / (FINER * 480)))
+        for a, b in zip(seen, seen[1:]):
+            ends = np.array([a[:2], b[:2]])
+            if not np.isfinite(ends).all() or np.abs(ends).max() > 1e5:
+                continue
+            p, q = (tuple(int(round(8 * float(x))) for x in end) for end in ends)
+            for image in (self.back, self.front) if above or not self.hidden(*(0.5 * (a + b))) else (self.back,):
+                cv2.line(image, p, q, color, wide, cv2.LINE_AA, 3)
+
+    def axes(self, place: Array, quat: Array, long: float, thickness: float) -> None:
+        """Three axes of ``long`` m: x red, y green, z blue."""
+        if np.isfinite(quat).all() and np.linalg.norm(quat) > 1e-6:
+            for axis, color in zip(rotation(quat / np.linalg.norm(quat)).T, AXES):
+                self.line(np.linspace(place, place + long * axis, 4), color, thickness, above=True)
+
+    def ball(self, place: Array, radius: float, color: tuple[int, int, int]) -> None:
+        """A translucent ball."""
+        (u, v, depth), = self.project(place[None])
+        if not np.isfinite(u) or max(abs(u), abs(v)) > 1e5:
+            return
+        r = max(2.0, self.focal * radius / depth)
+        mask = np.zeros(self.depth.shape, np.uint8)
+        cv2.circle(mask, (round(u), round(v)), round(r), 255, -1, cv2.LINE_AA)
+        share = (mask / 255 * np.where(self.depth < depth - radius, 0.0, 0.38))[..., None]
+        self.front = np.rint(self.front * (1 - share) + np.array(color) * share).astype(np.uint8)
+        ring = [(cos(2 * pi * i / 48), sin(2 * pi * i / 48)) for i in range(49)]
+        across, up = self.turn[:, 0], self.turn[:, 1]
+        self.line(np.array([place + radius * (c * across + s * up) for c, s in ring]), color, 1.5)
+
+    def done(self) -> Array:
+        """The picture."""
+        return cv2.addWeighted(self.front, 0.7, self.back, 0.3, 0)
+
+
+def draw_shape(sketch: Sketch, shape: Mapping[str, Any]) -> None:
+    """A shape of a task: a goal is green, what is to be avoided red, the rest grey and dashed."""
+    color = AVOID if shape.get("role") == "avoid" else GOOD if shape.get("role") == "goal" else LINE
+    if shape["type"] == "sphere":
+        sketch.ball(np.array(shape["center"], float), float(shape["radius"]), color)
+    elif shape["type"] == "cylinder":
+        draw_cylinder(sketch, shape, color)
+    elif shape["type"] == "path":
+        sketch.line(np.array(shape["points"], float), color, 1.5)
+    elif shape["type"] == "box":
+        for a, b in edges(shape["low"], shape["high"]):
+            for i in range(0, 24, 2):
+                sketch.line(np.array([a + (b - a) * i / 24, a + (b - a) * (i + 1) / 24]), color, 1)
+
+
+def draw_cylinder(sketch: Sketch, shape: Mapping[str, Any], color: tuple[int, int, int]) -> None:
+    """Rims and lines between them."""
+    x, y, z = np.resize(np.append(np.array(shape["center"], float), 0.0), 3)
+    r, tall, sides = float(shape["radius"]), float(shape["height"]), 32
+    rim = np.array([(x + r * cos(2 * pi * i / sides), y + r * sin(2 * pi * i / sides), z) for i in range(sides + 1)])
+    for lift in (0.0, tall):
+        sketch.line(rim + [0, 0, lift], color, 1.5)
+    for foot in rim[:-1:2]:
+        sketch.line(np.linspace(foot, foot + [0, 0, tall], 9), color, 1)
+
+
+def edges(low: Sequence[float], high: Sequence[float]) -> list[tuple[Array, Array]]:
+    """The twelve edges of a box."""
+    corners = [np.array([(low, high)[i >> m & 1][m] for m in range(3)], float) for i in range(8)]
+    return [(corners[i], corners[j]) for i in range(8) for j in range(i + 1, 8) if bin(i ^ j).count("1") == 1]
