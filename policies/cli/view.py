@@ -29,6 +29,7 @@ Example:
 """
 FRAME_S = 0.04  # of a video, at speed 1
 PORTS = range(8080, 8100)
+CORNERS = 48  # of a circle
 MOST = 64  # worlds: each has its own monitor
 
 
@@ -143,7 +144,7 @@ def make_show(options: Any) -> Show:
     try:
         policy = None if options.policy is None else policy_of(options.policy, is_artifact, settings, task, env)
         with runs.bad_input():
-            return Show(env, stage_of(task), policy, actions=options.actions or "zero")
+            return Show(env, stage_of(task, corners=CORNERS), policy, actions=options.actions or "zero")
     except BaseException:
         env.backend.close()
         raise

@@ -81,7 +81,7 @@ class Page:
 
     def _build_scene(self) -> None:
         scene, look = self.server.scene, look_at(room(self.stage, self.moment, self.show.task.shapes), "frame", 1.5)
-        self.server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
+        self.server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="large")
         scene.set_up_direction("+z")
         self.server.initial_camera.position = tuple(look.eye)
         self.server.initial_camera.look_at = tuple(look.target)
@@ -271,18 +271,24 @@ def told(show: Show, world: int) -> str:
     moment = show.moment
     assert moment is not None
     reading, verdict = moment.readings[world], moment.verdict(world)
-    mark = {"satisfied": "🟢", "violated": "🔴"}.get(verdict, "⚪")
     early = " (ended early)" if moment.terminated[world] else ""
-    rows = [f"| {code(c.text)} | {c.verdict} | {bound(c.lower)} | {bound(c.upper)} |" for c in reading.clauses]
+    rows = [f"- {MARKS[c.verdict]} {between(c.lower, c.upper)} {code(c.text)}" for c in reading.clauses]
     return "\n".join([
         f"**{show.task.name}** · {show.task.robot.name} · t = {moment.time:.2f} s", "",
-        f"{mark} **{verdict}**{early}, robustness {bound(reading.lower)} to {bound(reading.upper)}", "",
-        "| clause | verdict | from | to |", "|---|---|---|---|", *rows])
+        f"{MARKS[verdict]} **{verdict}**{early}, robustness {between(reading.lower, reading.upper)}", "", *rows])
+
+
+MARKS = {"satisfied": "✅", "violated": "❌", "undecided": "⏳"}
+
+
+def between(low: float, high: float) -> str:
+    """Bounds of robustness."""
+    return bound(low) if low == high else f"{bound(low)} … {bound(high)}"
 
 
 def code(text: str) -> str:
-    """A formula inside a table of Markdown."""
-    return "`" + " ".join(text.replace("|", "∨").split()) + "`"
+    """A formula in Markdown."""
+    return "`" + " ".join(text.replace("`", "'").split()) + "`"
 
 
 def bound(value: float) -> str:

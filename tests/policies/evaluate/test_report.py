@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -12,10 +13,13 @@ import pytest
 
 from policies.evaluate.charts import histogram, interval, ticks
 from policies.evaluate.evaluation import evaluate
-from policies.evaluate.report import Context, Section, percent, pick_episodes, write_json, write_page
+from policies.evaluate.figure import stage_of
+from policies.evaluate.handover import make_report, reference_of
+from policies.evaluate.report import FRAMES, Context, Section, percent, pick_episodes, write_json, write_page
 from policies.evaluate.rollout import Rollout
 from robots.signals import SignalSpec, schema
 from sim.stl.parse import parse
+from sim.task import Task, load_task
 
 SCHEMA = schema(SignalSpec("base_pos_w", (3,), "m"), SignalSpec("height", (), "m"))
 FORMULA = parse("F[0,2] (base_pos_w.x > 1) & G[0,2] (height > 0.5)", SCHEMA)
@@ -135,3 +139,87 @@ def test_degenerate_values_still_draw(values: list[float]) -> None:
 
 def test_interval_bar_is_named_for_screen_readers() -> None:
     assert 'aria-label="0.9, interval 0.8 to 0.95, axis from 0 to 1"' in interval(0.8, 0.9, 0.95, 0.85)
+
+
+# ---- robots that are not quadrotors
+
+
+def arm_section(task: Task, broken: bool = False) -> Section:
+    """Two episodes of a task whose joints sway; no simulation."""
+    samples, rng = task.steps + 1, np.random.default_rng(0)
+    home = stage_of(task, corners=6).figure.model.home_qpos
+    signals = {name: np.zeros((samples, 2, *spec.shape), np.float32) for name, spec in task.schema.items()}
+    sway = 0.1 * np.sin(np.arange(samples))[:, None, None]
+    if "joint_pos" in signals:
+        size = signals["joint_pos"].shape[-1]
+        signals["joint_pos"][:] = (home[-size:] if "base_pos_w" in signals else home[:size]) + sway
+    for name, value in signals.items():
+        if name.endswith("_quat_w"):
+            value[..., 0] = 1.0
+        elif name.endswith("_pos_w"):
+            value[:] = rng.uniform(0.2, 0.6, value.shape)
+    signals["mission_time"][:] = task.control_dt * np.arange(samples)[:, None]
+    if broken:
+        signals["joint_pos"][-1, 0] = np.nan
+    finite = np.array([not broken, True])
+    trace = Rollout(signals, np.zeros((samples - 1, 2, 6), np.float32), np.full(2, samples), np.zeros(2, bool), finite,
+                    task.control_dt)
+    return Section("mujoco", "MuJoCo", evaluate(trace, task.formula, reference=reference_of(task)), trace)
+
+
+def report_of(task: Task, tmp_path: Path, **changes: bool) -> tuple[str, Section]:
+    used = arm_section(task, **changes)
+    written = make_report(task, [(used.key, used.title, used.evaluation, used.rollout)], tmp_path)
+    return written.html.read_text(encoding="utf-8"), used
+
+
+@pytest.mark.parametrize("name", ["reach", "lift", "ant", "cube_rotate"])
+def test_every_robot_has_a_page(name: str, tmp_path: Path) -> None:
+    text, _ = report_of(load_task(name), tmp_path)
+    data = replay_data(text)
+    assert not re.findall(r"https?://|<link|<img|\bsrc=|@import|\burl\(", text)
+    assert len(text) < 3_000_000
+    assert data["figure"]["parts"] and all(max(map(max, part["faces"])) < len(part["at"]) // 3
+                                           for part in data["figure"]["parts"])
+    assert "Motion" in text and "Flight" not in text
+
+
+def test_replay_of_an_arm_holds_mujocos_poses(tmp_path: Path) -> None:
+    task = load_task("lift")
+    text, used = report_of(task, tmp_path)
+    data, episode = replay_data(text), replay_data(text)["episodes"][0]
+    index = pick_episodes(used.evaluation)[0]
+    frames = len(episode["lower"])
+    packed = np.frombuffer(base64.b64decode(episode["poses"]), "<i2").reshape(frames, data["figure"]["bodies"], 7)
+    figure = stage_of(task, corners=6).figure
+    stride = round(episode["dt"] / task.control_dt)
+    samples = {k: v[::stride, index][:frames] for k, v in used.rollout.signals.items()}
+    pos, quat = figure.poses(figure.qpos(samples))
+    np.testing.assert_allclose(packed[: len(pos), :, :3] * episode["unit"], pos, atol=episode["unit"])
+    np.testing.assert_allclose(packed[: len(pos), :, 3:] / 32767, quat, atol=2e-5)
+    np.testing.assert_allclose(np.array(episode["pos"]).reshape(-1, 3)[: len(pos)] / 1000,
+                               samples["cube_pos_w"], atol=5.1e-4)
+    assert len(episode["goals"]) == 1 and len(episode["goals"][0]["pos"]) == 3 * frames
+
+
+def test_long_episodes_are_thinned_out(tmp_path: Path) -> None:
+    text, _ = report_of(load_task("ant"), tmp_path)
+    assert all(len(e["lower"]) <= FRAMES + 1 for e in replay_data(text)["episodes"])
+    assert len(replay_data(text)["episodes"][0]["goals"][0]["pos"]) % 3 == 0  # a place on the floor has its z
+
+
+def test_an_episode_that_is_not_finite_is_shown_up_to_there(tmp_path: Path) -> None:
+    text, _ = report_of(load_task("reach"), tmp_path, broken=True)
+    assert len(replay_data(text)["episodes"]) == 2
+
+
+def test_a_home_that_is_no_place_is_no_reference() -> None:
+    assert reference_of(load_task("reach")) is None
+    assert reference_of(load_task("hover")) is not None
+
+
+def test_pages_of_quadrotors_hold_no_meshes(tmp_path: Path) -> None:
+    used = section()
+    written = make_report(load_task("hover"), [(used.key, used.title, used.evaluation, used.rollout)], tmp_path)
+    data = replay_data(written.html.read_text(encoding="utf-8"))
+    assert "figure" not in data and "poses" not in data["episodes"][0]
