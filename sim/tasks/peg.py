@@ -62,8 +62,8 @@ FRICTION = (0.3, 0.003, 0.0001)  # steel on steel, with oil on it; the pads' own
 # sinks by a few hundredths of a millimetre. With MuJoCo's defaults (20 ms, 0.9 to 0.95) it would sink by millimetres.
 SOLID = 'solref="0.005 1" solimp="0.98 0.998 0.0005"'
 
-TOOL_SPEED, TOOL_TURN = 0.25, 0.8  # m/s, rad/s at action 1
-LEASH = 0.02  # rad: 40 to 60 N m of the servos, about 60 N at the tool
+TOOL_SPEED, TOOL_TURN = 0.2, 0.6  # m/s, rad/s at action 1
+LEASH = 0.012  # rad: 24 to 36 N m of the servos, about 60 N at the tool
 PLACE_LOW, PLACE_HIGH = (0.42, -0.15, -0.35), (0.60, 0.15, 0.35)  # m, m, rad: where the block stands
 HELD = 0.003  # m, by which the peg may sit off its place in the fingers, along them and across
 STARTS = 512  # postures around holes, for starts in the middle
@@ -78,13 +78,14 @@ class Reward:
     upright: float = 1.0  # times 1 - tanh(angles / 0.5 rad)
     aligned: float = 1.0  # times 1 - tanh(angles / 0.1 rad), and of ``beside``
     centred: float = 1.0  # times 1 - tanh(tip's way to the axis / 2 mm), and of ``aligned``
-    low: float = 2.0  # times 1 - tanh(tip's height over the mouth / 1 cm), and of ``centred``
+    low: float = 2.0  # times 1 - tanh(tip's height over the mouth / 3 cm), and of ``centred``
     deep: float = 5.0  # times the share of the depth asked for, of a peg that is in the hole
-    inside: float = 3.0  # while the formula's region is held
+    inside: float = 3.0  # while the formula's region is held and nothing was broken
     push: float = 0.02  # times what the block is pushed with beyond 10 N, N
+    broken: float = 5.0  # while what the formula says is to be kept is not
     effort: float = 0.01  # times the squared action
     smooth: float = 0.02  # times the squared change of the action
-    violated: float = 5.0  # once, when the peg is lost or the block pushed too hard: the episode ends
+    lost: float = 5.0  # once, when the peg is out of the fingers: the episode ends
 
 
 def misfit(signals: Mapping[str, Tensor], square: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,12 +124,18 @@ class Seen:
 
 
 class Objective:
-    """Over the hole, upright, centred, in; the formula says when it is deep enough."""
+    """Over the hole, upright, centred, in; the formula says when it is deep enough.
+
+    An episode ends when the peg is lost, not when the block was pushed too hard, although it cannot succeed any more:
+    trying things out with the peg in the hole pushes hard, and if that ended episodes, the hole would be avoided.
+    """
 
     privileged_dim = 3 + 3 + 1 + 1
 
-    def __init__(self, judge: Judge, reward: Reward, depth: float, square: float, action_dim: int) -> None:
-        self.judge, self.weights, self.depth, self.square = judge, reward, depth, square
+    def __init__(
+        self, judge: Judge, reward: Reward, depth: float, slip: float, square: float, action_dim: int,
+    ) -> None:
+        self.judge, self.weights, self.depth, self.slip, self.square = judge, reward, depth, slip, square
         self.memory = {**judge.memory, "previous": (action_dim,)}
 
     def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -148,15 +155,15 @@ class Objective:
         centred = aligned * (1 - torch.tanh(off / 0.002))
         deep = (-tip[:, 2] / self.depth).clamp(0.0, 1.0) * (off < 0.25 * WIDTH).float()
         near = 1 - torch.tanh(5 * tip.square().sum(-1).sqrt())
-        inside = (verdict.progress.margin[:, 0] > 0).float()
-        terminated = verdict.safe <= 0
+        inside = (verdict.progress.margin[:, 0] > 0).float() * (1 - verdict.memory["broken"])
+        terminated = (signals["peg_pos_w"] - signals["grip_pos_w"]).square().sum(-1) >= self.slip**2
         reward = self.judge.mission.dt * (
             w.approach * torch.maximum(near, deep) + w.beside * beside + w.upright * (1 - torch.tanh(angles / 0.5))
             + w.aligned * aligned + w.centred * centred + w.deep * deep
-            + w.low * centred * (1 - torch.tanh(tip[:, 2].clamp(min=0.0) / 0.01)) + w.inside * inside
+            + w.low * centred * (1 - torch.tanh(tip[:, 2].clamp(min=0.0) / 0.03)) + w.inside * inside
             - w.push * (signals["hole_force"] - 10.0).clamp(min=0.0)
-            - w.effort * action.square().sum(-1) - w.smooth * (action - memory["previous"]).square().sum(-1)
-        ) - w.violated * terminated.float()
+            - w.broken * (verdict.safe <= 0).float() - w.effort * action.square().sum(-1)
+            - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.lost * terminated.float()
         return reward, terminated, {**verdict.memory, "previous": action}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
@@ -190,8 +197,8 @@ def make(
         name="peg", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=8.0,
         formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, Seen.reads, Seen(square), Seen.size), act=act,
-        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]), square,
-                            act.action_dim),
+        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), float(constants["depth"]),
+                            float(constants["slip"]), square, act.action_dim),
         initial=Start(), explore=Explore(control_dt), stop="hold")
 
 

@@ -236,24 +236,28 @@ def test_reward_of_peg():
     assert best == pytest.approx(everything, rel=1e-4) and not ended
     over, _ = standing_at(0.0, 0.0, 0.1)
     assert over == pytest.approx(
-        w.approach * (1 - tanh(0.5)) + w.beside + w.upright + w.aligned + w.centred, rel=1e-4)
+        w.approach * (1 - tanh(0.5)) + w.beside + w.upright + w.aligned + w.centred + w.low * (1 - tanh(10 / 3)),
+        rel=1e-4)
     lower, _ = standing_at(0.0, 0.0, 0.01)
-    assert lower - over == pytest.approx(w.approach * (tanh(0.5) - tanh(0.05)) + w.low * (1 - tanh(1.0)), rel=1e-3)
+    assert lower - over == pytest.approx(
+        w.approach * (tanh(0.5) - tanh(0.05)) + w.low * (tanh(10 / 3) - tanh(1 / 3)), rel=1e-3)
     for quarter in (1, 2, 3):  # a square peg fits four times
         assert standing_at(0.0, 0.0, 0.1, yaw=0.3 + quarter * np.pi / 2)[0] == pytest.approx(over, rel=1e-3)
     beside, _ = standing_at(0.02, 0.0, 0.1)
     share = 1 - tanh(1.0)
     far = 1 - tanh(5 * float(np.hypot(0.02, 0.1)))
     assert beside == pytest.approx(
-        w.approach * far + w.upright + share * (w.beside + w.aligned + w.centred * (1 - tanh(10))), rel=1e-4)
+        w.approach * far + w.upright + share * (w.beside + w.aligned), rel=1e-4)  # tanh(10) is 1
     crooked, _ = standing_at(0.0, 0.0, 0.1, yaw=0.4)
-    assert over - crooked == pytest.approx((w.aligned + w.centred) * tanh(1.0) + w.upright * tanh(0.2), rel=1e-3)
+    assert over - crooked == pytest.approx(
+        (w.aligned + w.centred + w.low * (1 - tanh(10 / 3))) * tanh(1.0) + w.upright * tanh(0.2), rel=1e-3)
     # as low beside the block as in it: no depth is paid for
     outside, _ = standing_at(0.06, 0.0, -0.035)
     assert outside < w.approach + w.upright + 0.1 * w.deep
     pushed, ended = standing_at(0.0, 0.0, -0.035, force=50.0)
     assert best - pushed == pytest.approx(40 * w.push, rel=1e-3) and not ended
-    assert standing_at(0.0, 0.0, -0.035, force=61.0)[1]
+    broken, ended = standing_at(0.0, 0.0, -0.035, force=61.0)
+    assert best - broken == pytest.approx(51 * w.push + w.broken + w.inside, rel=1e-3) and not ended
 
 
 def test_reward_of_drawer():
@@ -285,9 +289,10 @@ def test_every_weight_of_a_reward_matters(name, module):
 
     def total(task):
         out, kept = 0.0, dict(memory)
-        for t in range(0, len(trace["mission_time"]), 5):
+        last = len(trace["mission_time"]) - 1
+        for t in range(last % 5, last + 1, 5):
             signals = {k: v[t] for k, v in trace.items()}
-            if t == 40:  # an accident, for the weights of accidents
+            if t == last:  # an accident, for the weights of accidents
                 signals |= {"grip_pos_w": signals["grip_pos_w"] * torch.tensor([1.0, 1.0, 0.0])}
                 signals |= {"hole_force": torch.full((2,), 99.0)} if name == "peg" else {}
             reward, _, kept = task.objective.step(signals, action, kept)
@@ -322,17 +327,21 @@ def test_the_force_on_the_block_is_what_it_is_pushed_with():
     assert (trace["hole_force"][over] == 0).all() and trace["hole_force"].max() > 0
 
 
-def test_too_hard_a_push_and_a_lost_peg_end_the_episode():
+def test_too_hard_a_push_fails_and_a_lost_peg_ends_the_episode():
     task = load_task("peg")
-    env = env_of(task, 6)
-    success, length, trace = episodes(env, peg_expert(task, 6, (0.004, 0.0), pressed=True))
-    assert not success.any() and (length < task.steps).float().mean() > 0.5
-    last = trace["hole_force"][length.long(), torch.arange(6)]
-    assert (last[length < task.steps] >= task.constants["force"]).all()
+    success, length, trace = episodes(env_of(task, 6), peg_expert(task, 6, (0.004, 0.0), pressed=True))
+    assert not success.any() and (length == task.steps).all()
+    pushed = trace["hole_force"].max(0).values >= task.constants["force"]
+    verdict = torch.as_tensor(satisfied(task.formula, trace, task.control_dt)[0])
+    assert pushed.any() and not verdict[pushed].any()
     objective = task.objective
     memory = {name: torch.zeros(1, *shape) for name, shape in objective.memory.items()}
-    lost = row(task, grip_pos_w=(0.5, 0, 0.3), peg_pos_w=(0.5, 0, 0.25), hole_quat_w=UP, peg_quat_w=DOWN)
-    assert objective.step(lost, torch.zeros(1, 6), memory)[1].all()
+    held = row(task, grip_pos_w=(0.5, 0, 0.3), peg_pos_w=(0.5, 0, 0.28), hole_quat_w=UP, peg_quat_w=DOWN)
+    lost = {**held, "peg_pos_w": torch.tensor([[0.5, 0, 0.25]])}
+    rewards = [objective.step(s, torch.zeros(1, 6), memory)[:2] for s in (held, lost)]
+    assert [bool(end) for _, end in rewards] == [False, True]
+    once = objective.weights.lost + task.control_dt * objective.weights.broken  # it is also what the formula forbids
+    assert float(rewards[0][0] - rewards[1][0]) == pytest.approx(once, rel=1e-3)
 
 
 def test_the_drawer_opens_only_when_it_is_pulled():
