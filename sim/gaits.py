@@ -8,7 +8,7 @@ A gait is one sinusoid per joint around a posture of its own: theta(t) = offset 
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -167,7 +167,8 @@ def search(
     for share, sigma, starts, span in (short, long) if begin is None else (long,):
         trial = Trial(robot, points, starts, span, seed)
         strategy = cma.CMAEvolutionStrategy(centre, sigma, {"popsize": points, "seed": seed, "verbose": -9})
-        while time.monotonic() - begun < 60 * minutes * share:
+        seconds = 0.0
+        while seconds < 60 * minutes * share or not strategy.countiter:
             x = np.array(strategy.ask())
             worth = trial(x)
             strategy.tell(x, list(-worth))
@@ -178,11 +179,16 @@ def search(
     return of_search(hands.hand(robot), centre)
 
 
-def main(robot: str, minutes: str, how: str = "anew") -> None:
-    """Search and write; ``how`` = "on": from the stored gait."""
-    begin = as_search(hands.hand(robot), gait(robot)) if how == "on" else None
-    np.savez_compressed(GRASPS / f"{robot}_gait.npz", **search(robot, float(minutes), begin))
+def main() -> None:
+    """Search and write."""
+    p = argparse.ArgumentParser(prog="python -m sim.gaits", description="Search for a gait that turns a cube; store it.")
+    p.add_argument("hand", choices=tuple(hands.PALMS))
+    p.add_argument("minutes", type=float)
+    p.add_argument("how", nargs="?", choices=("anew", "on"), default="anew", help="on: from the stored gait")
+    given = p.parse_args()
+    begin = as_search(hands.hand(given.hand), gait(given.hand)) if given.how == "on" else None
+    np.savez_compressed(GRASPS / f"{given.hand}_gait.npz", **search(given.hand, given.minutes, begin))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
