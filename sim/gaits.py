@@ -181,7 +181,7 @@ def search(
 
 def main() -> None:
     """Search and write."""
-    p = argparse.ArgumentParser(prog="python -m sim.gaits", description="Search for a gait that turns a cube; store it.")
+    p = argparse.ArgumentParser("python -m sim.gaits", description="Search for a gait that turns a cube and store it.")
     p.add_argument("hand", choices=tuple(hands.PALMS))
     p.add_argument("minutes", type=float)
     p.add_argument("how", nargs="?", choices=("anew", "on"), default="anew", help="on: from the stored gait")

@@ -88,6 +88,15 @@ def test_starts_show_all_faces_and_all_fingers_places():
     assert (s["joint_pos"].std(0) > 0.05).all()
 
 
+def test_starts_can_be_made_anew_and_alike():
+    first, again = (hands.settle("allegro_hand", wanted=6, tried=12, seed=3) for _ in range(2))
+    assert {k: v.shape for k, v in first.items()} == {"joint_pos": (6, 16), "cube_pos_w": (6, 3), "cube_quat_w": (6, 4)}
+    assert all(np.array_equal(first[k], again[k]) for k in first)
+    assert hands.rotation(torch.from_numpy(first["cube_quat_w"]))[:, 2].abs().amax(-1).min() > 0.97
+    with pytest.raises(RuntimeError, match="of 12 cubes came to rest, 13 are wanted"):
+        hands.settle("allegro_hand", wanted=13, tried=12)
+
+
 # ---------------------------------------------------------------- the task's signals
 
 
@@ -201,6 +210,13 @@ def test_the_stored_gait_turns_the_cube_as_the_formula_asks_more_often_than_not(
         success |= step.info["success"] & ended & ~over
         over |= ended
     assert over.all() and success.float().mean() > 0.5
+
+
+def test_a_gait_is_a_point_of_the_search_and_back():
+    robot, found = hands.hand("leap_hand"), gaits.gait("leap_hand")
+    again = gaits.of_search(robot, gaits.as_search(robot, found))
+    for name, value in found.items():
+        np.testing.assert_allclose(again[name], value.numpy(), rtol=1e-6, atol=1e-6)
 
 
 def test_a_gait_is_entered_from_where_the_joints_are_and_corrected_by_actions():
