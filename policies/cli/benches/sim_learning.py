@@ -1,0 +1,236 @@
+"""``temporeal bench sim-learning``: how well and how fast arm and hand tasks are learnt, from process start."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from policies.cli.benches import Row
+from policies.cli.processes import run_module
+
+if TYPE_CHECKING:
+    from policies.evaluate.evaluation import Evaluation
+    from policies.evaluate.rollout import Rollout
+
+HELP = (
+    "the experiments reach, lift and cube_rotate with seeds 1, 2 and 3, each `temporeal train experiment=NAME seed=S` "
+    "in processes of its own, wall time from process start; the deterministic policy judged on 1000 fresh episodes of "
+    "another seed, shares with Clopper-Pearson intervals, and the learning curve. Takes hours: trainings that are done "
+    "are kept in outputs/bench/sim-learning, with study.json of them all, and not made again while the code is the same"
+)
+
+STUDY = Path("outputs/bench/sim-learning")
+SEEDS = (1, 2, 3)
+EPISODES = 1000
+CURVE = 100  # points of a learning curve, at most
+CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs")
+"""What a trained policy depends on."""
+FIGURES = ("p_satisfied", "within_1cm", "rate", "dropped")
+QUICK_SECONDS, QUICK_EPISODES = 5.0, 64
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment and what it must reach; ``target`` is of the row ``judged``."""
+
+    name: str
+    judged: str
+    unit: str
+    target: float | None
+    seconds: float | None  # of wall time
+    note: str = ""
+
+
+EXPERIMENTS = (
+    Experiment("reach", "within_1cm", "1", 0.99, 300.0),
+    Experiment("lift", "p_satisfied", "1", 0.95, 1800.0),
+    Experiment("cube_rotate", "rate", "rad/s", None, None, "on a CPU the curve reached is reported; on a GPU 1 rad/s"),
+)
+
+
+def run(quick: bool) -> list[Row]:
+    """Train and judge what is not done yet, then all rows. ``quick``: one seed of reach, for seconds, kept nowhere."""
+    if quick:
+        with tempfile.TemporaryDirectory() as folder:
+            words = [f"algo.max_seconds={QUICK_SECONDS}"]
+            return rows_of(EXPERIMENTS[0], [trial(EXPERIMENTS[0], 1, Path(folder), QUICK_EPISODES, words)])
+    rows: list[Row] = []
+    done: list[dict[str, Any]] = []
+    for experiment in EXPERIMENTS:
+        trials = [trial(experiment, seed, STUDY, EPISODES) for seed in SEEDS]
+        done += trials
+        rows += rows_of(experiment, trials)
+        write_study(STUDY, done, rows)
+    return rows
+
+
+# ---------------------------------------------------------------- a training
+
+
+def trial(
+    experiment: Experiment, seed: int, study: Path, episodes: int, words: Sequence[str] = ()
+) -> dict[str, Any]:
+    """One training and its judgement, from the study if it is there and still holds."""
+    from policies.files import write_whole
+
+    file, told = study / f"{experiment.name}-{seed}.json", f"{experiment.name}, seed {seed}"
+    settings = [f"experiment={experiment.name}", f"seed={seed}", *words]
+    known = kept(file, settings, episodes)
+    if known is not None:
+        say(f"{told}: done, {file}")
+        return known
+    say(f"{told}: training")
+    out = study / f"{experiment.name}-{seed}"
+    # a training that was cut off is made anew: its wall time must be of one piece
+    arguments = ["train", *settings, f"out={out}", "--overwrite"]
+    revision = git("rev-parse", "--short", "HEAD")
+    code = code_digest()
+    trained = run_module("policies.cli.main", arguments, quiet=True)
+    say(f"{told}: trained in {trained.wall:.0f} s, judging {episodes} episodes")
+    figures = {
+        "experiment": experiment.name, "seed": seed, "command": f"temporeal train {shlex.join(settings)}",
+        "settings": settings, "revision": revision, "code": code, "machine": machine(),
+        "wall_s": trained.wall, "cpu_s": trained.cpu, "peak_memory_B": trained.memory, **judged(out, episodes),
+        "curve": curve(out)}
+    write_whole(file, (json.dumps(figures, indent=1) + "\n").encode())
+    return figures
+
+
+def kept(file: Path, settings: Sequence[str], episodes: int) -> dict[str, Any] | None:
+    """The trial in ``file``, if it was made with these settings, as many episodes and the code as it is now."""
+    try:
+        found: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    same = (found.get("settings"), found.get("episodes"), found.get("code")) == ([*settings], episodes, code_digest())
+    return found if same else None
+
+
+def judged(folder: Path, episodes: int) -> dict[str, Any]:
+    """Figures of the run's deterministic policy on fresh episodes, of a seed that training never uses."""
+    from policies.cli import runs
+    from policies.evaluate.evaluation import evaluate
+    from policies.evaluate.handover import EVALUATION_SEED
+    from policies.evaluate.rollout import graph_policy, rollout
+
+    settings = runs.load_run(folder)
+    task = runs.make_task(settings)
+    graph = runs.load_graph(settings, folder, task)
+    seed = settings["seed"] + EVALUATION_SEED
+    env = runs.make_env(settings, task=task, num_worlds=episodes, seed=seed)
+    found = rollout(env, graph_policy(graph))
+    return {"episodes": episodes, "evaluation_seed": seed, "task": task.name, "formula": task.formula_text,
+            **figures_of(task.name, evaluate(found, task.formula), found)}
+
+
+def figures_of(task: str, evaluation: Evaluation, found: Rollout) -> dict[str, Any]:
+    """P(satisfied) of the formula and what the task is asked for besides, each share as [estimate, low, high]."""
+    p = evaluation.satisfied
+    out: dict[str, Any] = {"p_satisfied": [p.estimate, p.low, p.high], "non_finite": evaluation.non_finite}
+    if task == "reach":
+        away = np.linalg.norm(found.signals["grip_pos_w"][-1] - found.signals["goal_pos_w"][-1], axis=-1)
+        out["within_1cm"] = share(found.finite & ~found.terminated & (away < 0.01))
+        out["distance_m"] = {"median": float(np.median(away)), "p99": float(np.quantile(away, 0.99))}
+    if task == "cube_rotate":
+        seconds = found.dt * (found.lengths - 1)
+        rate = found.signals["spin"][-1] / np.maximum(seconds, found.dt)
+        out["rate"] = [float(np.mean(rate)), *(float(q) for q in np.quantile(rate, (0.05, 0.95)))]
+        out["dropped"] = share(found.terminated)
+    return out
+
+
+def share(flags: np.ndarray) -> list[float]:
+    """Share of the episodes [E] and its 95 % interval."""
+    from policies.evaluate.statistics import clopper_pearson
+
+    return [float(flags.mean()), *clopper_pearson(int(flags.sum()), len(flags))]
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    """What the episodes of training did over its time: exploring, with the run's own starts. At most CURVE points."""
+    from policies.algos import checkpoint
+    from policies.cli import runs
+
+    processes = runs.load_run(folder)["processes"]
+    history = checkpoint.load(checkpoint.latest(folder / runs.CHECKPOINTS, 0, processes))["history"]
+    places = np.unique(np.linspace(0, len(history) - 1, min(CURVE, len(history))).round().astype(int))
+    names = ("seconds", "steps", "success", "return", "length")
+    return [{name: round(float(history[i][name]), 4) for name in names if name in history[i]} for i in places]
+
+
+# ---------------------------------------------------------------- rows and the study
+
+
+def rows_of(experiment: Experiment, trials: Sequence[dict[str, Any]]) -> list[Row]:
+    """Rows of each seed, and the worst of the seeds, which is judged as well."""
+    rows = []
+    for found in trials:
+        name = f"{experiment.name}.seed{found['seed']}"
+        rows += [Row(f"{name}.seconds", found["wall_s"], "s", experiment.seconds, None,
+                     None if experiment.seconds is None else found["wall_s"] <= experiment.seconds),
+                 Row(f"{name}.cpu_seconds", found["cpu_s"], "s"),
+                 Row(f"{name}.peak_memory", found["peak_memory_B"], "B")]
+        rows += [figure_row(experiment, name, key, found[key]) for key in FIGURES if key in found]
+    worst = min(found[experiment.judged][0] for found in trials)
+    ok = None if experiment.target is None else worst >= experiment.target
+    least = Row(f"{experiment.name}.{experiment.judged}.least", worst, experiment.unit, experiment.target,
+                experiment.note or f"{len(trials)} seeds", ok)
+    return [*rows, least]
+
+
+def figure_row(experiment: Experiment, name: str, key: str, values: Sequence[float]) -> Row:
+    """An estimate with its interval (of a rate: the 5 % and 95 % quantiles of episodes)."""
+    value, low, high = values
+    target = experiment.target if key == experiment.judged else None
+    return Row(f"{name}.{key}", value, "rad/s" if key == "rate" else "1", target, f"[{low:.3f}, {high:.3f}]",
+               None if target is None else value >= target)
+
+
+def write_study(study: Path, trials: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
+    """``study.json``: what is committed as ``tests/benchmarks/results/sim-learning.json``."""
+    from policies.cli.console import plain
+    from policies.files import write_whole
+
+    whole = {"command": "temporeal bench sim-learning", "bench": "sim-learning",
+             "revisions": sorted({found["revision"] for found in trials}), "seeds": list(SEEDS), "episodes": EPISODES,
+             "rows": [plain(asdict(row)) for row in rows], "trials": list(trials)}
+    write_whole(study / "study.json", (json.dumps(whole, indent=1) + "\n").encode())
+
+
+def code_digest() -> str:
+    """Of the sources and settings that a trained policy depends on."""
+    root, digest = Path(__file__).resolve().parents[3], hashlib.sha256()
+    for part in CODE:
+        for path in sorted((root / part).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".xml", ".npz"):
+                digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def git(*words: str) -> str:
+    """What git says of this checkout, ``unknown`` where there is none."""
+    done = subprocess.run(["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
+def machine() -> dict[str, Any]:
+    """What it was trained on, and how busy that was then."""
+    from policies.cli.bench import machine as described
+
+    return {**described(), "usable_cores": len(os.sched_getaffinity(0))}
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(f"  {text}", file=sys.stderr, flush=True)
