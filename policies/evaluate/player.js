@@ -85,8 +85,8 @@
   const reach = figure ? reaches() : [], bounds = extent();
   const body = figure ? size() : 0, roams = figure && bounds.radius > 2.5 * body; // it walks away: go with it
   const near = figure ? 0.04 * body : 0.05;
-  const home = {yaw: -1.05, pitch: 0.5, dist: (figure ? 2.1 : 2.5) * (roams ? 1.4 * body : bounds.radius), target: [bounds.center[0], bounds.center[1], (figure ? 1 : 0.8) * bounds.center[2]]};
-  if (roams) ui.follow.checked = true;
+  const home = {yaw: -1.05, pitch: 0.5, dist: (figure ? 2.35 : 2.5) * (roams ? 1.4 * body : bounds.radius), target: [bounds.center[0], bounds.center[1], (figure ? 1 : 0.8) * bounds.center[2]]};
+  if (roams) { ui.follow.checked = true; ui.others.checked = false; }
   let camera = {...home, target: home.target.slice()};
   let eye, axes, focal, width, height;
 

@@ -74,8 +74,9 @@ class Show:
     @torch.no_grad()
     def restart(self) -> Moment:
         """The first sample of a new episode of every world."""
+        self.policy = self.make_policy()  # before the reset: an artifact's looks at what is measured there
         obs = self.env.reset()
-        self.policy, self.actor, self.count = self.make_policy(), obs.actor, 0
+        self.actor, self.count = obs.actor, 0
         signals = {k: host(v) for k, v in self.env.true_signals().items()}
         for monitor in self.monitors:
             monitor.reset()

@@ -1,0 +1,224 @@
+"""Shows and what is drawn of them: episodes end as an evaluation judges them, pictures hold what is there."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.evaluate.evaluation import evaluate
+from policies.evaluate.figure import rotation, stage_of
+from policies.evaluate.rollout import Rollout
+from policies.evaluate.viewer import SIDES, Show, look_at
+from policies.evaluate.viewer_browser import Page, PortTaken, check_port, free_port, told
+from policies.evaluate.viewer_pictures import Sketch, Studio
+from robots.registry import UnknownName
+from sim.env import make_env
+from sim.task import load_task
+
+
+@pytest.fixture
+def show() -> Iterator[Callable[..., Show]]:
+    """Makes shows and closes their worlds."""
+    made: list[Show] = []
+
+    def make(task: str = "reach", worlds: int = 1, **changes: Any) -> Show:
+        loaded = load_task(task)
+        env = make_env(loaded, num_worlds=worlds, compiled=False, seed=3)
+        made.append(Show(env, stage_of(loaded, corners=8), **changes))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.env.backend.close()
+
+
+def test_verdicts_are_those_of_an_evaluation(show: Callable[..., Show]) -> None:
+    """Hovering by chance: some crash, all fail, and worlds that are over stay as they were."""
+    played = show("hover", 4, actions="random")
+    moments = [played.restart()]
+    while not moments[-1].over.all():
+        moments.append(played.step())
+    lengths = np.array([1 + sum(not m.over[w] for m in moments) for w in range(4)])
+    signals = {k: np.stack([m.signals[k] for m in moments]).astype(np.float32) for k in played.task.schema}
+    trace = Rollout(signals, np.zeros((len(moments) - 1, 4, 4), np.float32), lengths, moments[-1].terminated,
+                    np.ones(4, bool), played.task.control_dt)
+    found = evaluate(trace, played.task.formula).episodes.satisfied
+    assert [moments[-1].verdict(w) == "satisfied" for w in range(4)] == found.tolist()
+    assert len(set(lengths.tolist())) > 1
+    early = int(lengths.argmin())
+    np.testing.assert_array_equal(moments[-1].qpos[early], moments[lengths[early] - 1].qpos[early])
+    again = played.step()
+    assert again.time == 0 and not again.over.any() and again.readings[0].samples == 1
+
+
+def test_each_episode_has_a_policy_of_its_own(show: Callable[..., Show]) -> None:
+    made: list[int] = []
+
+    def policy() -> Callable[[torch.Tensor], torch.Tensor]:
+        made.append(len(made))
+        return lambda obs: torch.zeros(len(obs), 6)
+
+    played = show("reach", policy=policy)
+    played.restart()
+    played.step()
+    played.restart()
+    assert made == [0, 1]
+
+
+def test_unknown_actions_list_the_known(show: Callable[..., Show]) -> None:
+    with pytest.raises(ValueError, match="zero, random; got 'best'"):
+        show("hover", actions="best")
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("aspect", [0.5, 2.0])
+def test_all_points_fill_the_picture(side: str, aspect: float) -> None:
+    points = np.random.default_rng(0).normal(size=(40, 3)) * [1, 2, 0.5] + [3, 0, 1]
+    look = look_at(points, side, aspect)
+    height, width = 200, round(200 * aspect)
+    pixels = Sketch(np.zeros((height, width, 3), np.uint8), np.ones((height, width)), look).project(points)
+    assert (pixels[:, 2] > 0).all()
+    share = np.abs(2 * pixels[:, :2] / [width, height] - 1)
+    assert 0.7 < share.max() <= 1.0
+    mat = rotation(np.array(look.quat))
+    np.testing.assert_allclose(mat[:, 2], (look.eye - look.target) / np.linalg.norm(look.eye - look.target), atol=1e-9)
+    assert mat[2, 0] == pytest.approx(0, abs=1e-9) and mat[2, 1] >= 0  # upright
+
+
+def test_what_is_behind_things_is_drawn_faintly() -> None:
+    look = look_at(np.array([[-1.0, -1, -1], [1, 1, 1]]), "front", 1.0)
+    depth = np.full((64, 64), 100.0)
+    depth[:, :32] = 0.1
+    sketch = Sketch(np.zeros((64, 64, 3), np.uint8), depth, look)
+    sketch.line(np.linspace([0, -0.8, 0], [0, 0.8, 0], 30), (255, 255, 255), 3)
+    found = sketch.done()[28:36].max(0).astype(int)
+    assert found[36:46].min() > 150 > 90 > found[18:28].max() > 0
+
+
+@pytest.mark.parametrize("task", ["hover", "reach"])
+def test_pictures_show_the_robot_and_its_goal(task: str, show: Callable[..., Show]) -> None:
+    played = show(task)
+    first = played.restart()
+    studio = Studio(played, first, size=(96, 72), renderer="gl")
+    try:
+        picture = studio.take(first)
+        assert picture.shape == (72, 96, 3) and picture.std() > 10
+        green = picture[..., 1].astype(int) - np.maximum(picture[..., 0], picture[..., 2])
+        assert (green > 15).sum() >= 4  # the goal: nothing else is green
+        np.testing.assert_allclose(studio.take(first).astype(int), picture, atol=2)  # OpenGL rounds as it likes
+    finally:
+        studio.close()
+
+
+def test_worlds_lie_side_by_side_and_the_camera_follows_what_walks(show: Callable[..., Show]) -> None:
+    played = show("ant", 3)
+    first = played.restart()
+    studio = Studio(played, first, size=(64, 48), renderer="gl")
+    try:
+        assert studio.camera == "follow"
+        assert studio.take(first).shape == (2 * 48 + 2, 2 * 64 + 2, 3)
+    finally:
+        studio.close()
+
+
+def test_cameras_of_the_model_are_taken_by_name_and_others_are_listed(show: Callable[..., Show]) -> None:
+    played = show("reach")
+    first = played.restart()
+    studio = Studio(played, first, size=(32, 32), camera="wrist", renderer="gl")
+    studio.close()
+    with pytest.raises(UnknownName, match="no camera 'nose'; viewpoints: frame, .*; the model's own: wrist"):
+        Studio(played, first, camera="nose")
+
+
+# ---- the browser's page
+
+
+@pytest.fixture
+def page(show: Callable[..., Show]) -> Iterator[Page]:
+    made = Page(show("lift", 2, actions="random"), port=free_port("127.0.0.1", range(18110, 18160)))
+    yield made
+    made.close()
+
+
+def test_nodes_stand_where_the_bodies_are(page: Page) -> None:
+    for _ in range(5):
+        page.step()
+    page.draw()
+    figure, moment = page.figure, page.moment
+    (pos,), (quat,) = figure.poses(moment.qpos[:1])
+    np.testing.assert_allclose([frame.position for frame in page.bodies], pos, atol=1e-9)
+    np.testing.assert_allclose([frame.wxyz for frame in page.bodies], quat, atol=1e-9)
+    names = {frame.name for frame in page.bodies}
+    assert "/world/cube.root" in names and len(names) == len(figure.bodies)
+    (goal, frame), = page.goals
+    np.testing.assert_allclose(frame.position, moment.signals["goal_pos_w"][0])
+    assert page.path.visible and page.path.points.shape[1:] == (2, 3)
+
+
+def test_another_world_can_be_chosen(page: Page) -> None:
+    page._choose(1)
+    page.draw()
+    np.testing.assert_allclose(page.goals[0][1].position, page.moment.signals["goal_pos_w"][1])
+
+
+def test_joints_can_be_posed_by_hand(page: Page) -> None:
+    before = [np.array(frame.position) for frame in page.bodies]
+    page.asked.by_hand = True
+    at, slider = page.sliders[1]
+    slider.value = slider.value + 0.5
+    page.draw()
+    assert not np.allclose(before, [frame.position for frame in page.bodies])
+    np.testing.assert_allclose(page.moment.qpos, page.show.moment.qpos)  # nothing was simulated
+    assert len(page.sliders) == 9 and all(s.min < s.max for _, s in page.sliders)
+
+
+def test_it_plays_pauses_steps_and_starts_anew(page: Page) -> None:
+    page.asked.speed = 4.0
+    page.run(0.5)
+    assert page.moment.time > 0
+    page._toggle()
+    assert page.play.label == "Play"
+    held = page.moment.time
+    page.run(0.1)
+    assert page.moment.time == held
+    page._one()
+    page.run(0.1)
+    assert page.moment.time == pytest.approx(held + page.show.task.control_dt)
+    page.asked.restart = True
+    page.run(0.05)
+    assert page.moment.time == 0 and page.trail == []
+
+
+def test_the_text_names_every_clause_with_its_bounds(page: Page) -> None:
+    text = told(page.show, 0)
+    assert "**undecided**" in text and "`G[0,6] (grip_pos_w.z > floor)`" in text
+    assert text.count("\n- ") == 2
+
+
+def test_a_port_is_had_once(page: Page) -> None:
+    port = page.server.get_port()
+    with pytest.raises(PortTaken, match=f"port {port} .*choose another with --port"):
+        check_port("127.0.0.1", port)
+    with pytest.raises(PortTaken, match="no such address"):
+        check_port("no.such.host.invalid", port)
+    assert free_port("127.0.0.1", [port, port + 1]) != port
+
+
+def test_after_closing_the_port_is_free(show: Callable[..., Show]) -> None:
+    port = free_port("127.0.0.1", range(18160, 18190))
+    Page(show("hover"), port=port).close()
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                break
+        time.sleep(0.05)
+    else:
+        pytest.fail("still served")
+    check_port("127.0.0.1", port)
