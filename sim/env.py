@@ -14,6 +14,7 @@ from sim import faults, rows
 from sim.capabilities import require
 from sim.curriculum import parse_curriculum, start_draws
 from sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record
+from sim.outputs import Compiled, General, Results
 from sim.pushes import Disturbances
 from sim.random import stream, uniform
 from sim.randomize import Distribution, parse_randomization
@@ -54,12 +55,14 @@ class Env:
             raise ValueError(f"task {task.name!r} has no mid-mission starts: explore must be 0, got {explore}")
         self.task, self.backend, self.seed, self.explore = task, backend, seed, explore
         self.num_worlds, self.device = backend.num_worlds, backend.device
+        self.on_cpu = self.device.type == "cpu"
         if compiled and self.device.type != "cpu":
             raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
         self.faults = 0
         self.fault_dir: Path | None = None
         self.randomization = parse_randomization(randomize, backend.parameters)
         self.disturbances = Disturbances.parse(pushes, self.randomization, backend.parameters, task.control_dt)
+        self.pushed = bool(self.disturbances.names)
         self._see(cameras, look, renderer)
         self.observe, self.act, self.objective = task.observe.to(self.device), task.act.to(self.device), task.objective
         self.worlds = torch.arange(self.num_worlds, device=self.device)
@@ -134,7 +137,11 @@ class Env:
         # columns of running episodes, and of each world's next episode as it starts
         self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
         self.column = rows.views(self.table, self.columns, n)
-        self.figures = self.table[-len(FIGURES) :, :n]
+        self.own = {**{name: self.column[f"added.{name}"] for name in self.added}, "mission_time": self.column["time"]}
+        figures, sizes = self.table[-len(FIGURES) :, :n], (self.command_dim, self.obs_dim, self.critic_dim)
+        self.work: General | Compiled = General(self._command, self._step, self.table, figures, sizes)
+        if isinstance(self._step, rows.Kernel) and n % rows.LANES == 0:
+            self.work = Compiled(self._command, self._step, self.table, figures, sizes, list(self.backend.signals()))
         self.starts: dict[str, dict[str, Tensor]] = {"params": {}, "look": {}, "state": {}}
         self.base: dict[str, Tensor] = {}  # what episodes were given of the parameters that change within them
         self.ready = torch.zeros(n, dtype=torch.bool, device=device)
@@ -204,8 +211,7 @@ class Env:
 
     def true_signals(self) -> dict[str, Tensor]:
         """The true signals now, [N, ...]: the simulator's, the task's own and ``mission_time``."""
-        added = {name: self.column[f"added.{name}"] for name in self.added}
-        return {**self.backend.signals(), **added, "mission_time": self.column["time"]}
+        return {**self.backend.signals(), **self.own}
 
     @property
     def count(self) -> Tensor:
@@ -285,45 +291,52 @@ class Env:
         if self.chances:
             column["chance"].copy_(uniform(self.seed, ids, episode, stream("chance"), self.chances, step=step))
 
-    @torch.no_grad()
     def step(self, action: Tensor) -> Step:
         """One control step with ``action`` [N, A]."""
-        n, action = self.num_worlds, action.to(self.device, torch.float32).contiguous()
+        n, work = self.num_worlds, self.work
+        if not (self.on_cpu and action.is_cpu and action.dtype is torch.float32 and action.is_contiguous()):
+            action = action.detach().to(self.device, torch.float32).contiguous()
         if action.shape != (n, self.action_dim):
             raise ValueError(f"an action of {n} worlds has shape {(n, self.action_dim)}, got {tuple(action.shape)}")
-        self.command, obs = torch.empty(n, self.command_dim, device=self.device), self._observations(n)
-        self._command(self.table, {"action": action, "command": self.command})
+        found = work.take()
+        work.command(action, found)
+        self.command = found.command
         if self.instead is not None:
             self.command, self.instead = self.instead, None
-        self._disturb()
-        self.backend.step(self.command, self.task.substeps)
-        truth = self.backend.signals()
+        if self.pushed:
+            self._disturb()
+        backend = self.backend
+        backend.step(self.command, self.task.substeps)
+        truth = backend.signals()
         if self.drawing:
             self._draw_samples(self.worlds, self.episode, self.count + 1, self.column)
-        self._step(self.table, {**{f"truth.{k}": v for k, v in truth.items()},
-                                "action": action, "obs": obs.actor, "critic": obs.critic})
-        if self.backend.bad.any():
-            self._give_up(self.backend.bad)
+        work.after(truth, action, found)
+        some_ended, some_bad = work.finish(backend.bad, found)
+        if some_bad:
+            self._give_up(backend.bad)
+            some_ended, _ = work.finish(backend.bad, found)
         if self.pictures is not None:
             self.images = self.pictures.take()
-            obs = obs._replace(images=self.images)
-        figures = self.figures.clone()
-        reward, (ended, terminated, truncated, finite, success) = figures[0], (figures[1:] > 0.5).unbind(0)
-        truth = self.true_signals()
-        info = {"signals": truth, "success": success, "finite": finite,
+            found = found._replace(obs=found.obs._replace(images=self.images))
+        info = {"signals": {**truth, **self.own}, "success": found.success, "finite": found.finite,
                 "length": self.column["count"], "return": self.column["return"]}
-        if not ended.any():
-            return Step(obs, reward, terminated, truncated, obs, info)
+        obs = found.obs
+        after = self._end(found, info) if some_ended else obs
+        return Step(after, found.reward, found.terminated, found.truncated, obs, info)
+
+    @torch.no_grad()
+    def _end(self, found: Results, info: dict[str, Any]) -> Obs:
+        """Begin the next episodes where one ended: the observations to act on; ``info`` then outlives the resets."""
+        ids, finite, success = found.ended.nonzero()[:, 0], found.finite, found.success
+        clean = _clone if bool(finite.all()) else _clean
+        # copies of the backend's tensors: the resets would overwrite them
+        info["signals"] = {k: clean(v) for k, v in info["signals"].items()}
         info |= {"length": self.count, "return": self.column["return"].clone()}
-        ids = ended.nonzero()[:, 0]
-        # clones of the backend's tensors: the resets would overwrite them
-        info["signals"] = {k: v.clone() for k, v in truth.items()}
-        if not bool(finite.all()):
-            info["signals"] = {k: _clean(v) for k, v in truth.items()}
+        if clean is _clean:
             self._report(~finite)
         if self.curriculum is not None and len(whole := ids[~self.midway[ids]]):
             self.curriculum.finish(whole, self.episode[whole], success[whole], info["return"][whole])
-        return Step(self._next(obs, ids), reward, terminated, truncated, obs, info)
+        return self._next(found.obs, ids)
 
     def _next(self, obs: Obs, ids: Tensor) -> Obs:
         """``obs`` with the first observations of the next episodes of the worlds ``ids``."""
@@ -339,8 +352,6 @@ class Env:
 
     def _disturb(self) -> None:
         """Set what changes in mid-episode: pushes, gusts."""
-        if not self.disturbances.names:
-            return
         found = self.disturbances.at(self.seed, self.worlds, self.episode, self.count, self.base)
         if found is not None:
             ids, values = found
@@ -410,6 +421,10 @@ FIGURES = ("reward", "ended", "terminated", "truncated", "finite", "success")
 def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The entries of ``x`` whose names begin with ``prefix``, without it."""
     return {k.removeprefix(prefix): v for k, v in x.items() if k.startswith(prefix)}
+
+
+def _clone(value: Tensor) -> Tensor:
+    return value.clone()
 
 
 def _clean(value: Tensor) -> Tensor:

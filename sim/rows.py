@@ -657,7 +657,7 @@ class Kernel:
         whole, own = n // LANES * LANES, len(self.columns)
         if table is not None:
             self.pointers[:own] = table.data_ptr() + stride * self.offsets
-        tensors = [_checked(name, rows[name], n, shape) for name, shape in self.rows.items()]
+        tensors = [checked(name, rows[name], n, shape) for name, shape in self.rows.items()]
         self.pointers[own:] = [t.data_ptr() for t in tensors]
         self.code(self.address, stride, 0, whole)
         if whole < n:  # the last block is not whole: it is computed in copies
@@ -686,7 +686,8 @@ class Plain:
             places[name].copy_(value)
 
 
-def _checked(name: str, tensor: Tensor, n: int, shape: tuple[int, ...]) -> Tensor:
+def checked(name: str, tensor: Tensor, n: int, shape: tuple[int, ...]) -> Tensor:
+    """``tensor`` if a kernel can take it as the rows [n, *shape]; a ValueError otherwise."""
     if tensor.shape != (n, *shape) or tensor.dtype != torch.float32 or not tensor.is_contiguous():
         raise ValueError(f"{name} must be contiguous float32 {(n, *shape)}, got {tensor.dtype} {tuple(tensor.shape)} "
                          f"with strides {tensor.stride()}")

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 import mujoco
 import numpy as np
@@ -26,6 +27,7 @@ from torch import Tensor
 from robots.spec import RobotSpec
 from sim.backends import mjcf
 from sim.backends.checks import check_ids, check_state, check_world
+from sim.backends.mujoco_rows import After, Before
 from sim.capabilities import require
 from sim.scene import Scene, as_scene
 from sim.types import Backend, Status
@@ -104,13 +106,16 @@ class MuJoCo:
         """Where signals are read from and written to: two sets of tensors that take turns, of now and of before."""
         shapes = {name: spec.shape for name, spec in self.scene.signals.items()}
         self._out, self._was = ({n: torch.zeros(self.num_worlds, *s) for n, s in shapes.items()} for _ in range(2))
-        self._sources = []
-        for name, read in self.model.reads.items():
-            source = self._field[read.field]
-            direct = source[:, read.columns] if isinstance(read.columns, slice) and not read.norm else None
-            self._sources.append((name, direct, source, read))
-        everything = np.array_equal(self.model.ctrl, np.arange(self.model.mj.nu))
-        self._ctrl = self._field["ctrl"] if everything else None
+        columns = np.arange(max(self.model.mj.nq, self.model.mj.nv, self.model.mj.nsensordata))
+        reads = {name: (self._field[read.field], columns[: self._field[read.field].shape[1]][read.columns])
+                 for name, read in self.model.reads.items() if not read.norm}
+        state = [(self._field[f], columns[: self._field[f].shape[1]], None) for f in ("qpos", "qvel")]
+        self._after, self._after_was = (
+            After([*state, *((*read, out[name].numpy()) for name, read in reads.items())], self.num_worlds, LIMIT)
+            for out in (self._out, self._was))
+        self._put = Before(self._rows, self._before, self._bad, self._field["ctrl"], self.model.ctrl)
+        self._sources = [(name, self._field[read.field], read) for name, read in self.model.reads.items()]
+        self._norms = [source for source in self._sources if source[2].norm]
 
     # ---- the protocol
 
@@ -147,55 +152,52 @@ class MuJoCo:
                              f"{(self.num_worlds, len(self.model.ctrl))}")
         if substeps < 1:
             raise ValueError(f"substeps is {substeps}; it must be at least 1")
-        np.copyto(self._before, self._rows)
+        plain = ctrl.dtype is torch.float32 and ctrl.is_cpu and ctrl.is_contiguous()
+        given = ctrl if plain else ctrl.detach().to("cpu", torch.float32).contiguous()
         self._stepped = True
-        given = ctrl.numpy() if ctrl.device.type == "cpu" else _numpy(ctrl)
-        if self._ctrl is not None:
-            self._ctrl[:] = given
+        sound = self._put(given.data_ptr())
+        if not plain:
+            self._field["ctrl"][:, self.model.ctrl] = _numpy(ctrl)
+        if sound:
+            sound = self._run(lambda: self.batch.step(nstep=substeps, stage=self.model.stage))
         else:
-            self._field["ctrl"][:, self.model.ctrl] = given
-        if self._bad.any() or not np.isfinite(given.sum()):
-            self._bad |= ~np.isfinite(given).all(1)
+            self._bad |= ~np.isfinite(_numpy(ctrl)).all(1)
             ids = np.flatnonzero(~self._bad)
             if len(ids):
                 self._run(lambda: self.batch.step(ids, nstep=substeps, stage=self.model.stage))
-        else:
-            self._run(lambda: self.batch.step(nstep=substeps, stage=self.model.stage))
-        self._guard()
-        self._read()
+        self._out, self._was = self._was, self._out
+        self._after, self._after_was = self._after_was, self._after
+        sound = self._after() and sound
+        for name, source, read in self._norms:
+            self._out[name].numpy().reshape(self.num_worlds, -1)[:] = _values(source, read)
+        if not sound:
+            self._guard()
 
-    def _run(self, work: Callable[[], object]) -> None:
+    def _run(self, work: Callable[[], object]) -> bool:
+        """Whether no world failed in ``work``."""
+        hush()
         try:
-            with quiet():
-                work()
+            work()
         except SimulationError as error:
             self._bad[np.asarray(error.ids)] = True
+            return False
+        finally:
+            unhush()
+        return True
 
     def _guard(self) -> None:
-        """Flag worlds that left the numbers MuJoCo can work with, and put back the state before this step."""
-        qpos, qvel = self._field["qpos"], self._field["qvel"]
-        # both comparisons are false for NaN
-        if not (np.abs(qpos).max(initial=0.0) < LIMIT and np.abs(qvel).max(initial=0.0) < LIMIT):
-            self._bad |= ~((np.abs(qpos) < LIMIT).all(1) & (np.abs(qvel) < LIMIT).all(1))
+        """Flag worlds that left the numbers MuJoCo can work with, and put back their states and signals before it."""
+        # the comparisons are false for NaN
+        for name in ("qpos", "qvel"):
+            self._bad |= ~(np.abs(self._field[name]) < LIMIT).all(1)
         if self._bad.any():
             self._rows[self._bad] = self._before[self._bad]
-
-    def _read(self) -> None:
-        """The signals after a step; worlds that are bad keep those they had."""
-        self._out, self._was = self._was, self._out
-        for name, direct, source, read in self._sources:
-            out = self._out[name].numpy().reshape(self.num_worlds, -1)
-            if direct is not None:
-                np.copyto(out, direct, casting="same_kind")
-            else:
-                out[:] = _values(source, read)
-        if self._bad.any():
             for name, out in self._out.items():
                 out[self.bad] = self._was[name][self.bad]
 
     def _read_some(self, worlds: np.ndarray) -> None:
         """The signals of the worlds ``worlds`` [K] alone."""
-        for name, _, source, read in self._sources:
+        for name, source, read in self._sources:
             self._out[name].numpy().reshape(self.num_worlds, -1)[worlds] = _values(source[worlds], read)
 
     def signals(self) -> dict[str, Tensor]:
@@ -285,7 +287,7 @@ class MuJoCo:
 
     def close(self) -> None:
         """End the threads. They live as long as anybody holds one of :meth:`views`."""
-        for name in ("batch", "_rows", "_field", "_sources", "_ctrl"):
+        for name in ("batch", "_rows", "_field", "_sources", "_norms", "_put", "_after", "_after_was"):
             self.__dict__.pop(name, None)
 
 
@@ -300,23 +302,38 @@ _CALLS = [0]
 _LOCK = threading.Lock()
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """MuJoCo prints and logs nothing meanwhile: its warnings are counted anyway. The process has one such setting."""
+def hush() -> None:
+    """MuJoCo prints and logs nothing until :func:`unhush`: its warnings are counted anyway. One setting a process."""
     with _LOCK:
         _CALLS[0] += 1
         if _CALLS[0] == 1:
             _LOUD[:] = [mujoco.MjLogConfig.get()]
-            silent = mujoco.MjLogConfig.get()
-            silent.logto_console = silent.logto_file = False
-            silent.set()
+            _silent().set()
+
+
+def unhush() -> None:
+    """The end of as many calls of :func:`hush`."""
+    with _LOCK:
+        _CALLS[0] -= 1
+        if _CALLS[0] == 0:
+            _LOUD.pop().set()
+
+
+@cache
+def _silent() -> mujoco.MjLogConfig:
+    silent = mujoco.MjLogConfig.get()
+    silent.logto_console = silent.logto_file = False
+    return silent
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """MuJoCo prints and logs nothing meanwhile."""
+    hush()
     try:
         yield
     finally:
-        with _LOCK:
-            _CALLS[0] -= 1
-            if _CALLS[0] == 0:
-                _LOUD.pop().set()
+        unhush()
 
 
 def _numpy(value: Tensor) -> np.ndarray:

@@ -259,7 +259,8 @@ def asynchronous(size: Size) -> Iterator[dict[str, Program]]:
         raise ModuleNotFoundError(f"{error.name} is not installed: pip install 'gymnasium[mujoco]'") from error
     worlds = size.asynchronous
     make = [_gymnasium_cheetah] * worlds
-    envs = gymnasium.vector.AsyncVectorEnv(make, context="spawn")
+    with every_core():  # where its processes wait for each other least
+        envs = gymnasium.vector.AsyncVectorEnv(make, context="spawn")
     steps = max(10, size.block // 4 // worlds)
     actions = np.random.default_rng(0).uniform(-1, 1, (16, worlds, 6)).astype(np.float32)
     children = [process.pid for process in envs.processes]
@@ -277,9 +278,24 @@ def asynchronous(size: Size) -> Iterator[dict[str, Program]]:
         envs.close()
 
 
+@contextmanager
+def every_core() -> Iterator[None]:
+    """What is started meanwhile may use all processors."""
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, processors)
+
+
 def _gymnasium_cheetah() -> Any:
     import gymnasium
+    import mujoco
 
+    silent = mujoco.MjLogConfig.get()
+    silent.logto_console = silent.logto_file = False
+    silent.set()  # each process would tell of the file's deprecated settings
     return gymnasium.make(CHEETAH)
 
 

@@ -1,0 +1,210 @@
+"""How an environment's step runs over its table, and where its results go.
+
+A learner may keep what a step returned, so that each step needs memory of its own. With few worlds, asking for it in
+every step costs more than computing what goes there: each operation on tensors, however small, takes tens of
+microseconds when the physics before it has filled the caches. So compiled steps take memory for many steps at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sim import jit, rows
+from sim.types import Obs
+
+AHEAD_BYTES = 2**19  # of memory for results that are taken at a time, at most (one step takes what it needs)
+AHEAD = 32  # steps, at most
+BAD = 2**40  # more worlds than can be: what `finish` adds if one is bad
+
+# finish(figures, stride, n, reward, flags, bad): the first row of figures [6, stride] is copied to reward [n], others
+# become flags [5, n] (1 where above 0.5); the number of worlds whose first flag is set, plus 2^40 if any world is bad
+TEXT = """
+declare void @llvm.memcpy.p0.p0.i64(ptr noalias, ptr noalias, i64, i1)
+
+define i64 @finish(ptr %figures, i64 %stride, i64 %n, ptr %reward, ptr %flags, ptr %bad) {
+entry:
+  %bytes = shl i64 %n, 2
+  call void @llvm.memcpy.p0.p0.i64(ptr %reward, ptr %figures, i64 %bytes, i1 false)
+  br label %figure
+figure:
+  %f = phi i64 [ 0, %entry ], [ %f1, %next ]
+  %total = phi i64 [ 0, %entry ], [ %total1, %next ]
+  %counted = icmp eq i64 %f, 0
+  %one = zext i1 %counted to i64
+  %row = add i64 %f, 1
+  %start = mul i64 %row, %stride
+  %first = mul i64 %f, %n
+  br label %item
+item:
+  %i = phi i64 [ 0, %figure ], [ %i1, %item ]
+  %sum = phi i64 [ %total, %figure ], [ %sum2, %item ]
+  %from = add i64 %start, %i
+  %source = getelementptr float, ptr %figures, i64 %from
+  %value = load float, ptr %source
+  %set = fcmp ogt float %value, 0.5
+  %byte = zext i1 %set to i8
+  %to = add i64 %first, %i
+  %target = getelementptr i8, ptr %flags, i64 %to
+  store i8 %byte, ptr %target
+  %more = select i1 %set, i64 %one, i64 0
+  %sum1 = add i64 %sum, %more
+  %place = getelementptr i8, ptr %bad, i64 %i
+  %given_up = load i8, ptr %place
+  %is_bad = icmp ne i8 %given_up, 0
+  %seen = and i1 %is_bad, %counted
+  %mark = select i1 %seen, i64 1099511627776, i64 0
+  %sum2 = or i64 %sum1, %mark
+  %i1 = add i64 %i, 1
+  %again = icmp slt i64 %i1, %n
+  br i1 %again, label %item, label %next
+next:
+  %total1 = phi i64 [ %sum2, %item ]
+  %f1 = add i64 %f, 1
+  %left = icmp slt i64 %f1, 5
+  br i1 %left, label %figure, label %exit
+exit:
+  ret i64 %total1
+}
+"""
+
+
+class Results(NamedTuple):
+    """What a step of N worlds fills."""
+
+    command: Tensor  # [N, U]
+    obs: Obs
+    reward: Tensor  # [N]
+    ended: Tensor  # [N] bool, as those below
+    terminated: Tensor
+    truncated: Tensor
+    finite: Tensor
+    success: Tensor
+    addresses: tuple[int, ...] = ()  # of command, actor, critic, reward, flags
+
+
+class General:
+    """Steps by any kernels (:class:`sim.rows.Kernel`, :class:`sim.rows.Plain`), any number of worlds, any device."""
+
+    def __init__(self, command: Any, after: Any, table: Tensor, figures: Tensor, sizes: tuple[int, int, int]) -> None:
+        self.kernels, self.table, self.figures, self.sizes = (command, after), table, figures, sizes
+
+    def take(self) -> Results:
+        """Memory for one step."""
+        n, device = self.figures.shape[1], self.table.device
+        command, actor, critic = (torch.empty(n, size, device=device) for size in self.sizes)
+        flags = torch.empty(len(self.figures) - 1, n, dtype=torch.bool, device=device)
+        return Results(command, Obs(actor, critic), torch.empty(n, device=device), *flags.unbind(0))
+
+    @torch.no_grad()
+    def command(self, action: Tensor, to: Results) -> None:
+        """The commands of the actions."""
+        self.kernels[0](self.table, {"action": action, "command": to.command})
+
+    @torch.no_grad()
+    def after(self, truth: Mapping[str, Tensor], action: Tensor, to: Results) -> None:
+        """What follows from the signals ``truth`` after the physics."""
+        self.kernels[1](self.table, {**{f"truth.{k}": v for k, v in truth.items()}, "action": action,
+                                     "obs": to.obs.actor, "critic": to.obs.critic})
+
+    def finish(self, bad: Tensor, to: Results) -> tuple[bool, bool]:
+        """Fill reward and flags: whether an episode ended, whether a world is bad."""
+        to.reward.copy_(self.figures[0])
+        for flag, figure in zip(to[3:8], self.figures[1:]):
+            torch.gt(figure, 0.5, out=flag)
+        return bool(to.ended.any()), bool(bad.any())
+
+
+@cache
+def _finish() -> tuple[Any, Any]:
+    address, number = ctypes.c_void_p, ctypes.c_int64
+    code, engine = jit.function(TEXT, "finish", (address, number, number, address, address, address))
+    code.restype = ctypes.c_int64
+    return code, engine
+
+
+class Compiled:
+    """The same for compiled kernels and whole blocks of worlds, as few operations as can be.
+
+    Args:
+        signals: names of the simulator's signals in the order of the rows of ``after``.
+    """
+
+    def __init__(
+        self, command: rows.Kernel, after: rows.Kernel, table: Tensor, figures: Tensor, sizes: tuple[int, int, int],
+        signals: Sequence[str],
+    ) -> None:
+        self.kernel, self.table, self.sizes, self.signals = after, table, sizes, tuple(signals)
+        self.n, self.stride = figures.shape[1], table.shape[1]
+        self.figures = figures.data_ptr()
+        self.run_command, self.run_after = Bound(command, table), Bound(after, table)
+        self._code, self._engine = _finish()
+        self._ahead: list[Results] = []
+        self._known: dict[tuple[int, ...], tuple[list[Tensor], list[int]]] = {}
+        self._bad: Tensor | None = None
+        self._bad_address = 0
+
+    def take(self) -> Results:
+        """Memory for one step."""
+        if not self._ahead:
+            self._ahead = self._more()
+        return self._ahead.pop()
+
+    def _more(self) -> list[Results]:
+        n, count = self.n, max(1, min(AHEAD, AHEAD_BYTES // (4 * self.n * (sum(self.sizes) + 3))))
+        floats = [torch.empty(count, n, size) for size in self.sizes]
+        reward, flags = torch.empty(count, n), torch.empty(count, 5, n, dtype=torch.bool)
+        each = [(x.data_ptr(), x[0].nbytes) for x in (*floats, reward, flags)]
+        command, actor, critic = (x.unbind(0) for x in floats)
+        rewards, marks = reward.unbind(0), flags.flatten(0, 1).unbind(0)
+        return [Results(command[i], Obs(actor[i], critic[i]), rewards[i], *marks[5 * i : 5 * i + 5],
+                        tuple(first + i * size for first, size in each)) for i in range(count)]
+
+    def command(self, action: Tensor, to: Results) -> None:
+        """The commands of the actions."""
+        self.run_command(self.n, action.data_ptr(), to.addresses[0])
+
+    def after(self, truth: Mapping[str, Tensor], action: Tensor, to: Results) -> None:
+        """What follows from the signals ``truth`` after the physics."""
+        key = tuple(map(id, truth.values()))
+        known = self._known.get(key) or self._learn(key, truth)
+        self.run_after(self.n, *known[1], action.data_ptr(), to.addresses[1], to.addresses[2])
+
+    def _learn(self, key: tuple[int, ...], truth: Mapping[str, Tensor]) -> tuple[list[Tensor], list[int]]:
+        """Where these tensors are. They are kept, so that no others have their identities; few, because some backends
+        make new ones in each step.
+        """
+        shapes = self.kernel.rows
+        checked = [rows.checked(f"truth.{k}", truth[k], self.n, shapes[f"truth.{k}"]) for k in self.signals]
+        while len(self._known) >= 4:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = [*truth.values()], [t.data_ptr() for t in checked]
+        return self._known[key]
+
+    def finish(self, bad: Tensor, to: Results) -> tuple[bool, bool]:
+        """Fill reward and flags: whether an episode ended, whether a world is bad."""
+        if bad is not self._bad:
+            self._bad, self._bad_address = bad, bad.data_ptr()
+        found = self._code(self.figures, self.stride, self.n, to.addresses[3], to.addresses[4], self._bad_address)
+        return found % BAD > 0, found >= BAD
+
+
+class Bound:
+    """A kernel and its table: only where the rows are changes from call to call."""
+
+    def __init__(self, kernel: rows.Kernel, table: Tensor) -> None:
+        columns, self._kernel, self._table = len(kernel.columns), kernel, table
+        self._pointers = (ctypes.c_int64 * (columns + len(kernel.rows)))(
+            *(table.data_ptr() + table.shape[1] * int(offset) for offset in kernel.offsets))
+        self._rows = slice(columns, columns + len(kernel.rows))
+        self._code, self._address, self._stride = kernel.code, ctypes.addressof(self._pointers), table.shape[1]
+
+    def __call__(self, n: int, *addresses: int) -> None:
+        """Compute ``n`` rows, whole blocks, of the tensors at ``addresses`` in the order of the kernel's rows."""
+        self._pointers[self._rows] = addresses
+        self._code(self._address, self._stride, 0, n)
