@@ -1,0 +1,74 @@
+"""Steps with results taken ahead and steps in general: the same numbers, and what was returned stays as it was."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sim.env import FIGURES, make_env
+from sim.outputs import AHEAD, Compiled, General
+from sim.task import load_task
+
+
+def reach(worlds, general=False):
+    env = make_env(load_task("reach"), num_worlds=worlds, seed=3, threads=1)
+    if general:
+        sizes = (env.command_dim, env.obs_dim, env.critic_dim)
+        env.work = General(env._command, env._step, env.table, env.table[-len(FIGURES) :, :worlds], sizes)
+    env.reset()
+    return env
+
+
+def action(env, k):
+    generator = torch.Generator().manual_seed(k)
+    return 2 * torch.rand(env.num_worlds, env.action_dim, generator=generator) - 1
+
+
+def flat(step):
+    return [*step.obs[:2], *step.final_obs[:2], step.reward, step.terminated, step.truncated, step.info["success"],
+            step.info["finite"], *step.info["signals"].values()]
+
+
+def test_whole_blocks_of_worlds_run_compiled_and_the_results_are_those_of_the_general_way():
+    quick, general = reach(16), reach(16, general=True)
+    assert isinstance(quick.work, Compiled)
+    assert isinstance(reach(5).work, General)
+    for env in (quick, general):
+        env.column["count"].copy_(torch.arange(16.0) * 6)  # some episodes end on the way
+    ended = 0
+    for k in range(12):
+        steps = [env.step(action(env, k)) for env in (quick, general)]
+        assert all(torch.equal(a, b) for a, b in zip(*map(flat, steps)))
+        ended += int(steps[0].truncated.sum())
+    assert ended
+
+
+def test_what_a_step_returned_outlives_later_steps():
+    env = reach(16)
+    kept = []
+    for k in range(AHEAD + 3):
+        step = env.step(action(env, k))
+        mine = [step.obs.actor, step.obs.critic, step.reward, step.truncated, env.command]
+        kept.append((mine, [x.clone() for x in mine]))
+    assert all(torch.equal(a, b) for mine, copies in kept for a, b in zip(mine, copies))
+
+
+@pytest.mark.parametrize("other", [
+    lambda a: a.double(), lambda a: a.t().contiguous().t(), lambda a: a.clone().requires_grad_()])
+def test_any_kind_of_action_tensor_does_the_same(other):
+    one, two = reach(16), reach(16)
+    for k in range(3):
+        a, b = one.step(action(one, k)), two.step(other(action(two, k)))
+        assert torch.equal(a.obs.actor, b.obs.actor)
+    assert not b.obs.actor.requires_grad
+
+
+def test_a_bad_world_ends_and_the_others_do_not_see_it():
+    env, calm = reach(16), reach(16)
+    env.backend.views()["qvel"][3, 0] = float("nan")
+    a, b = env.step(action(env, 0)), calm.step(action(calm, 0))
+    assert a.terminated.nonzero().tolist() == [[3]]
+    assert not a.info["finite"][3]
+    others = torch.arange(16) != 3
+    assert torch.equal(a.final_obs.actor[others], b.final_obs.actor[others])
+    assert env.faults == 1
