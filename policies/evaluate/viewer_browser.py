@@ -278,7 +278,7 @@ def told(show: Show, world: int) -> str:
         f"{MARKS[verdict]} **{verdict}**{early}, robustness {between(reading.lower, reading.upper)}", "", *rows])
 
 
-MARKS = {"satisfied": "✅", "violated": "❌", "undecided": "⏳"}
+MARKS = {"satisfied": "✓", "violated": "✗", "undecided": "○"}
 
 
 def between(low: float, high: float) -> str:

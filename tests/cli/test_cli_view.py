@@ -51,7 +51,7 @@ def test_a_run_and_its_artifact_drive_the_robot(tmp_path: Path, capsys: pytest.C
         assert main(["view", "--policy", policy, "--png", str(path), "--at", "0.2", *SMALL]) == 0
         shown.append(cv2.imread(str(path)))
     assert abs(shown[0].astype(int) - shown[1]).mean() < 1  # the same episode, flown by the same policy
-    assert main(["view", "--policy", run, "--png", str(tmp_path / "a.png"), "task=reach", *SMALL]) == 2
+    assert main(["view", "--policy", run, "--png", str(tmp_path / "a.png"), "task=track", *SMALL]) == 2
     assert "judge it on what it was trained for" in capsys.readouterr().err
 
 
