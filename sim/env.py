@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,8 @@ class Env:
         self.disturbances = Disturbances.parse(pushes, self.randomization, backend.parameters, task.control_dt)
         self.pushed = bool(self.disturbances.names)
         self._see(cameras, look, renderer)
-        self.observe, self.act, self.objective = task.observe.to(self.device), task.act.to(self.device), task.objective
+        self.observe, self.act = task.observe.to(self.device), task.act.to(self.device)
+        self.objective, self.extra = (on_device(part, self.device) for part in (task.objective, task.extra))
         self.worlds = torch.arange(self.num_worlds, device=self.device)
         self.action_dim, self.command_dim = task.act.action_dim, task.robot.command(task.command).size
         self.instead: Tensor | None = None
@@ -190,8 +192,8 @@ class Env:
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The simulator's signals with the task's own and the time; and what is kept of these."""
         kept: dict[str, Tensor] = {}
-        if self.task.extra is not None:
-            added, memory = self.task.extra(truth, x.get("chance", count[:, None]), _group("extra.", x))
+        if self.extra is not None:
+            added, memory = self.extra(truth, x.get("chance", count[:, None]), _group("extra.", x))
             truth = {**truth, **added}
             kept = {**{f"extra.{k}": v for k, v in memory.items()}, **{f"added.{k}": v for k, v in added.items()}}
         kept["time"] = count * self.task.control_dt
@@ -440,6 +442,24 @@ def _flat(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _column(flags: Tensor, like: Tensor) -> Tensor:
     """``flags`` [K] so that it broadcasts against ``like`` [K, ...]."""
     return flags.reshape(-1, *[1] * (like.dim() - 1))
+
+
+def on_device(part: Any, device: torch.device) -> Any:
+    """A task's part with all tensors and modules in it, at any depth, on ``device``; itself on a CPU."""
+    if device.type == "cpu":
+        return part
+    if isinstance(part, Tensor):
+        return part.to(device)
+    if isinstance(part, torch.nn.Module):
+        return copy.deepcopy(part).to(device)
+    if isinstance(part, (list, tuple)):
+        return type(part)(on_device(x, device) for x in part)
+    if not hasattr(part, "__dict__") or isinstance(part, type) or callable(part) and not hasattr(part, "memory"):
+        return part
+    moved = copy.copy(part)
+    for name, value in vars(part).items():
+        object.__setattr__(moved, name, on_device(value, device))
+    return moved
 
 
 def backend_names() -> list[str]:

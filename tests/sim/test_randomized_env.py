@@ -1,8 +1,9 @@
 """Pushes, gusts, curricula and records in the environment: the same for any number of worlds, resumed bit for bit."""
 
+import pytest
 import torch
 
-from sim.env import make_env
+from sim.env import make_env, on_device
 from sim.episodes import replay
 from sim.task import load_task
 
@@ -81,3 +82,23 @@ def test_a_curriculum_reaches_the_simulator():
         assert 0.5 <= record.curriculum["mass"] <= 1.5
         assert abs(found[world].item() / record.parameters["mass"] - 1) < 1e-6
     assert len({round(env.record(w).curriculum["mass"], 6) for w in range(16)}) > 1
+
+
+@pytest.mark.parametrize("task", ["lift", "ant", "cube_reorient", "waypoints"])
+def test_all_of_a_task_moves_to_another_device(task):
+    """Seen on torch's ``meta`` device: what stayed on the CPU would fail on a GPU."""
+    def tensors(part):
+        if isinstance(part, torch.nn.Module):
+            return [*part.parameters(), *part.buffers()]
+        if isinstance(part, torch.Tensor):
+            return [part]
+        if isinstance(part, (list, tuple)):
+            return [t for x in part for t in tensors(x)]
+        return [t for x in vars(part).values() for t in tensors(x)] if hasattr(part, "memory") else []
+
+    objective = load_task(task).objective
+    moved = on_device(objective, torch.device("meta"))
+    found = tensors(moved)
+    assert all(t.device.type == "meta" for t in found)
+    assert len(found) == len(tensors(objective)) > 0
+    assert all(t.device.type == "cpu" for t in tensors(objective))
