@@ -42,7 +42,7 @@ FLAT = 1.1  # target: cost of a step of one of 4096 worlds over that of one of 6
 FRAME_MS = 1.5  # target
 RESIDENT = 1e6  # B, target: what the process may grow by in the measured steps; one lost tensor a step is 9 MB
 TRACED = 16e3  # B, target of the same for Python's own objects, in TRACED_STEPS steps
-TRACED_STEPS = 2000
+TRACED_STEPS = 2048
 ASYNC_WORLDS = 8  # a process each: its cost per step does not fall with more
 ARM_WORLDS = 64
 CHEETAH = "HalfCheetah-v5"
@@ -311,6 +311,7 @@ def cpu_seconds(process: int) -> float:
 def memory(size: Size) -> list[Row]:
     """What the process and Python's objects grow by while 16 worlds are stepped; both judged for the full run alone."""
     from policies.cli.benches import _cheetah
+    from sim.outputs import AHEAD
 
     env = _cheetah.environment(16, seed=1)
     actions = random_actions(16, env.action_dim, 16)
@@ -320,7 +321,8 @@ def memory(size: Size) -> list[Row]:
     begun = resident()
     steps_of(env, actions, size.memory)
     grown = max(0, resident() - begun)
-    traced_steps = min(TRACED_STEPS, size.memory)
+    # whole lots of the results that are taken ahead: as many of them are there at the end as at the beginning
+    traced_steps = max(1, min(TRACED_STEPS, size.memory) // AHEAD) * AHEAD
     traced = traced_growth(lambda: steps_of(env, actions, traced_steps))
     return [
         Row("memory.resident_growth", grown, "B", RESIDENT, f"in {size.memory} steps", grown <= RESIDENT),
