@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
 
@@ -18,7 +18,8 @@ the policy was trained in, writes manifest.json (signals, commands, rate, limits
 and replays the golden trace. The folder appears complete and proven, or not at all.
 
 A model.zip that stable-baselines3 saved (PPO, A2C, SAC, TD3, DDPG) is exported likewise. Say by settings what it was
-trained on: the task always, its settings, backend and randomize (none) where they were not the defaults.
+trained on: the task always, its settings, backend and randomize (none) where they were not the defaults; and
+--normalize FILE, or --no-normalize if there was no VecNormalize and the file does not show it.
 
 Example:
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact
@@ -32,7 +33,11 @@ def parser() -> Parser:
     p.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or a model.zip of stable-baselines3")
     add_overrides(p)
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the artifact (RUN/artifact)")
-    p.add_argument("--normalize", type=Path, metavar="FILE", help="what VecNormalize.save wrote (a pickle: your own)")
+    statistics = p.add_mutually_exclusive_group()
+    statistics.add_argument("--normalize", type=Path, metavar="FILE",
+                            help="what VecNormalize.save wrote (a pickle: your own)")
+    statistics.add_argument("--no-normalize", dest="normalize", action="store_const", const=False,
+                            help="the model was trained without VecNormalize")
     p.add_argument("--name", help="name in the manifest (the task's)")
     add_json(p)
     return p
@@ -73,10 +78,10 @@ def run(argv: Sequence[str]) -> int:
     return OK
 
 
-def check_words(is_model: bool, run: Path, words: Sequence[str], normalize: Path | None) -> None:
+def check_words(is_model: bool, run: Path, words: Sequence[str], normalize: Path | Literal[False] | None) -> None:
     """Settings and statistics are of a model; a run has its own. A model's task must be named."""
-    if not is_model and (words or normalize):
-        given = " ".join(words) or f"--normalize {normalize}"
+    if not is_model and (words or normalize is not None):
+        given = " ".join(words) or ("--no-normalize" if normalize is False else f"--normalize {normalize}")
         raise BadInput(f"{given}: a run is exported as it was trained; settings are for a model.zip, and {run} is none")
     if is_model and not any(word.startswith("task=") for word in words):
         raise BadInput(f"{run} does not say what it was trained on: name the task, as in "
@@ -96,7 +101,9 @@ def of_run(run: Path, out: Path, name: str | None) -> Artifact:
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
 
 
-def of_model(model: Path, out: Path, words: Sequence[str], normalize: Path | None, name: str | None) -> Artifact:
+def of_model(
+    model: Path, out: Path, words: Sequence[str], normalize: Path | Literal[False] | None, name: str | None
+) -> Artifact:
     """The artifact of a model that stable-baselines3 saved, trained on what ``words`` say."""
     from policies.cli import runs
     from policies.cli.settings import compose

@@ -88,7 +88,8 @@ def from_sb3(model: Any, env: Any = None, *, normalize: Any = None) -> PolicyGra
         model: with a ``MlpPolicy`` over the actor's observation.
         env: what it was trained in: ours, wrapped by ``VecNormalize`` and ``VecMonitor`` or not, a
             ``gymnasium.make("temporeal/...")``, or a `sim.adapters.worlds.Recipe`. None: ``model.env``.
-        normalize: the ``VecNormalize``, or the file that its ``save`` wrote, where ``env`` is not wrapped by it.
+        normalize: the ``VecNormalize``, or the file that its ``save`` wrote, where ``env`` is not wrapped by it; False:
+            there was none. It must be said where neither the model nor ``env`` shows it: a file has no statistics.
 
     Raises :class:`NotExportable` for what an artifact cannot hold: recurrent policies, discrete actions, images,
     privileged observations, wrappers that change observations or actions.
@@ -96,7 +97,7 @@ def from_sb3(model: Any, env: Any = None, *, normalize: Any = None) -> PolicyGra
     env = env if env is not None else model.get_env()
     found = origin(env)
     check_sb3(model, found.task)
-    statistics = load_statistics(normalize) if normalize is not None else found.normalize or carried_statistics(model)
+    statistics = statistics_of(model, found, normalize)
     policy = copied(model.policy)
     return graph_of(found.task, sb3_normalizer(statistics, found.task), Sb3Actor(policy))
 
@@ -196,13 +197,19 @@ def load_sb3(path: str | Path) -> Any:
         raise NotExportable(f"{path} is no model that stable-baselines3 saved: {error}") from error
     sb3 = imported("stable_baselines3")
     module = str(data.get("policy_class", {}).get("__module__", ""))
-    on_policy = sb3.PPO if "clip_range" in data else sb3.A2C
-    known = {"stable_baselines3.common.policies": on_policy, "stable_baselines3.sac.policies": sb3.SAC,
-             "stable_baselines3.td3.policies": sb3.TD3}
-    if module not in known:
-        raise NotExportable(f"{path} holds a policy of {module or 'an unknown module'}: load it yourself and give the "
-                            "model; known here: PPO, A2C, SAC, TD3, DDPG")
-    return known[module].load(path, device="cpu")
+    known = {"stable_baselines3.common.policies": "PPO" if "clip_range" in data else "A2C",
+             "stable_baselines3.sac.policies": "SAC",
+             "stable_baselines3.td3.policies": "DDPG" if is_ddpg(data) else "TD3"}
+    if module not in known or "cg_max_steps" in data:  # TRPO of sb3-contrib has the policy of PPO
+        raise NotExportable(f"{path} holds a policy of {module or 'an unknown module'}, trained by none of PPO, A2C, "
+                            "SAC, TD3, DDPG: load it yourself and give the model")
+    return getattr(sb3, known[module]).load(path, device="cpu")
+
+
+def is_ddpg(data: Mapping[str, Any]) -> bool:
+    """Whether a saved TD3 is what SB3's ``DDPG`` makes of it: one critic, no delay, no smoothing of the target."""
+    return (data.get("policy_delay"), data.get("target_noise_clip"),
+            (data.get("policy_kwargs") or {}).get("n_critics")) == (1, 0.0, 1)
 
 
 def imported(package: str) -> Any:
@@ -284,22 +291,46 @@ def check_sizes(task: Task, reads: int, gives: int) -> None:
                             f"settings shows {wanted[0]} and takes {wanted[1]}: give the settings it was trained with")
 
 
-def carried_statistics(model: Any) -> Any:
-    """The ``VecNormalize`` that the model still has."""
-    return model.get_vec_normalize_env()
+def statistics_of(model: Any, found: Origin, normalize: Any) -> Any:
+    """The ``VecNormalize`` the model was trained under, None if there was none; an error where that is not known."""
+    if normalize is False:
+        return None
+    if normalize is not None:
+        return load_statistics(normalize)
+    carried = found.normalize or model.get_vec_normalize_env()
+    was = was_normalized(model)
+    if carried is None and (was or (was is None and model.get_env() is None)):
+        told = "was trained under VecNormalize" if was else "does not say whether it was trained under VecNormalize"
+        raise NotExportable(f"the model {told}, whose statistics are not in its file: give normalize=FILE, which "
+                            "VecNormalize.save wrote (--normalize FILE), or, if observations were not normalized, "
+                            "normalize=False (--no-normalize)")
+    return carried
+
+
+def was_normalized(model: Any) -> bool | None:
+    """Whether the model learned under ``VecNormalize``: it then keeps observations as they were before. None: unknown.
+
+    ``_last_original_obs`` is among what SB3's ``save`` writes, the ``VecNormalize`` itself is not.
+    """
+    if getattr(model, "_last_original_obs", None) is not None:
+        return True
+    return None if getattr(model, "_last_obs", None) is None else False
 
 
 def load_statistics(normalize: Any) -> Any:
     """A ``VecNormalize`` from the file that its ``save`` wrote (a pickle: load your own only), or as it is."""
-    if not isinstance(normalize, (str, Path)):
-        return normalize
     import pickle
 
-    try:
-        with Path(normalize).open("rb") as file:
-            return pickle.load(file)
-    except (OSError, pickle.UnpicklingError, EOFError) as error:
-        raise NotExportable(f"{normalize} is no file that VecNormalize.save wrote: {error}") from error
+    found = normalize
+    if isinstance(normalize, (str, Path)):
+        try:
+            with Path(normalize).open("rb") as file:
+                found = pickle.load(file)
+        except (OSError, pickle.UnpicklingError, EOFError) as error:
+            raise NotExportable(f"{normalize} is no file that VecNormalize.save wrote: {error}") from error
+    if not hasattr(found, "norm_obs"):
+        raise NotExportable(f"normalize={normalize!r}: a VecNormalize, the file that its save wrote, or False")
+    return found
 
 
 def sb3_normalizer(statistics: Any, task: Task) -> nn.Module:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim.adapters.worlds import Recipe, close, recipe, reseed, some_seed
+from sim.adapters.worlds import Recipe, check_action_tensor, close, recipe, reseed, some_seed
 from sim.env import Env
 from sim.types import Obs, Step
 
@@ -109,8 +109,7 @@ class TaskVecEnv(VecEnv):
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
         """Observations, rewards [N], dones [N] bool and extras after ``actions`` [N, A]."""
-        if tuple(actions.shape) != (self.num_envs, self.num_actions):
-            raise ValueError(f"actions are [{self.num_envs}, {self.num_actions}], got {tuple(actions.shape)}")
+        check_action_tensor(actions, (self.num_envs, self.num_actions))
         # rsl_rl steps in inference mode; what the simulator keeps must be usable outside it, too
         with torch.inference_mode(False), torch.no_grad():
             step = self.worlds.step(actions)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from torch import Tensor
 
@@ -46,6 +47,7 @@ class Recipe:
 
     def build(self, num_worlds: int, seed: int = 0, **replaced: Any) -> Env:
         """A new environment; ``replaced`` are options that differ from the recipe's."""
+        check_count(num_worlds)
         task = self.load()
         options = {"backend": default_backend(task), **self.options, **replaced}
         return make_env(task, num_worlds=num_worlds, seed=check_seed(seed), **options)
@@ -66,13 +68,28 @@ def recipe(task: str, **keywords: Any) -> Recipe:
 
     ``randomize`` may be the name of a file of ``configs/randomize``, which holds distributions and sensors; ``sensors``
     given besides take the place of those. ``auto``: the one that the task's file in ``configs/task`` names, as for
-    ``backend``, where it is the default.
+    ``backend``, where it is the default. ``cameras``: as in configuration, ``{"chase": {"width": 64, "height": 64}}``, or
+    `sim.cameras.Camera` objects.
     """
     options = {k: v for k, v in keywords.items() if k in OPTIONS and v not in (None, AUTO)}
     name = configured(task).get("randomize", "none") if keywords.get("randomize") == AUTO else options.get("randomize")
     if isinstance(name, str):
         options = {**named_randomization(name), **_without(options, "randomize")}
+    if "cameras" in options:
+        options["cameras"] = some_cameras(options["cameras"])
     return Recipe(task, {k: v for k, v in keywords.items() if k not in OPTIONS}, options)
+
+
+def some_cameras(given: Any) -> tuple[Any, ...]:
+    """The `sim.cameras.Camera` objects that ``given`` holds, or describes by name as configuration does."""
+    from sim.views import Camera, parse_cameras
+
+    if isinstance(given, Mapping):
+        return parse_cameras(given)
+    if isinstance(given, Sequence) and all(isinstance(camera, Camera) for camera in given):
+        return tuple(given)
+    raise ValueError('cameras are given by name, {"chase": {"width": 64, "height": 64}}, or as a list of '
+                     f"sim.cameras.Camera; got {given!r}")
 
 
 def named_randomization(name: str) -> dict[str, Any]:
@@ -108,6 +125,13 @@ def check_seed(seed: Any) -> int:
         raise ValueError(f"a seed is a whole number from 0 to 2^63 - 1 for all worlds together, got {seed!r}; "
                          "each world has episodes of its own, keyed by (seed, world, episode)")
     return int(seed)
+
+
+def check_count(worlds: Any) -> int:
+    """A whole number of worlds."""
+    if isinstance(worlds, bool) or not isinstance(worlds, (int, np.integer)) or worlds < 1:
+        raise ValueError(f"the number of worlds is a whole number from 1, got {worlds!r}")
+    return int(worlds)
 
 
 def some_seed() -> int:
@@ -158,15 +182,29 @@ def check_actions(actions: Any, shape: tuple[int, ...]) -> np.ndarray:
     array = np.asarray(actions, dtype=np.float32)
     if array.shape != shape:
         raise ValueError(f"an action has shape {shape}, got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"actions are finite, those of worlds {bad_rows(array)} are not: the policy has diverged")
+    refuse_nonfinite(torch.from_numpy(array))
     return array
 
 
-def bad_rows(array: np.ndarray) -> list[int]:
-    """The first rows of ``array`` [N, A] (or the only one, [A]) that hold NaN or infinity."""
-    rows = np.flatnonzero(~np.isfinite(np.atleast_2d(array)).all(-1))
-    return [int(i) for i in rows[:8]]
+def check_action_tensor(actions: Any, shape: tuple[int, ...]) -> Tensor:
+    """``actions`` as they are, if they are a tensor of ``shape``, finite; for those who copy nothing."""
+    if not isinstance(actions, Tensor):
+        raise ValueError(f"actions are a torch.Tensor {list(shape)}, got {type(actions).__name__}")
+    if tuple(actions.shape) != shape:
+        raise ValueError(f"actions are {list(shape)}, got {tuple(actions.shape)}")
+    refuse_nonfinite(actions)
+    return actions
+
+
+def refuse_nonfinite(actions: Tensor) -> None:
+    """Name the first worlds whose ``actions`` [N, A] (or the only one's, [A]) hold NaN or infinity."""
+    if not bool(actions.isfinite().all()):
+        raise ValueError(f"actions are finite, those of worlds {bad_rows(actions)} are not: the policy has diverged")
+
+
+def bad_rows(actions: Tensor) -> list[int]:
+    """The first rows of ``actions`` [N, A] (or the only one, [A]) that hold NaN or infinity."""
+    return (~actions.reshape(-1, actions.shape[-1]).isfinite().all(-1)).nonzero()[:8, 0].tolist()
 
 
 def close(env: Env) -> None:

@@ -117,7 +117,7 @@ def test_the_command_line_judges_such_an_artifact_in_the_worlds_it_was_trained_i
     assert told["quadrotor"]["episodes"] == 4
 
 
-@pytest.mark.parametrize("kind", ["ppo", "a2c, own networks", "sac", "td3"])
+@pytest.mark.parametrize("kind", ["ppo", "a2c, own networks", "sac", "td3", "ddpg"])
 def test_a_saved_model_and_saved_statistics_export_like_the_live_ones(kind, tmp_path):
     env = normalized(stable_baselines3.make_vec_env("hover", 3, seed=0, **SHORT))
     model = scrambled(MODELS[kind](env))
@@ -129,6 +129,54 @@ def test_a_saved_model_and_saved_statistics_export_like_the_live_ones(kind, tmp_
     obs = torch.randn(5, 26, generator=torch.Generator().manual_seed(0))
     assert torch.equal(graph_policy(stored)(obs), graph_policy(live)(obs))
     assert not torch.allclose(graph_policy(from_sb3(model, recipe("hover", **SHORT)))(obs), live.actor(obs))
+    bare = from_sb3(load_sb3(tmp_path / "model.zip"), recipe("hover", **SHORT), normalize=False)
+    assert torch.equal(graph_policy(bare)(obs), live.actor(obs))
+
+
+def learned(env):
+    """A model that learned for a few steps in ``env``."""
+    return PPO("MlpPolicy", env, n_steps=4, batch_size=8, n_epochs=1, policy_kwargs=dict(NET), device="cpu").learn(8)
+
+
+def test_whether_observations_were_normalized_is_seen_or_must_be_said(tmp_path):
+    plain = stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT)
+    made, obs = recipe("hover", **SHORT), torch.randn(5, 26, generator=torch.Generator().manual_seed(0))
+    learned(VecNormalize(plain)).save(tmp_path / "normalized")
+    model = learned(plain)
+    model.save(tmp_path / "plain")
+    MODELS["ppo"](plain).save(tmp_path / "untrained")
+    refused("was trained under VecNormalize.*normalize=FILE.*normalize=False", lambda: export_sb3(
+        tmp_path / "normalized.zip", tmp_path / "a", made))
+    refused("was trained under VecNormalize", lambda: from_sb3(PPO.load(tmp_path / "normalized", env=plain)))
+    refused("does not say whether", lambda: export_sb3(tmp_path / "untrained.zip", tmp_path / "a", made))
+    refused("normalize=3: a VecNormalize", lambda: from_sb3(model, normalize=3))
+    assert not (tmp_path / "a").exists()
+    stored = from_sb3(load_sb3(tmp_path / "plain.zip"), made)  # what it saw last was not kept in another form
+    assert torch.equal(graph_policy(stored)(obs), graph_policy(from_sb3(model))(obs))
+    assert export_sb3(tmp_path / "untrained.zip", tmp_path / "a", made, normalize=False).self_test().steps > 0
+
+
+def test_the_command_line_asks_whether_observations_were_normalized(tmp_path, capsys):
+    from policies.cli.main import main
+
+    env = VecNormalize(stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT))
+    learned(env).save(tmp_path / "model")
+    words = ["export", str(tmp_path / "model.zip"), "task=hover", "task.settings.history=2"]
+    assert main(words) == 2
+    assert "--normalize FILE" in capsys.readouterr().err and not (tmp_path / "model").exists()
+    assert main([*words, "--no-normalize", "--normalize", "x.pkl"]) == 2
+    assert main(["export", str(tmp_path), "--no-normalize"]) == 2
+    assert "--no-normalize: a run is exported as it was trained" in capsys.readouterr().err
+    assert main([*words, "--no-normalize"]) == 0
+
+
+def test_the_algorithm_of_a_saved_model_is_told_from_those_that_share_its_policy(tmp_path):
+    env = stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT)
+    for kind in (DDPG, TD3):
+        kind("MlpPolicy", env, policy_kwargs=dict(NET), device="cpu").save(tmp_path / "model")
+        artifact = export_sb3(tmp_path / "model.zip", tmp_path / kind.__name__, recipe("hover", **SHORT),
+                              normalize=False)
+        assert artifact.manifest.training["algo"]["name"] == f"stable_baselines3.{kind.__name__}"
 
 
 def test_the_command_line_exports_a_saved_model(tmp_path, capsys):

@@ -1,5 +1,7 @@
 """rsl_rl's view: the contract of rsl-rl-lib 5, tensors without copies, and its runner."""
 
+import math
+
 import pytest
 import torch
 from rsl_rl.env import VecEnv
@@ -140,6 +142,19 @@ def test_wrong_actions_are_refused():
     env = make_vec_env("hover", num_envs=2, seed=0, **SHORT)
     with pytest.raises(ValueError, match=r"actions are \[2, 4\]"):
         env.step(torch.zeros(4))
+    with pytest.raises(ValueError, match=r"actions are a torch.Tensor \[2, 4\], got ndarray"):
+        env.step(torch.zeros(2, 4).numpy())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_actions_that_are_not_finite_are_refused_by_world_and_nothing_is_flown(value):
+    env = make_vec_env("hover", num_envs=3, seed=0, **SHORT)
+    actions = torch.zeros(3, 4)
+    actions[2, 1] = value
+    with pytest.raises(ValueError, match=r"those of worlds \[2\] are not: the policy has diverged"):
+        env.step(actions)
+    assert not env.episode_length_buf.any()
+    env.step(torch.zeros(3, 4))
 
 
 @pytest.mark.parametrize("version", ["2.3.3", "3.0.1", "4.1.0", "unknown"])
