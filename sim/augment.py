@@ -11,7 +11,8 @@ Operations on RGB, in the order in which they are applied, each with ``low`` and
 of its strength, a ``probability``, and ``per``: ``step`` (a draw for each picture) or ``episode`` (one for all of its):
 
 ==============  ==================================================================================================
-``shift``       pixels along x and y, the border repeated: the random crop of DrQ (arXiv:2004.13649, section 3.1)
+``shift``       whole pixels along x and y, each number from low to high as likely as any other, the border repeated:
+                the random crop of DrQ (arXiv:2004.13649, section 3.1)
 ``rotate``      degrees about the centre, the border repeated
 ``brightness``  factor
 ``contrast``    factor, about the picture's mean grey
@@ -51,19 +52,45 @@ except ModuleNotFoundError as error:
 PER = ("step", "episode")
 
 
+def _number(where: str, value: Any, finite: bool = True) -> float:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or (finite and not isfinite(value)):
+        raise ValueError(f"{where} is a {'finite ' if finite else ''}number, got {value!r}")
+    return float(value)
+
+
+def _whole(where: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{where} is a whole number, got {value!r}")
+    return int(value)
+
+
+def _three(noise: Any) -> None:
+    """The (a, b, c) of an axial noise."""
+    good = isinstance(noise, (list, tuple)) and len(noise) == 3 and not any(isinstance(x, bool) for x in noise)
+    if not good or not all(isinstance(x, (int, float)) and 0 <= x and isfinite(x) for x in noise):
+        raise ValueError("noise is three numbers a, b, c of a + b (z - c)^2 (m), finite and 0 or more: a and b because "
+                         f"a standard deviation is, c because it is a depth, that of the least noise; got {noise!r}")
+
+
 @dataclass(frozen=True)
 class Rule:
-    """What the strength of an operation may be; ``low``: that of a range without one (None: it must be said)."""
+    """What the strength of an operation may be; ``low``: that of a range without one (None: it must be said).
+
+    ``whole``: a whole number, both ends included.
+    """
 
     least: float
     most: float
     low: str | float | None
     draws: int = 1
+    whole: bool = False
 
 
 RULES = {
-    "shift": Rule(-256, 256, "-high", 2), "rotate": Rule(-180, 180, "-high"), "brightness": Rule(0, 10, None),
-    "contrast": Rule(0, 10, None), "saturation": Rule(0, 10, None), "hue": Rule(-180, 180, "-high"),
+    "shift": Rule(-256, 256, "-high", 2, whole=True), "rotate": Rule(-180, 180, "-high"),
+    "brightness": Rule(0, 10, None), "contrast": Rule(0, 10, None), "saturation": Rule(0, 10, None),
+    "hue": Rule(-180, 180, "-high"),
     "grey": Rule(0, 1, None), "blur": Rule(0, 20, 0.0), "noise": Rule(0, 255, 0.0), "cutout": Rule(0, 1, None),
     "jpeg": Rule(1, 100, None),
 }  # fmt: skip
@@ -88,7 +115,8 @@ class DepthNoise:
     """Errors of a depth camera. 0 in the result means that the camera has no answer there. Lengths in m.
 
     Args:
-        noise: (a, b, c) of the standard deviation a + b (z - c)^2 along the optical axis.
+        noise: (a, b, c) of the standard deviation a + b (z - c)^2 along the optical axis: c is the depth at which it is
+            least.
         jitter: standard deviation, pixels, of where each pixel looks: ragged edges.
         quantum: step of the inverse depth, 1/m, that the camera tells apart; 0: none.
         drop: share of pixels without an answer, at random.
@@ -111,8 +139,10 @@ class DepthNoise:
     max_range: float = 1e6
 
     def __post_init__(self) -> None:
-        if len(self.noise) != 3 or min(self.noise) < 0:
-            raise ValueError(f"noise is three numbers a, b, c of 0 or more (a + b (z - c)^2, m), got {self.noise}")
+        _three(self.noise)
+        for name in ("jitter", "quantum", "drop", "edge_jump", "edge_drop", "hole_size", "min_range", "max_range"):
+            _number(name, getattr(self, name), finite=name != "max_range")
+        _whole("holes", self.holes)
         for name in ("drop", "edge_drop", "hole_size"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share, 0 to 1, got {getattr(self, name)!r}")
@@ -154,7 +184,7 @@ class Augmentation:
         for name in (*self.rgb, *self.depth):
             if name not in images:
                 raise UnknownName(f"augment: there is no picture {name!r}; known: {', '.join(images) or 'none'}")
-        steps = step if isinstance(step, Tensor) else torch.full_like(worlds, step)
+        steps = step if isinstance(step, Tensor) else torch.full_like(worlds, _whole("step", step))
         key = Key(seed, worlds.cpu(), episode.cpu(), steps.cpu())
         out = dict(images)
         for name, ops in self.rgb.items():
@@ -174,6 +204,10 @@ class Key:
     step: Tensor
 
     def __post_init__(self) -> None:
+        _whole("seed", self.seed)
+        for name in ("worlds", "episode", "step"):
+            if (found := getattr(self, name)).dtype != torch.int64:
+                raise ValueError(f"{name} is int64 [K], got {found.dtype} {list(found.shape)}")
         if not self.worlds.shape == self.episode.shape == self.step.shape or self.worlds.dim() != 1:
             raise ValueError(f"worlds, episode and step have one shape [K], got {list(self.worlds.shape)}, "
                              f"{list(self.episode.shape)}, {list(self.step.shape)}")
@@ -201,9 +235,13 @@ def parse_augment(raw: Mapping[str, Any] | None, signals: tuple[str, ...] | None
     ``signals``: the legal names, if known. Depth takes the fields of :class:`DepthNoise`, and ``preset``
     (``kinect``, ``d435``), which the other fields then change.
     """
+    if raw is not None and not isinstance(raw, Mapping):
+        raise ValueError(f"augment is a mapping from pictures to what is done to them, got {raw!r}")
     rgb: dict[str, Mapping[str, Op]] = {}
     depth: dict[str, DepthNoise] = {}
-    for name, spec in dict(raw or {}).items():
+    for name, spec in (raw or {}).items():
+        if not isinstance(name, str):
+            raise ValueError(f"augment: a picture's name is a word such as wrist_rgb, got {name!r}")
         if signals is not None and name not in signals:
             raise UnknownName(f"augment: there is no picture {name!r}; known: {', '.join(signals) or 'none'}")
         if not isinstance(spec, Mapping):
@@ -225,8 +263,8 @@ def _parse_op(where: str, name: str, raw: Any) -> Op:
     if not isinstance(raw, Mapping) or "high" not in raw:
         raise ValueError(f"{where} is a mapping with high (and {', '.join(k for k in legal if k != 'high')}), "
                          f"got {raw!r}")
-    if set(raw) - set(legal):
-        raise ValueError(f"{where}: unknown keys {sorted(set(raw) - set(legal))}; legal: {', '.join(legal)}")
+    if unknown := set(raw) - set(legal):
+        raise ValueError(f"{where}: unknown keys {sorted(map(str, unknown))}; legal: {', '.join(legal)}")
     rule = RULES[name]
     high = _number(f"{where}.high", raw["high"])
     if "low" not in raw and rule.low is None:
@@ -234,6 +272,8 @@ def _parse_op(where: str, name: str, raw: Any) -> Op:
     low = _number(f"{where}.low", raw["low"]) if "low" in raw else -high if rule.low == "-high" else float(rule.low)
     if not rule.least <= low <= high <= rule.most:
         raise ValueError(f"{where}: {rule.least} <= low <= high <= {rule.most}, got low {low} and high {high}")
+    if rule.whole and not (low.is_integer() and high.is_integer()):
+        raise ValueError(f"{where}: low and high are whole numbers, got {low} and {high}")
     op = Op(low, high, _number(f"{where}.probability", raw.get("probability", 1.0)), raw.get("per", "step"),
             raw.get("count", 1))
     if not 0 <= op.probability <= 1:
@@ -247,35 +287,19 @@ def _parse_op(where: str, name: str, raw: Any) -> Op:
 
 def _parse_depth(where: str, raw: Mapping[str, Any]) -> DepthNoise:
     legal = [f.name for f in fields(DepthNoise)]
-    if set(raw) - {"preset", *legal}:
-        raise ValueError(f"{where}: unknown keys {sorted(set(raw) - {'preset', *legal})}; legal: preset, "
-                         f"{', '.join(legal)}")
+    if unknown := set(raw) - {"preset", *legal}:
+        raise ValueError(f"{where}: unknown keys {sorted(map(str, unknown))}; legal: preset, {', '.join(legal)}")
     preset = raw.get("preset")
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and preset not in tuple(PRESETS):  # of a tuple it can be asked of a list, too
         raise UnknownName(f"{where}.preset: no {preset!r}; known: {', '.join(PRESETS)}")
     base = PRESETS[preset] if preset else DepthNoise()
     values: dict[str, Any] = {name: getattr(base, name) for name in legal}
-    for name, value in raw.items():
-        if name == "noise":
-            if not isinstance(value, (list, tuple)):
-                raise ValueError(f"{where}.noise is three numbers, got {value!r}")
-            values[name] = tuple(_number(f"{where}.noise", x) for x in value)
-        elif name == "holes":
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise ValueError(f"{where}.holes is a whole number, got {value!r}")
-            values[name] = value
-        elif name != "preset":
-            values[name] = _number(f"{where}.{name}", value)
+    values |= {name: tuple(value) if isinstance(value, list) else value for name, value in raw.items()
+               if name != "preset"}
     try:
         return DepthNoise(**values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
-
-
-def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        raise ValueError(f"{where} is a finite number, got {value!r}")
-    return float(value)
 
 
 # ---- RGB
@@ -293,10 +317,17 @@ def augment_rgb(images: Tensor, ops: Mapping[str, Op], key: Key, name: str) -> T
         for op, spec in ops.items():
             gate, *u = draws[op][i].tolist()
             if gate < spec.probability:
-                strength = [spec.low + (spec.high - spec.low) * x for x in u]
+                strength = [_strength(op, spec, x) for x in u]
                 picture = APPLY[op](picture, strength, u, key.one(i), f"{name}.{op}")
         out[i] = picture
     return torch.from_numpy(out).to(images.device)
+
+
+def _strength(op: str, spec: Op, u: float) -> float:
+    """The value that ``u`` in [0, 1) draws."""
+    if RULES[op].whole:
+        return spec.low + int(u * (spec.high - spec.low + 1))
+    return spec.low + (spec.high - spec.low) * u
 
 
 def _draws(op: str, spec: Op) -> int:
@@ -312,8 +343,7 @@ def _warp(picture: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def _shift(picture: np.ndarray, s: list[float], *_: Any) -> np.ndarray:
-    x, y = (int(np.floor(v + 0.5)) for v in s)  # whole pixels, as a crop
-    return _warp(picture, np.float32([[1, 0, x], [0, 1, y]]))
+    return _warp(picture, np.float32([[1, 0, s[0]], [0, 1, s[1]]]))
 
 
 def _rotate(picture: np.ndarray, s: list[float], *_: Any) -> np.ndarray:

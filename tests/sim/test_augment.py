@@ -91,6 +91,19 @@ def test_shift_moves_whole_pixels_up_to_its_range_and_repeats_the_border():
     assert found == crops  # each is one of DrQ's 25 crops, and all of them come
 
 
+def test_every_whole_shift_is_as_likely_as_any_other():
+    n, high = 1400, 3
+    image = torch.zeros(n, H, W, 3, dtype=torch.uint8)
+    image[:, H // 2, W // 2] = 255
+    many = Key(0, torch.arange(n), torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.int64))
+    op = parse_augment({"a_rgb": {"shift": {"high": high}}}).rgb["a_rgb"]
+    _, rows, columns, _ = (augment_rgb(image, op, many, "a_rgb") == 255).nonzero().T
+    for place, middle in ((rows[::3], H // 2), (columns[::3], W // 2)):
+        counts = torch.bincount(place - middle + high, minlength=2 * high + 1)
+        assert len(counts) == 2 * high + 1 and counts.sum() == n
+        assert ((counts - n / 7) ** 2 / (n / 7)).sum() < 22.5  # chi squared of 6 degrees of freedom, 0.999
+
+
 def test_rotate_turns_counter_clockwise_about_the_centre():
     image = torch.zeros(1, 21, 21, 3, dtype=torch.uint8)
     image[0, 10, 18] = 255  # right of the centre
@@ -232,6 +245,13 @@ def test_holes_are_squares_up_to_their_size():
     ({"a_depth": {"speckle": 1}}, r"unknown keys \['speckle'\]; legal: preset, noise"),
     ({"a": {"hue": {"high": 10}}}, "ends in _rgb or _depth"),
     ({"a_rgb": 3}, "augment.a_rgb is a mapping"),
+    ({3: {}}, "a picture's name is a word such as wrist_rgb, got 3"),
+    ("kinect", "augment is a mapping from pictures"),
+    ({"a_rgb": {"shift": {"high": 2.5}}}, "shift: low and high are whole numbers, got -2.5 and 2.5"),
+    ({"a_rgb": {"hue": {"high": 1, 3: 4, "x": 1}}}, r"unknown keys \['3', 'x'\]"),
+    ({"a_depth": {"preset": [1]}}, r"no \[1\]; known: kinect, d435"),
+    ({"a_depth": {"drop": "much"}}, "augment.a_depth: drop is a finite number, got 'much'"),
+    ({"a_depth": {"noise": [0, 0, -1]}}, "c because it is a depth, that of the least noise; got"),
 ])  # fmt: skip
 def test_wrong_configuration_is_named(raw, words):
     with pytest.raises((ValueError, UnknownName), match=words):
@@ -253,6 +273,11 @@ def test_wrong_pictures_and_keys_are_refused():
         corrupt_depth(torch.ones(2, H, W), DepthNoise(), keys(), "a_depth")
     with pytest.raises(ValueError, match="one shape"):
         Key(0, WORLDS, EPISODE[:2], WORLDS)
+    with pytest.raises(ValueError, match=r"episode is int64 \[K\], got torch.float32"):
+        Key(0, WORLDS, EPISODE.float(), WORLDS)
+    for step, told in ((0.5, "step is a whole number, got 0.5"), (torch.full((N,), 0.5), "step is int64")):
+        with pytest.raises(ValueError, match=told):
+            parse_augment({"a_rgb": {}})({"a_rgb": pictures()}, 0, WORLDS, EPISODE, step)
 
 
 def test_every_operation_has_a_rule_and_presets_are_legal():
