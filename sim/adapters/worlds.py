@@ -68,8 +68,8 @@ def recipe(task: str, **keywords: Any) -> Recipe:
 
     ``randomize`` may be the name of a file of ``configs/randomize``, which holds distributions and sensors; ``sensors``
     given besides take the place of those. ``auto``: the one that the task's file in ``configs/task`` names, as for
-    ``backend``, where it is the default. ``cameras``: as in configuration, ``{"chase": {"width": 64, "height": 64}}``, or
-    `sim.cameras.Camera` objects.
+    ``backend``, where it is the default. ``cameras``: by name as in configuration, ``{"chase": {"width": 64, "height":
+    64}}``, or `sim.cameras.Camera` objects.
     """
     options = {k: v for k, v in keywords.items() if k in OPTIONS and v not in (None, AUTO)}
     name = configured(task).get("randomize", "none") if keywords.get("randomize") == AUTO else options.get("randomize")
