@@ -7,8 +7,9 @@ masses and shapes are the simulator's to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from math import inf, isfinite, pi
 from pathlib import Path
 from xml.etree import ElementTree
@@ -20,6 +21,8 @@ ACTUATORS = ("general", "motor", "position", "velocity", "intvelocity", "damper"
 GENERATED = ("replicate", "attach", "composite", "flexcomp")  # what only MuJoCo can unfold
 URDF_KINDS = {"revolute": "hinge", "continuous": "hinge", "prismatic": "slide", "floating": "free"}
 LIMIT = ("lower", "upper", "effort", "velocity")
+SERVOS = ("general", "position", "intvelocity", "pid")  # actuators whose inheritrange a later element may inherit
+SHORTCUT = "shortcut of the class"  # no attribute's name: the last tag but <general> among a class's defaults
 Defaults = Mapping[str, Mapping[str, Mapping[str, str]]]
 
 
@@ -31,7 +34,8 @@ class RobotFileError(ValueError):
 class Joint:
     """A joint as the model has it: ``kind`` hinge, slide, ball or free; range in rad or m, infinite where unlimited.
 
-    ``rest`` is its position as the model is drawn (MJCF's ``ref``); ``effort`` and ``speed`` are a URDF's limits.
+    ``rest`` is its position as the model is drawn (MJCF's ``ref``); ``effort`` and ``speed`` are a URDF's limits,
+    infinite where it gives none (a speed of 0 is none; an effort of 0 stays 0).
     """
 
     name: str
@@ -56,13 +60,30 @@ class Actuator:
 
 
 @dataclass(frozen=True)
+class Follow:
+    """A joint tied to another: ``rest + a0 + a1 x + ... + a4 x^4``, x the leader's way from its own rest.
+
+    A URDF's ``mimic``, an MJCF's ``<equality><joint>``. Without a leader (``""``) x is 0: the joint is held.
+    """
+
+    leader: str
+    coefficients: tuple[float, ...]
+    where: str
+
+    def position(self, rest: float, way: float) -> float:
+        """The follower's position where the leader is ``way`` from its rest, rad or m."""
+        return rest + sum(a * way**power for power, a in enumerate(self.coefficients))
+
+
+@dataclass(frozen=True)
 class Content:
-    """What a model file says."""
+    """What a model file says; ``followers`` by joint."""
 
     path: Path
     joints: tuple[Joint, ...]
     actuators: tuple[Actuator, ...] = ()
     home: Mapping[str, float] = field(default_factory=dict)
+    followers: Mapping[str, Follow] = field(default_factory=dict)
 
     def fail(self, element: str, rule: str) -> RobotFileError:
         """The error for ``element``."""
@@ -105,12 +126,17 @@ def label(element: ElementTree.Element) -> str:
     return f"<{element.tag}>" if name is None else f'<{element.tag} name="{name}">'
 
 
-def frames(path: Path) -> list[str]:
+def fresh(base: str, index: int, taken: Collection[str]) -> str:
+    """A name for element ``index``: ``<base><index>``, or the next number that is not ``taken``."""
+    return next(name for i in count(index) if (name := f"{base}{i}") not in taken)
+
+
+def frames(content: Content) -> list[str]:
     """Names of bodies, links and sites."""
-    root = parse(path)
-    unfold(path, root, (path,))
-    return [element.get("name", "") for tag in ("body", "link", "site") for element in root.iter(tag)
-            if element.get("name")]
+    root = parse(content.path)
+    unfold(content.path, root, (content.path,))
+    named = [element.get("name", "") for tag in ("body", "link", "site") for element in root.iter(tag)]
+    return list(dict.fromkeys([name for name in named if name] + [j.body for j in content.joints if j.body]))
 
 
 # ---------------------------------------------------------------- MJCF
@@ -126,21 +152,26 @@ class Mjcf:
     autolimits: bool
 
     def attributes(self, element: ElementTree.Element, childclass: str, kind: str) -> dict[str, str]:
-        """Attributes of ``element`` with those of its class for elements of ``kind`` (joint or actuator)."""
+        """Attributes of ``element`` with those of its class for elements of ``kind``."""
         name = element.get("class", childclass)
         if name not in self.classes:
             raise RobotFileError(f"{self.path}: {label(element)}: no default class {name!r}; known: "
                                  f"{', '.join(self.classes)}")
-        return {**self.classes[name].get(kind, {}), **element.attrib}
+        return merged(self.classes[name].get(kind, {}), element.tag, element.attrib)
 
     def limits(self, where: str, given: Mapping[str, str], prefix: str, scale: float) -> tuple[float, float]:
-        """Range ``<prefix>range`` if it is in force (``<prefix>limited``), else infinite."""
+        """Range ``<prefix>range`` if it is in force (``<prefix>limited``), else infinite.
+
+        MuJoCo takes two equal numbers for no range, unless ``<prefix>limited`` insists.
+        """
         text, limited = given.get(f"{prefix}range"), given.get(f"{prefix}limited", "auto")
         if limited == "false" or (limited == "auto" and (text is None or not self.autolimits)):
             return -inf, inf
         low, high = numbers(where, text or "0 0", 2)
+        if low == high and limited == "auto":
+            return -inf, inf
         if not low < high:
-            raise RobotFileError(f"{where}: {prefix}range {text!r}: the first number must be below the second")
+            raise RobotFileError(f"{where}: {prefix}range {text or '0 0'!r}: the first number must be below the second")
         return low * scale, high * scale
 
 
@@ -153,9 +184,55 @@ def read_mjcf(path: Path, root: ElementTree.Element) -> Content:
     joints: list[Joint] = []
     for world in root.findall("worldbody"):
         walk(mjcf, world, world.get("childclass", "main"), joints)
-    listed = tuple(joints)
+    listed = tuple(named(joints, {name for body in root.iter("body") if (name := body.get("name"))}))
     actuators = tuple(read_actuators(mjcf, root, {j.name: j for j in listed}))
-    return Content(path, listed, actuators, home_key(path, root, listed))
+    tied = dict(read_equalities(mjcf, root, {j.name: j for j in listed}))
+    return checked(Content(path, listed, actuators, home_key(path, root, listed), tied))
+
+
+def named(joints: Iterable[Joint], bodies: set[str]) -> Iterator[Joint]:
+    """``joints`` with names for those that have none, and for the bodies of free joints."""
+    joints, places = list(joints), set(bodies)
+    taken = {joint.name for joint in joints if joint.name}
+    for index, joint in enumerate(joints):
+        name, body = joint.name or fresh("joint", index, taken), joint.body
+        if joint.kind == "free" and not body:
+            body = "base" if "base" not in places else fresh("base", 1, places)
+            places.add(body)
+        taken.add(name)
+        yield replace(joint, name=name, body=body)
+
+
+def checked(content: Content) -> Content:
+    """``content``, if every leader exists and nothing follows itself."""
+    plain = {joint.name for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
+    for name, follow in content.followers.items():
+        chain = [name]
+        while chain[-1] in content.followers and content.followers[chain[-1]].leader:
+            chain.append(content.followers[chain[-1]].leader)
+            if chain[-1] not in plain:
+                raise content.fail(follow.where, f"it follows {chain[-1]!r}, which is no hinge or slide of the model")
+            if chain[-1] in chain[:-1]:
+                raise content.fail(follow.where, f"joints follow each other: {' -> '.join(chain)}")
+    return content
+
+
+def read_equalities(
+    mjcf: Mjcf, root: ElementTree.Element, joints: Mapping[str, Joint]
+) -> Iterator[tuple[str, Follow]]:
+    """Joints that an active ``<equality><joint>`` ties to another; of several for one joint the first."""
+    seen: set[str] = set()
+    for element in [child for part in root.findall("equality") for child in part if child.tag == "joint"]:
+        given, name = mjcf.attributes(element, "main", "equality"), element.get("joint1", "")
+        where = f'<equality><joint joint1="{name}" joint2="{element.get("joint2", "")}">'
+        if given.get("active", "true") != "true" or name in seen:
+            continue
+        if name not in joints or QPOS_SIZE[joints[name].kind] != 1:
+            raise RobotFileError(f"{mjcf.path}: {where}: joint1 {name!r} is no hinge or slide of the model")
+        seen.add(name)
+        text = given.get("polycoef", "0 1 0 0 0")
+        yield name, Follow(element.get("joint2", ""), numbers(f"{mjcf.path}: {where}: polycoef", text,
+                                                              max(1, min(5, len(text.split())))), where)
 
 
 def unfold(path: Path, element: ElementTree.Element, seen: tuple[Path, ...]) -> None:
@@ -185,9 +262,9 @@ def default_classes(root: ElementTree.Element) -> dict[str, dict[str, dict[str, 
     def add(element: ElementTree.Element, name: str, inherited: Mapping[str, Mapping[str, str]]) -> None:
         mine = {kind: dict(values) for kind, values in {**inherited, **classes.get(name, {})}.items()}
         for child in element:
-            if child.tag != "default":  # all kinds of actuators share one set of defaults
-                mine.setdefault("joint" if child.tag == "joint" else "actuator", {}).update(
-                    child.attrib if child.tag == "joint" or child.tag in ACTUATORS else {})
+            kind = "actuator" if child.tag in ACTUATORS else child.tag  # all kinds of actuators share one set
+            if kind in ("joint", "actuator", "equality", "tendon"):
+                mine[kind] = merged(mine.get(kind, {}), child.tag, child.attrib)
         classes[name] = mine
         for child in element.findall("default"):
             add(child, child.get("class", ""), mine)
@@ -195,6 +272,23 @@ def default_classes(root: ElementTree.Element) -> dict[str, dict[str, dict[str, 
     for element in root.findall("default"):
         add(element, "main", {})
     return classes
+
+
+def merged(inherited: Mapping[str, str], tag: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Attributes ``given`` over those ``inherited``, as MuJoCo reads them.
+
+    ``ctrlrange`` and ``inheritrange`` exclude each other: the nearer one counts. An actuator that is no servo resets
+    ``inheritrange``.
+    """
+    out = dict(inherited)
+    if tag in ACTUATORS:
+        if tag not in SERVOS or "ctrlrange" in given:
+            out.pop("inheritrange", None)
+        elif tag != "intvelocity" and given.get("inheritrange", "0").strip() not in ("", "0"):
+            out.pop("ctrlrange", None)
+        if tag != "general":
+            out[SHORTCUT] = tag
+    return {**out, **given}
 
 
 def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str, joints: list[Joint]) -> None:
@@ -208,7 +302,7 @@ def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str, joints: list[Jo
                 raise RobotFileError(f"{mjcf.path}: {label(child)}: only MuJoCo can unfold it: load the file there "
                                      "(mujoco.MjSpec.from_file), save it with to_xml(), and use the result")
             if child.tag in ("joint", "freejoint"):
-                joints.append(read_joint(mjcf, body, child, inherited, len(joints)))
+                joints.append(read_joint(mjcf, body, child, inherited))
             elif child.tag == "frame":
                 visit(child, inside)
             elif child.tag == "body":
@@ -219,10 +313,8 @@ def walk(mjcf: Mjcf, body: ElementTree.Element, childclass: str, joints: list[Jo
         walk(mjcf, child, inside, joints)
 
 
-def read_joint(
-    mjcf: Mjcf, body: ElementTree.Element, element: ElementTree.Element, childclass: str, index: int
-) -> Joint:
-    """One joint of ``body``."""
+def read_joint(mjcf: Mjcf, body: ElementTree.Element, element: ElementTree.Element, childclass: str) -> Joint:
+    """One joint of ``body``; both may still lack a name."""
     free = element.tag == "freejoint"
     given = dict(element.attrib) if free else mjcf.attributes(element, childclass, "joint")
     where, kind = f"{mjcf.path}: {label(element)}", "free" if free else given.get("type", "hinge")
@@ -233,34 +325,51 @@ def read_joint(
         unit = pi / 180 if kind == "hinge" and mjcf.degrees else 1.0
         low, high = mjcf.limits(where, given, "", unit)
         rest = numbers(where, given.get("ref", "0"), 1)[0] * unit
-    return Joint(given.get("name") or f"joint{index}", kind, body.get("name", ""), low, high, rest=rest)
+    return Joint(given.get("name", ""), kind, body.get("name", ""), low, high, rest=rest)
 
 
 def read_actuators(mjcf: Mjcf, root: ElementTree.Element, joints: Mapping[str, Joint]) -> Iterator[Actuator]:
     """The actuators, in the order of the file."""
     elements = [child for part in root.findall("actuator") for child in part]
-    taken = {element.get("name") for element in elements}
+    taken = {element.get("name", "") for element in elements}
+    tendons = {name: mjcf.limits(f"{mjcf.path}: {label(tendon)}", mjcf.attributes(tendon, "main", "tendon"), "", 1.0)
+               for part in root.findall("tendon") for tendon in part if (name := tendon.get("name"))}
     for index, element in enumerate(elements):
         given = mjcf.attributes(element, "main", "actuator")
         target = next((given[key] for key in TARGETS if key in given), "")
-        name = element.get("name") or (target if target and target not in taken else f"actuator{index}")
+        name = element.get("name") or (target if target and target not in taken else fresh("actuator", index, taken))
         taken.add(name)
-        low, high = control_range(mjcf, element, given, joints)
+        joint = joints.get(given.get("joint", ""))
+        driven = (joint.low, joint.high) if joint is not None else tendons.get(given.get("tendon", ""), (-inf, inf))
+        low, high = control_range(mjcf, element, given, driven)
         yield Actuator(name, element.tag, target, low, high)
 
 
 def control_range(
-    mjcf: Mjcf, element: ElementTree.Element, given: Mapping[str, str], joints: Mapping[str, Joint]
+    mjcf: Mjcf, element: ElementTree.Element, given: Mapping[str, str], driven: tuple[float, float]
 ) -> tuple[float, float]:
-    """``ctrlrange``, or the joint's range times ``inheritrange``."""
-    where, joint = f"{mjcf.path}: {label(element)}", joints.get(given.get("joint", ""))
-    share = numbers(where, given.get("inheritrange", "0"), 1)[0]
+    """``ctrlrange``, or the range ``driven`` of a position servo's joint or tendon times ``inheritrange``."""
+    where = f"{mjcf.path}: {label(element)}"
+    share = numbers(where, given.get("inheritrange", "0"), 1)[0] if is_position_servo(element.tag, given) else 0.0
     if not share:
         return mjcf.limits(where, given, "ctrl", 1.0)
-    if joint is None or not isfinite(joint.low):
-        raise RobotFileError(f"{where}: inheritrange needs a joint with a range, got joint {given.get('joint')!r}")
-    middle, half = (joint.low + joint.high) / 2, (joint.high - joint.low) / 2
+    if "ctrlrange" in element.attrib and "inheritrange" in element.attrib:
+        raise RobotFileError(f"{where}: give ctrlrange or inheritrange, not both")
+    if not isfinite(driven[0]):
+        raise RobotFileError(f"{where}: inheritrange needs a joint or tendon with a range, got joint "
+                             f"{given.get('joint', given.get('tendon'))!r}")
+    if given.get("ctrllimited") == "false":
+        return -inf, inf
+    middle, half = (driven[0] + driven[1]) / 2, (driven[1] - driven[0]) / 2
     return middle - share * half, middle + share * half
+
+
+def is_position_servo(tag: str, given: Mapping[str, str]) -> bool:
+    """Whether ``inheritrange`` sets this actuator's ``ctrlrange``: its gain is minus its bias on the length."""
+    if tag != "general" or given.get(SHORTCUT) == "position":
+        return tag in ("position", "general")
+    gain, bias = given.get("gainprm", "1").split(), given.get("biasprm", "0 0").split()
+    return given.get("biastype") == "affine" and len(bias) > 1 and float(gain[0]) == -float(bias[1])
 
 
 def home_key(path: Path, root: ElementTree.Element, joints: Iterable[Joint]) -> dict[str, float]:
@@ -282,7 +391,8 @@ def home_key(path: Path, root: ElementTree.Element, joints: Iterable[Joint]) -> 
 
 def read_urdf(path: Path, root: ElementTree.Element) -> Content:
     """URDF: its moving joints in the order of the file."""
-    joints = []
+    joints: list[Joint] = []
+    tied: dict[str, Follow] = {}
     for element in root.findall("joint"):
         where, kind = f"{path}: {label(element)}", element.get("type", "")
         if kind == "fixed":
@@ -291,8 +401,15 @@ def read_urdf(path: Path, root: ElementTree.Element) -> Content:
             raise RobotFileError(f"{where}: type {kind!r} is not one of fixed, {', '.join(URDF_KINDS)}")
         if not element.get("name"):
             raise RobotFileError(f"{where}: a joint needs a name")
+        if element.get("name") in {joint.name for joint in joints}:
+            raise RobotFileError(f"{where}: another joint has this name")
         joints.append(urdf_joint(where, element, URDF_KINDS[kind]))
-    return Content(path, tuple(joints))
+        mimic = element.find("mimic")
+        if mimic is not None:
+            factors = tuple(numbers(f"{where}: <mimic>: {key}", mimic.get(key, default), 1)[0]
+                            for key, default in (("offset", "0"), ("multiplier", "1")))
+            tied[joints[-1].name] = Follow(mimic.get("joint", ""), factors, f"{label(element)}: <mimic>")
+    return checked(Content(path, tuple(joints), followers=tied))
 
 
 def urdf_joint(where: str, element: ElementTree.Element, kind: str) -> Joint:
@@ -307,5 +424,5 @@ def urdf_joint(where: str, element: ElementTree.Element, kind: str) -> Joint:
         low, high = given.get("lower", 0.0), given.get("upper", 0.0)
         if not low < high:
             raise RobotFileError(f"{where}: <limit lower={low:g} upper={high:g}>: lower must be below upper")
-    return Joint(element.get("name", ""), kind, body, low, high, given.get("effort", 0.0) or inf,
+    return Joint(element.get("name", ""), kind, body, low, high, given.get("effort", inf),
                  given.get("velocity", 0.0) or inf)

@@ -55,6 +55,23 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What a simulator changes in the model file of a user's robot (:mod:`robots.user`), by the model's names.
+
+    Args:
+        joints: ``damping`` (N m s/rad), ``armature`` (kg m^2), ``frictionloss`` (N m): value by joint.
+        history: by actuator, how many time steps back its controls are kept: room for ``command_delay``.
+        exclude: pairs of bodies that do not touch each other.
+        packages: folders of ROS packages, for mesh files called ``package://<name>/...``.
+    """
+
+    joints: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    history: Mapping[str, int] = field(default_factory=dict)
+    exclude: tuple[tuple[str, str], ...] = ()
+    packages: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RobotSpec:
     """One robot.
 
@@ -71,6 +88,7 @@ class RobotSpec:
         sources: where a simulator finds each signal in the model (articulated robots; a quadrotor's are its body's).
         actuators: by command, the model's actuators that take its components, in this order.
         license: license of the robot's own files here.
+        changes: what a simulator changes in the model file.
     """
 
     name: str
@@ -85,6 +103,7 @@ class RobotSpec:
     license: str = "Apache-2.0"
     sources: Mapping[str, Source] = field(default_factory=dict)
     actuators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changes: Changes = Changes()
 
     def command(self, name: str) -> CommandSpec:
         """The command called ``name``; an unknown name lists the known ones."""

@@ -8,16 +8,25 @@ What it cannot say stands beside it, in ``models/arm.robot.yaml`` (each entry is
     kind: arm                        # for people to read
     joints: [shoulder, elbow]        # what joint_pos and joint_vel hold, in this order; else every hinge and slide
     commands:
-      ctrl_cmd: {actuators: [motor1, motor2]}            # actuators of the model
+      ctrl_cmd: {actuators: [motor1, motor2], delay_steps: 20}       # actuators of the model
       joint_pos_cmd: {joints: [shoulder, elbow], kp: [100, 50], kd: 2, strength: 20}   # position servos, added here
+    damping: {elbow: 0.5}            # of hinges and slides, N m s/rad; or one number for all of them
+    armature: 0.01                   # kg m^2
+    frictionloss: 0.1                # N m
     poses: {grip: tool0}             # signals grip_pos_w, grip_quat_w, grip_vel_w of a body, link or site
+    base: hull                       # body of the signals base_*; none; else the first body with a free joint
     home: {shoulder: 0.3, elbow: -1} # rad or m; else the model's key "home", else as the model is drawn
                                      # (out of range there: the middle of the range)
+    exclude: [[upper, tool0]]        # pairs of bodies that do not touch each other
+    packages: {my_robot: ../my_robot}  # folders of package://my_robot/...; else a folder above with this name
     rate_hz: 500                     # of the signals
     license: MIT
 
 A URDF has no actuators, so its commands are declared this way; ``strength`` (N m, N) is then the joint's effort unless
-given. Elements without a name get one: joint i of the model is ``joint<i>``, an actuator is called like what it drives.
+given. ``delay_steps`` is how many time steps of controls the simulator keeps: the room for ``command_delay``. Joints
+that follow others (``mimic``, ``<equality><joint>``) get their home from their leader. Elements without a name get one:
+joint i of the model is ``joint<i>``, an actuator is called like what it drives, the body of a free joint ``base``; a
+name that is taken is skipped.
 """
 
 from __future__ import annotations
@@ -31,11 +40,14 @@ import yaml
 
 from robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames, read_model
 from robots.signals import CommandSpec, SignalError, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec, Source
+from robots.spec import Changes, Parameter, RobotSpec, Source
 
 SUFFIXES = (".xml", ".mjcf", ".urdf")
-SIDECAR = ("kind", "joints", "commands", "poses", "home", "rate_hz", "license")
-COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit")
+DYNAMICS = ("damping", "armature", "frictionloss")
+SIDECAR = ("kind", "joints", "commands", *DYNAMICS, "poses", "base", "home", "exclude", "packages", "rate_hz",
+           "license")
+COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit", "delay_steps")
+SERVO_ONLY = ("kp", "kd", "strength")
 
 
 def is_file(name: str) -> bool:
@@ -72,12 +84,30 @@ def read_sidecar(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise RobotFileError(f"{path}: not YAML: {error}") from error
     check_keys(str(path), given, SIDECAR)
-    for name, command in given.get("commands", {}).items():
-        check_keys(f"{path}: commands.{name}", command, COMMAND)
-        if ("actuators" in command) == ("joints" in command):
-            raise RobotFileError(f"{path}: commands.{name}: give either actuators (of the model) or joints (for "
-                                 "position servos, with kp)")
+    for key in ("commands", "poses"):
+        for name in given.get(key, {}):
+            if not (isinstance(name, str) and name.isidentifier()):
+                raise RobotFileError(f"{path}: {key}: a name is an identifier (letters, digits, underscore), got "
+                                     f"{name!r}")
+    for name, entry in given.get("commands", {}).items():
+        check_command(f"{path}: commands.{name}", entry)
     return dict(given)
+
+
+def check_command(where: str, entry: Any) -> None:
+    """One entry below ``commands``."""
+    check_keys(where, entry, COMMAND)
+    if ("actuators" in entry) == ("joints" in entry):
+        raise RobotFileError(f"{where}: give either actuators (of the model) or joints (for position servos, with kp)")
+    servo = [key for key in SERVO_ONLY if key in entry]
+    if "actuators" in entry and servo:
+        raise RobotFileError(f"{where}: {servo[0]} is for joints (position servos added here); the model's actuators "
+                             "have their own")
+    if not entry.get("actuators", entry.get("joints")):
+        raise RobotFileError(f"{where}: it drives nothing: list one name at least")
+    steps = entry.get("delay_steps", 0)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise RobotFileError(f"{where}: delay_steps is a whole number of time steps >= 0, got {steps!r}")
 
 
 def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
@@ -87,7 +117,7 @@ def check_keys(where: str, given: Any, legal: tuple[str, ...]) -> None:
     unknown = [key for key in given if key not in legal]
     if unknown:
         raise RobotFileError(f"{where}: no entry {unknown[0]!r}; legal: {', '.join(legal)}")
-    for key in ("commands", "poses", "home"):
+    for key in ("commands", "poses", "home", "packages"):
         if key in legal and not isinstance(given.get(key, {}), Mapping):
             raise RobotFileError(f"{where}: {key} is a mapping, got {given[key]!r}")
 
@@ -102,9 +132,14 @@ def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpe
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < inf:
         raise content.fail(f"{sidecar_path(content.path).name}: rate_hz", f"a rate is a number >= 0, got {rate!r}")
     signals, sources = joint_signals(joints, rate)
-    for specs, places in (base_signals(content, rate), pose_signals(content, beside.get("poses", {}), rate)):
+    for specs, places in (base_signals(content, beside.get("base", ""), rate),
+                          pose_signals(content, beside.get("poses", {}), rate)):
         signals += specs
         sources |= places
+    twice = [s.name for i, s in enumerate(signals) if s.name in {other.name for other in signals[:i]}]
+    if twice:
+        raise content.fail(f"{sidecar_path(content.path).name}: poses", f"two signals would be called {twice[0]!r}: "
+                           "choose another name")
     commands, actuators, servos = all_commands(content, beside)
     positions = home_positions(content, joints, beside.get("home", {}))
     return RobotSpec(
@@ -112,7 +147,7 @@ def describe(name: str, content: Content, beside: Mapping[str, Any]) -> RobotSpe
         limits={f"{j.name}_vel": (-j.speed, j.speed) for j in joints if isfinite(j.speed)},
         home={"joint_pos": positions, "joint_vel": (0.0,) * len(joints)} if joints else {},
         parameters=servos, model=content.path, license=str(beside.get("license", "the user's own")), sources=sources,
-        actuators=actuators)
+        actuators=actuators, changes=changes(content, beside, actuators))
 
 
 def chosen_joints(content: Content, wanted: Any) -> list[Joint]:
@@ -154,26 +189,27 @@ def joint_signals(joints: list[Joint], rate: float) -> tuple[list[SignalSpec], d
     return specs, {spec.name: Source(spec.name, names) for spec in specs}
 
 
-def base_signals(content: Content, rate: float) -> tuple[list[SignalSpec], dict[str, Source]]:
-    """Pose and velocities of the first body that moves freely: the robot's base, if it has one."""
-    free = next((joint for joint in content.joints if joint.kind == "free"), None)
-    if free is None:
+def base_signals(content: Content, wanted: Any, rate: float) -> tuple[list[SignalSpec], dict[str, Source]]:
+    """Pose and velocities of the robot's base: the body ``wanted``, else the first body that moves freely, if any."""
+    free = next((joint.body for joint in content.joints if joint.kind == "free"), None)
+    if wanted in ("none", None) or (wanted == "" and free is None):
         return [], {}
-    if not free.body:
-        raise content.fail(f'<joint name="{free.name}">', "the body of a free joint, the robot's base, needs a name")
+    body = str(wanted or free)
+    if wanted != "":
+        known(content, "base", [wanted], frames(content))
     specs = [SignalSpec("base_pos_w", (3,), "m", "w", rate_hz=rate),
              SignalSpec("base_quat_w", (4,), "wxyz", "w", rate_hz=rate),
              SignalSpec("base_vel_w", (3,), "m/s", "w", rate_hz=rate),
              SignalSpec("base_ang_vel_b", (3,), "rad/s", "b", rate_hz=rate)]
     kinds = ("pos", "quat", "lin_vel", "ang_vel_b")
-    return specs, {spec.name: Source(kind, (free.body,)) for spec, kind in zip(specs, kinds)}
+    return specs, {spec.name: Source(kind, (body,)) for spec, kind in zip(specs, kinds)}
 
 
 def pose_signals(
     content: Content, poses: Mapping[str, Any], rate: float
 ) -> tuple[list[SignalSpec], dict[str, Source]]:
     """``<name>_pos_w``, ``<name>_quat_w`` and ``<name>_vel_w`` of bodies, links or sites."""
-    legal = frames(content.path)
+    legal = frames(content)
     specs: list[SignalSpec] = []
     sources: dict[str, Source] = {}
     for name, place in poses.items():
@@ -186,17 +222,101 @@ def pose_signals(
 
 
 def home_positions(content: Content, joints: list[Joint], given: Mapping[str, Any]) -> tuple[float, ...]:
-    """Position of each joint at home."""
+    """Position of each joint at home; those that follow others where their leaders put them."""
     known(content, "home", list(given), [joint.name for joint in joints])
-    positions = []
+    plain = {joint.name: joint for joint in content.joints if QPOS_SIZE[joint.kind] == 1}
+    found: dict[str, float] = {}
+
+    def position(joint: Joint) -> float:
+        if joint.name not in found:
+            follow = content.followers.get(joint.name)
+            if follow is None:
+                found[joint.name] = own_home(content, joint, given)
+            else:
+                refuse_follower(content, "home", joint.name, given)
+                leader = plain.get(follow.leader)
+                way = 0.0 if leader is None else position(leader) - leader.rest
+                found[joint.name] = follow.position(joint.rest, way)
+        return found[joint.name]
+
     for joint in joints:
-        rest = joint.rest if joint.low <= joint.rest <= joint.high else (joint.low + joint.high) / 2
-        value = given.get(joint.name, content.home.get(joint.name, rest))
-        if not isinstance(value, (int, float)) or not joint.low - 1e-9 <= value <= joint.high + 1e-9:
-            raise content.fail(f'home of <joint name="{joint.name}">',
-                               f"{value!r} is not within the range {joint.low:g} to {joint.high:g}")
-        positions.append(float(value))
-    return tuple(positions)
+        value, follow = position(joint), content.followers.get(joint.name)
+        if not joint.low - 1e-6 <= value <= joint.high + 1e-6:
+            rule = f"{value:.6g} is not within the range {joint.low:g} to {joint.high:g}"
+            if follow is not None:
+                rule += f": {led(follow.leader)}; give {follow.leader or joint.name} another home in " \
+                        f"{sidecar_path(content.path).name}"
+            raise content.fail(f'home of <joint name="{joint.name}">', rule)
+    return tuple(found[joint.name] for joint in joints)
+
+
+def own_home(content: Content, joint: Joint, given: Mapping[str, Any]) -> float:
+    """The home of a joint that follows none."""
+    rest = joint.rest if joint.low <= joint.rest <= joint.high else (joint.low + joint.high) / 2
+    value = given.get(joint.name, content.home.get(joint.name, rest))
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        raise content.fail(f'home of <joint name="{joint.name}">', f"a number (rad or m) is needed, got {value!r}")
+    return float(value)
+
+
+def led(leader: str) -> str:
+    """Why a follower is where it is."""
+    return f"it follows {leader!r}" if leader else "an equality holds it"
+
+
+def refuse_follower(content: Content, key: str, name: str, given: Iterable[str]) -> None:
+    """Nothing is given for a joint whose position another decides."""
+    if name in content.followers and name in given:
+        follow = content.followers[name]
+        advice = f"give {follow.leader!r} instead" if follow.leader else "leave it out"
+        raise content.fail(f"{sidecar_path(content.path).name}: {key}: {name!r}",
+                           f"{led(follow.leader)} ({follow.where}): {advice}")
+
+
+# ---------------------------------------------------------------- what a simulator changes in the model
+
+
+def changes(content: Content, beside: Mapping[str, Any], actuators: Mapping[str, tuple[str, ...]]) -> Changes:
+    """Joint dynamics, rooms for delays, pairs that do not touch, folders of packages."""
+    history: dict[str, int] = {}
+    for command_name, entry in (beside.get("commands") or {}).items():
+        for name in actuators[command_name]:
+            history[name] = max(history.get(name, 0), entry.get("delay_steps", 0))
+    return Changes(
+        joints={key: joint_values(content, key, beside[key]) for key in DYNAMICS if key in beside},
+        history={name: steps for name, steps in history.items() if steps},
+        exclude=excluded(content, beside.get("exclude", [])), packages=packages(content, beside.get("packages", {})))
+
+
+def joint_values(content: Content, key: str, given: Any) -> dict[str, float]:
+    """A number >= 0 for each hinge and slide, or those named."""
+    plain = [joint.name for joint in content.joints if QPOS_SIZE[joint.kind] == 1]
+    values = dict(given) if isinstance(given, Mapping) else dict.fromkeys(plain, given)
+    known(content, key, list(values), plain)
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < inf:
+            raise content.fail(f"{sidecar_path(content.path).name}: {key}", "a number >= 0, or one for each joint "
+                               f"named, is needed, got {value!r} for {name!r}")
+    return {name: float(value) for name, value in values.items()}
+
+
+def excluded(content: Content, given: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of bodies."""
+    where = f"{sidecar_path(content.path).name}: exclude"
+    if not isinstance(given, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
+        raise content.fail(where, f"a list of pairs of bodies, [[a, b], ...], is needed, got {given!r}")
+    legal = frames(content)
+    return tuple((str(a), str(b)) for a, b in (known(content, "exclude", pair, legal) for pair in given))
+
+
+def packages(content: Content, given: Mapping[str, Any]) -> dict[str, Path]:
+    """Folders of ROS packages; relative ones start at the model's folder."""
+    found = {}
+    for name, folder in given.items():
+        found[str(name)] = place = content.path.parent / str(folder)
+        if not place.is_dir():
+            raise content.fail(f"{sidecar_path(content.path).name}: packages.{name}", f"there is no folder {place}")
+    return found
 
 
 # ---------------------------------------------------------------- commands
@@ -236,6 +356,10 @@ def model_command(content: Content, name: str, entry: Mapping[str, Any]) -> Comm
             raise content.fail(f'<{actuator.tag} name="{actuator.name}">', "a command needs limits: give the actuator "
                                f"a ctrlrange, or low and high under commands.{name} in "
                                f"{sidecar_path(content.path).name}")
+    for actuator, lowest, highest in zip(chosen, low, high):
+        if lowest < actuator.low - 1e-9 or highest > actuator.high + 1e-9:
+            raise content.fail(f'commands.{name}: <{actuator.tag} name="{actuator.name}">', f"low {lowest:g} to high "
+                               f"{highest:g} is wider than its control range {actuator.low:g} to {actuator.high:g}")
     joints = {joint.name: joint for joint in content.joints}
     driven = [joints.get(actuator.target) for actuator in chosen]
     servos = [j for a, j in zip(chosen, driven) if a.tag == "position" and j is not None and QPOS_SIZE[j.kind] == 1]
@@ -260,8 +384,12 @@ def servo_command(
     taken = {actuator.name for actuator in content.actuators}
     for joint, *values, lowest, highest in zip(chosen, kp, kd, strength, low, high):
         element = f'commands.{name}: <joint name="{joint.name}">'
+        refuse_follower(content, f"commands.{name}", joint.name, [joint.name])
         if joint.name in taken:
             raise content.fail(element, "the model has an actuator of this name: list it under actuators")
+        if "strength" not in entry and values[2] in (0.0, inf):
+            told = "no effort is known" if values[2] else "its effort in the URDF is 0"
+            raise content.fail(element, f"{told}: give strength (N m or N), the most that its servo exerts")
         if not (values[0] > 0 and values[1] >= 0 and values[2] > 0 and isfinite(values[2])):
             raise content.fail(element, "kp and strength (in a URDF the joint's effort) must be positive, kd not "
                                f"negative; got kp {values[0]:g}, kd {values[1]:g}, strength {values[2]:g}")
@@ -286,7 +414,8 @@ def per_item(
     """``entry[key]`` as ``count`` numbers: one for all, or a list."""
     value = entry.get(key, default)
     values = value if isinstance(value, list) else [value] * count
-    if len(values) != count or not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in values):
+    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in values)
+    if len(values) != count or not numbers or (key in entry and not all(map(isfinite, values))):
         raise content.fail(f"commands.{name}.{key}", f"one number or a list of {count} is needed, got {value!r}")
     return [float(x) for x in values]
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
 
+from robots.model_files import Content, fresh, read_model
 from robots.spec import RobotSpec
+from robots.user import is_file
 
 NAMED = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "BODY")
 TARGETS = {int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in NAMED}
@@ -22,7 +25,7 @@ SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)  # joints of one degree of freedom: thi
 
 
 def read(robot: RobotSpec) -> mujoco.MjSpec:
-    """The robot's model with all names, servos and the key ``home`` that its spec counts on.
+    """The robot's model with all names, servos, changes and the key ``home`` that its spec counts on.
 
     Raises:
         FileNotFoundError: the model file does not exist.
@@ -31,20 +34,28 @@ def read(robot: RobotSpec) -> mujoco.MjSpec:
     if robot.model is None or not Path(robot.model).exists():
         raise FileNotFoundError(f"robot {robot.name!r}: its model file {robot.model} does not exist")
     try:
-        spec = mujoco.MjSpec.from_file(str(robot.model))
+        spec = parsed(robot, Path(robot.model))
     except ValueError as error:
         raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}") from error
     if Path(robot.model).suffix.lower() == ".urdf":
         spec.compiler.fusestatic = False  # keep links behind fixed joints: tools and sensors have names there
     name_elements(spec)
     add_servos(spec, robot)
+    change(spec, robot)
     add_home(spec, robot)
     return spec
 
 
 def compiled(robot: RobotSpec) -> mujoco.MjModel:
-    """The robot alone, compiled."""
-    return compile_spec(read(robot), robot)
+    """The robot alone, compiled; a user's file is compared with what was read of it without MuJoCo.
+
+    Raises:
+        ValueError: as :func:`read`, or spec and model disagree on a name or a range.
+    """
+    model = compile_spec(read(robot), robot)
+    if is_file(robot.name) and Path(robot.name) == robot.model:
+        compare(read_model(robot.model), model)
+    return model
 
 
 def compile_spec(spec: mujoco.MjSpec, robot: RobotSpec) -> mujoco.MjModel:
@@ -55,18 +66,100 @@ def compile_spec(spec: mujoco.MjSpec, robot: RobotSpec) -> mujoco.MjModel:
         raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}") from error
 
 
+# ---------------------------------------------------------------- mesh files of a URDF
+
+PACKAGE = "package://"
+
+
+def parsed(robot: RobotSpec, path: Path) -> mujoco.MjSpec:
+    """The file as MuJoCo reads it, ``package://`` resolved in meshes that it keeps.
+
+    MuJoCo drops what a URDF has only to be seen, unless ``<mujoco><compiler discardvisual="false"/></mujoco>`` in it.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace") if path.suffix.lower() == ".urdf" else ""
+    if PACKAGE not in text:
+        return mujoco.MjSpec.from_file(str(path))
+    root = ElementTree.fromstring(text)
+    compiler = {key: value for element in root.findall("mujoco/compiler") for key, value in element.attrib.items()}
+    if compiler.get("strippath") == "true":  # only the names of files count, in meshdir
+        return mujoco.MjSpec.from_file(str(path))
+    kinds = ("collision", "visual") if compiler.get("discardvisual") == "false" else ("collision",)
+    for link in root.findall("link"):
+        for mesh in (mesh for kind in kinds for mesh in link.findall(f"{kind}/geometry/mesh")):
+            name = mesh.get("filename", "")
+            if name.startswith(PACKAGE):
+                mesh.set("filename", str(in_package(robot, path, link.get("name", ""), name)))
+    spec = mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"))
+    spec.modelfiledir = str(path.parent)
+    return spec
+
+
+def in_package(robot: RobotSpec, path: Path, link: str, name: str) -> Path:
+    """The file that ``package://<package>/<file>`` means: in the YAML's folder, else in one of this name above."""
+    package, _, rest = name.removeprefix(PACKAGE).partition("/")
+    above = path.resolve().parents
+    places = [robot.changes.packages[package]] if package in robot.changes.packages else [
+        place for up in above for place in (up, up / package) if place.name == package and place.is_dir()]
+    where, beside = f'<link name="{link}">: <mesh filename="{name}">', path.with_suffix(".robot.yaml").name
+    if not places:
+        raise ValueError(f"{where}: no folder {package!r} stands beside or above the file: say where it is in "
+                         f"{beside}: packages: {{{package}: <folder>}}")
+    found = next((place / rest for place in places if (place / rest).is_file()), None)
+    if found is None:
+        raise ValueError(f"{where}: there is no file {places[0] / rest}; packages: {{{package}: <folder>}} in {beside} "
+                         "says where the package is")
+    return found.resolve()
+
+
+# ---------------------------------------------------------------- spec against model
+
+
+def compare(content: Content, model: mujoco.MjModel) -> None:
+    """Names, kinds and ranges of joints and actuators that were read without MuJoCo are those of the model."""
+    joints = [model.joint(i).name for i in range(model.njnt)]
+    mine = [joint.name for joint in content.joints]
+    if sorted(joints) != sorted(mine):
+        raise content.fail("joints", f"read as {', '.join(mine)}; MuJoCo compiles {', '.join(joints)}{ADVICE}")
+    for joint in content.joints:
+        index = model.joint(joint.name).id
+        kind = ("free", "ball", "slide", "hinge")[model.jnt_type[index]]
+        limits = tuple(model.jnt_range[index]) if model.jnt_limited[index] else (-np.inf, np.inf)
+        if kind != joint.kind or not np.allclose(limits, (joint.low, joint.high), rtol=1e-9, atol=1e-9):
+            raise content.fail(f'<joint name="{joint.name}">', f"read as {joint.kind} from {joint.low:g} to "
+                               f"{joint.high:g}; MuJoCo compiles {kind} from {limits[0]:g} to {limits[1]:g}{ADVICE}")
+    names = [model.actuator(i).name for i in range(min(len(content.actuators), model.nu))]
+    if names != [actuator.name for actuator in content.actuators]:
+        raise content.fail("actuators", f"read as {', '.join(a.name for a in content.actuators)}; MuJoCo compiles "
+                           f"{', '.join(names)}{ADVICE}")
+    for actuator in content.actuators:
+        theirs = model.actuator(actuator.name)
+        limits = theirs.ctrlrange if np.all(theirs.ctrllimited) else (-np.inf, np.inf)
+        if np.shape(limits) != (2,) or not np.allclose(limits, (actuator.low, actuator.high), rtol=1e-9, atol=1e-9):
+            raise content.fail(f'<{actuator.tag} name="{actuator.name}">', f"its controls are read as {actuator.low:g} "
+                               f"to {actuator.high:g}; MuJoCo compiles {np.array(limits).tolist()}{ADVICE}")
+
+
+ADVICE = ": save the model once as MuJoCo sees it (mujoco.MjSpec.from_file, to_xml) and use the result"
+
+
 # ---------------------------------------------------------------- names
 
 
 def name_elements(spec: mujoco.MjSpec) -> None:
-    """Names for joints and actuators without one, by the rule of :mod:`robots.model_files`."""
-    for index, joint in enumerate(joints_in_order(spec.worldbody)):
-        joint.name = joint.name or f"joint{index}"
+    """Names for elements without one, by the rules of :mod:`robots.model_files`."""
+    joints, bodies = list(joints_in_order(spec.worldbody)), {body.name for body in spec.bodies}
+    taken = {joint.name for joint in joints}
+    for index, joint in enumerate(joints):
+        joint.name = joint.name or fresh("joint", index, taken)
+        taken.add(joint.name)
+        if joint.type == mujoco.mjtJoint.mjJNT_FREE and not joint.parent.name:
+            joint.parent.name = "base" if "base" not in bodies else fresh("base", 1, bodies)
+            bodies.add(joint.parent.name)
     taken = {actuator.name for actuator in spec.actuators}
     for index, actuator in enumerate(spec.actuators):
         if not actuator.name:
             target = actuator.target if int(actuator.trntype) in TARGETS else ""
-            actuator.name = target if target and target not in taken else f"actuator{index}"
+            actuator.name = target if target and target not in taken else fresh("actuator", index, taken)
             taken.add(actuator.name)
 
 
@@ -119,6 +212,26 @@ def servo_range(robot: RobotSpec, name: str) -> tuple[float, float]:
     return min(spec.low[i] for spec, i in places), max(spec.high[i] for spec, i in places)
 
 
+def change(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
+    """What the robot's YAML says of joints, delays and contacts."""
+    for key, values in robot.changes.joints.items():
+        for name, value in values.items():
+            setattr(spec.joint(name), key, [value, 0.0, 0.0] if key == "damping" else value)
+    for name, steps in robot.changes.history.items():
+        actuator = spec.actuator(name)
+        actuator.nsample = max(actuator.nsample, steps)
+    for pair in robot.changes.exclude:
+        first, second = (name if spec.body(name) is not None else root_link(robot, name) for name in pair)
+        spec.add_exclude(bodyname1=first, bodyname2=second)
+
+
+def root_link(robot: RobotSpec, name: str) -> str:
+    """MuJoCo makes a URDF's root link part of the world."""
+    if Path(str(robot.model)).suffix.lower() == ".urdf":
+        return "world"
+    raise ValueError(f"robot {robot.name!r}: exclude: {robot.model} has no body {name!r}")
+
+
 def add_home(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     """The key ``home``, where the model has none or another: joints at the spec's home, servos holding them there."""
     if "joint_pos" not in robot.home or "joint_pos" not in robot.sources:
@@ -129,11 +242,23 @@ def add_home(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     before = qpos.copy()
     addresses = [model.joint(name).qposadr[0] for name in robot.sources["joint_pos"].names]
     qpos[addresses] = robot.home["joint_pos"]
+    follow(model, qpos)
     if key is not None and np.allclose(qpos, before, rtol=0, atol=1e-9):
         return
     if key is not None:
         spec.delete(key)
     spec.add_key(name="home", qpos=qpos, ctrl=holding(model, qpos))
+
+
+def follow(model: mujoco.MjModel, qpos: np.ndarray) -> None:
+    """Put joints that an equality ties to another where that one puts them, chains included; in place."""
+    active = (model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & model.eq_active0.astype(bool)
+    for _ in range(int(active.sum())):
+        for i in np.flatnonzero(active)[::-1]:  # of several for one joint the first counts
+            mine, leader = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
+            way = qpos[model.jnt_qposadr[leader]] - model.qpos0[model.jnt_qposadr[leader]] if leader >= 0 else 0.0
+            at = model.jnt_qposadr[mine]
+            qpos[at] = model.qpos0[at] + np.polynomial.polynomial.polyval(way, model.eq_data[i, :5])
 
 
 def holding(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:

@@ -205,6 +205,194 @@ def test_units_follow_what_the_actuators_take(tmp_path):
         assert load_robot(write(tmp_path, text.format(inside))).commands["ctrl_cmd"].unit == unit
 
 
+SERVOS = """<mujoco><default>{}<default class="near">{}</default></default><worldbody><body name="b">
+    <joint name="h" range="-90 90"/><geom size="0.1"/></body></worldbody>
+    <tendon><fixed name="t" range="-2 2"><joint joint="h" coef="1"/></fixed></tendon><actuator>{}</actuator></mujoco>"""
+SHARE, MOTORS3 = '<position inheritrange="1" kp="5"/>', '<motor ctrlrange="-3 3"/>'
+
+
+@pytest.mark.parametrize(
+    ("main", "near", "actuator", "high"),
+    [
+        (SHARE, "", '<position joint="h" ctrlrange="-1 1"/>', 1.0),
+        (SHARE, "", '<motor joint="h" ctrlrange="-1 1"/>', 1.0),
+        (SHARE, "", '<position joint="h"/>', np.pi / 2),
+        (SHARE, "", '<general joint="h"/>', np.pi / 2),
+        (SHARE, "", '<position tendon="t"/>', 2.0),
+        (SHARE, "", '<position joint="h" inheritrange="0" ctrlrange="-1 1"/>', 1.0),
+        (SHARE, MOTORS3, '<general joint="h" class="near"/>', 3.0),
+        (MOTORS3, "", '<position joint="h" inheritrange="1" kp="5"/>', np.pi / 2),
+        (MOTORS3, SHARE, '<position joint="h" class="near"/>', np.pi / 2),
+        (MOTORS3 + SHARE, "", '<position joint="h"/>', np.pi / 2),
+        (SHARE + MOTORS3, "", '<position joint="h"/>', 3.0),
+        ('<position ctrlrange="-1 1"/>', '<position inheritrange="0.5"/>', '<position joint="h" class="near"/>',
+         np.pi / 4),
+    ],
+)  # fmt: skip
+def test_the_nearer_of_ctrlrange_and_inheritrange_counts(tmp_path, main, near, actuator, high):
+    robot = load_robot(write(tmp_path, SERVOS.format(main, near, actuator)))
+    model = robot_files.compiled(robot)
+    assert model.actuator_ctrlrange.tolist() == [pytest.approx([-high, high])]
+    assert robot.commands["ctrl_cmd"].high == pytest.approx((high,))
+    same_as_compiled(robot, model)
+
+
+@pytest.mark.parametrize(
+    ("find", "other", "told"),
+    [('ctrlrange="-1 1"', 'ctrlrange="-2 1"', ['<motor name="m">', "-1 to 1", "-2.0"]),
+     ('name="a"/>', 'name="a" range="0 9"/>', ['<joint name="a">', "-inf", "MuJoCo compiles hinge from 0"]),
+     ('name="m"', 'name="n"', ["actuators", "read as m", "compiles n"]),
+     ('name="a"', 'name="x"', ["joints", "read as a", "compiles x"])],
+)  # fmt: skip
+def test_a_reading_that_differs_from_mujocos_names_file_and_element(tmp_path, monkeypatch, find, other, told):
+    """Whatever rule of MuJoCo's the reader may get wrong: here MuJoCo is shown another file than the reader."""
+    name = write(tmp_path, GOOD.replace('name="a" />', 'name="a"/>'))
+    robot, text = load_robot(name), Path(name).read_text()
+    assert find in text
+    shown = text.replace(find, other).replace('joint="a"', 'joint="x"') if "x" in other else text.replace(find, other)
+    monkeypatch.setattr(robot_files, "parsed", lambda robot, path: mujoco.MjSpec.from_string(shown))
+    monkeypatch.setattr(robot_files, "add_servos", lambda spec, robot: None)
+    monkeypatch.setattr(robot_files, "add_home", lambda spec, robot: None)
+    with pytest.raises(RobotFileError) as caught:
+        robot_files.compiled(robot)
+    for word in ("arm.xml", *told):
+        assert word in str(caught.value)
+
+
+def test_two_equal_numbers_are_no_range(tmp_path):
+    """MuJoCo's rule for automatic limits."""
+    text = GOOD.replace('name="a" ', 'name="a" range="0 0"').replace('ctrlrange="-1 1"', 'ctrlrange="0 0"')
+    robot = load_robot(write(tmp_path, text, "commands: {c: {actuators: [m], low: -2, high: 2}}"))
+    model = robot_files.compiled(robot)
+    assert not model.jnt_limited[0] and not model.actuator_ctrllimited[0]
+    assert robot.commands["c"].high == (2.0,) and robot.home["joint_pos"] == (0.0,)
+
+
+def test_names_that_are_taken_are_skipped(tmp_path):
+    text = """<mujoco><worldbody><body><joint name="joint1"/><joint axis="1 0 0"/><joint axis="0 1 0"/>
+        <geom size="0.1"/></body></worldbody><actuator><motor name="actuator1" joint="joint1" ctrlrange="-1 1"/>
+        <motor joint="joint1" ctrlrange="-1 1"/><motor joint="joint1" ctrlrange="-1 1"/></actuator></mujoco>"""
+    robot = load_robot(write(tmp_path, text))
+    assert robot.sources["joint_pos"].names == ("joint1", "joint2", "joint3")
+    assert robot.actuators["ctrl_cmd"] == ("actuator1", "joint1", "actuator2")
+    same_as_compiled(robot, robot_files.compiled(robot))
+
+
+def test_a_free_body_without_a_name_gets_one_and_is_the_base(tmp_path):
+    text = """<mujoco><worldbody><body name="base" pos="1 0 0"><geom size="0.1"/></body><body pos="0 0 2">
+        <freejoint/><geom size="0.1"/></body></worldbody></mujoco>"""
+    robot = load_robot(write(tmp_path, text))
+    assert robot.sources["base_pos_w"].names == ("base1",)
+    robot_files.compiled(robot).body("base1")
+    only = load_robot(write(tmp_path, text.replace('name="base" ', ""), "poses: {hull: base}", name="only.xml"))
+    model = robot_files.compiled(only)
+    assert model.body("base").pos.tolist() == [0, 0, 2] and only.sources["hull_pos_w"].names == ("base",)
+
+
+def test_the_base_can_be_chosen_or_left_out(tmp_path):
+    ball = '<body name="ball" pos="0 0 3"><freejoint/><geom size="0.1"/></body></worldbody>'
+    two = FREE.replace("</worldbody>", ball)
+    for beside, base in (("", "hull"), ("base: ball", "ball")):
+        assert load_robot(write(tmp_path, two, beside)).sources["base_pos_w"].names == (base,)
+    for beside in ("base: none", "base:"):
+        assert not load_robot(write(tmp_path, two, beside)).signals
+    sliding = load_robot(write(tmp_path, GOOD, "base: b"))  # on joints: read, not set
+    assert backend.make(sliding, 1, "ctrl_cmd", dt=0.01).signals()["base_quat_w"].tolist() == [[1, 0, 0, 0]]
+
+
+def test_delays_and_joint_dynamics_of_users_robots(tmp_path):
+    """The history is room for a delay of each world; damping and the like are the parameters' nominal values."""
+    beside = """
+    commands: {c: {joints: [shoulder, elbow], kp: [400, 200], kd: 10, delay_steps: 10}}
+    damping: 0.5
+    armature: {elbow: 0.02}
+    frictionloss: {shoulder: 0.3}
+    home: {elbow: 1}"""
+    robot = load_robot(write(tmp_path, URDF, beside, "arm.urdf"))
+    sim = backend.make(robot, 2, "c", dt=0.002)
+    wanted = {"damping": (0.5, 0.5), "armature": (0.0, 0.02), "frictionloss": (0.3, 0.0), "command_delay": (0.0,)}
+    assert {name: sim.parameters[name].nominal for name in wanted} == wanted
+    sim.set_params(torch.tensor([1]), {"command_delay": torch.tensor([0.02])})
+    sim.step(torch.tensor([0.0, 1.0]).repeat(2, 1), 10)
+    before = sim.signals()["joint_pos"].clone()
+    sim.step(torch.tensor([1.0, 1.0]).repeat(2, 1), 9)
+    moved = (sim.signals()["joint_pos"] - before)[:, 0]
+    assert moved[0] > 0.01 and abs(float(moved[1])) < 0.2 * float(moved[0])
+    with pytest.raises(ValueError, match=r"command_delay is at most 0\.02"):
+        sim.set_params(torch.tensor([0]), {"command_delay": torch.tensor([0.03])})
+
+
+def test_actuators_of_the_model_get_room_for_a_delay(tmp_path):
+    robot = load_robot(write(tmp_path, GOOD, "commands: {c: {actuators: [m], delay_steps: 7}}"))
+    assert robot_files.compiled(robot).actuator_history[0, 0] == 7
+    assert "command_delay" in backend.make(robot, 1, "c", dt=0.01).parameters
+    without = load_robot(write(tmp_path, GOOD, "", "without.xml"))
+    assert "command_delay" not in backend.make(without, 1, "ctrl_cmd", dt=0.01).parameters
+
+
+def test_excluded_pairs_do_not_touch(tmp_path):
+    text = """<mujoco><worldbody>
+        <body name="p"><joint name="a"/><geom size="0.1"/></body>
+        <body name="q"><joint name="c"/><geom size="0.1"/></body></worldbody></mujoco>"""
+    for beside, touching in (("", 1), ("exclude: [[p, q]]", 0)):
+        model = robot_files.compiled(load_robot(write(tmp_path, text, beside)))
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        assert data.ncon == touching
+
+
+# ---------------------------------------------------------------- joints that follow others
+
+TIED = """<mujoco><worldbody><body name="b"><joint name="a" range="-90 90" ref="10"/><geom size="0.1" mass="1"/>
+    <body pos="0 0 0.5"><joint name="b" range="-80 80" axis="0 1 0"/><geom size="0.1" mass="1"/></body></body>
+    </worldbody><equality><joint joint1="{}" joint2="{}" polycoef="0.2 -1 0.5 0 0"/></equality></mujoco>"""
+
+
+def moved(robot: RobotSpec, substeps: int = 20) -> float:
+    """How far joints get from home without gravity, rad."""
+    spec = robot_files.read(robot)
+    spec.option.gravity = [0, 0, 0]
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, model.key("home").id)
+    home = data.qpos.copy()
+    mujoco.mj_step(model, data, substeps)
+    return float(np.abs(data.qpos - home).max())
+
+
+def test_home_of_mimic_joints_is_where_their_leaders_put_them(tmp_path):
+    text = URDF.replace('lower="0.2" upper="2.5"', 'lower="-2" upper="2"').replace(
+        'velocity="4"/>', 'velocity="4"/><mimic joint="shoulder" multiplier="-1" offset="0.2"/>')
+    robot = load_robot(write(tmp_path, text, "home: {shoulder: 0.5}", "arm.urdf"))
+    assert robot.home["joint_pos"] == pytest.approx((0.5, -0.3))
+    model = robot_files.compiled(robot)
+    assert model.key("home").qpos == pytest.approx([0.5, -0.3])
+    assert moved(robot) < 1e-6
+    alone = load_robot(write(tmp_path, text, "joints: [shoulder]\nhome: {shoulder: 0.5}", "alone.urdf"))
+    assert robot_files.compiled(alone).key("home").qpos == pytest.approx([0.5, -0.3])  # signals or not
+
+
+def test_home_of_joints_tied_by_an_equality_is_on_the_polynomial(tmp_path):
+    robot = load_robot(write(tmp_path, TIED.format("b", "a"), "home: {a: 0.4}"))
+    way = 0.4 - np.radians(10)
+    assert robot.home["joint_pos"] == pytest.approx((0.4, 0.2 - way + 0.5 * way**2))
+    assert robot_files.compiled(robot).key("home").qpos == pytest.approx(robot.home["joint_pos"])
+    assert moved(robot) < 1e-6
+    off = load_robot(write(tmp_path, TIED.format("b", "a").replace("<joint joint1", '<joint active="false" joint1'),
+                           "home: {a: 0.4, b: 0.1}", "off.xml"))
+    assert off.home["joint_pos"] == (0.4, 0.1)
+
+
+def test_a_follower_of_a_follower_and_a_joint_held_alone(tmp_path):
+    text = """<mujoco><compiler angle="radian"/><worldbody><body><joint name="x"/><joint name="y" axis="0 1 0"/>
+        <joint name="z" axis="1 0 0"/><joint name="w" type="slide"/><geom size="0.1"/></body></worldbody><equality>
+        <joint joint1="x" joint2="y" polycoef="0 2"/><joint joint1="y" joint2="z"/><joint joint1="w" polycoef="0.3"/>
+        </equality></mujoco>"""
+    robot = load_robot(write(tmp_path, text, "home: {z: 0.1}"))
+    assert robot.home["joint_pos"] == pytest.approx((0.2, 0.1, 0.1, 0.3))
+    assert robot_files.compiled(robot).key("home").qpos == pytest.approx(robot.home["joint_pos"])
+
+
 # ---------------------------------------------------------------- URDF
 
 
@@ -268,11 +456,67 @@ def test_a_floating_joint_makes_a_base(tmp_path):
     assert model.joint(0).type[0] == mujoco.mjtJoint.mjJNT_FREE and model.body("hull").mass[0] == 2
 
 
+MESHED = URDF.replace('<link name="upper">', """<link name="upper">
+    <visual><geometry><mesh filename="package://arm_description/meshes/seen.dae"/></geometry></visual>
+    <collision><geometry><mesh filename="package://arm_description/meshes/part.obj"/></geometry></collision>""")
+TETRAHEDRON = "v 0 0 0\nv 0.1 0 0\nv 0 0.1 0\nv 0 0 0.1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
+
+
+def test_meshes_of_a_ros_package_are_found_above_or_where_the_yaml_says(tmp_path):
+    package = tmp_path / "arm_description"
+    for folder in ("urdf", "meshes"):
+        (package / folder).mkdir(parents=True)
+    (package / "meshes" / "part.obj").write_text(TETRAHEDRON)
+    above = robot_files.compiled(load_robot(write(package / "urdf", MESHED, name="arm.urdf")))
+    assert above.nmesh == 1 and above.ngeom == 1  # what is only to be seen is not loaded: MuJoCo's default for a URDF
+    (tmp_path / "elsewhere").mkdir()
+    package.rename(tmp_path / "renamed")
+    name = write(tmp_path / "elsewhere", MESHED, "packages: {arm_description: ../renamed}", "arm.urdf")
+    assert robot_files.compiled(load_robot(name)).nmesh == 1
+    lost = write(tmp_path / "elsewhere", MESHED, name="lost.urdf")
+    with pytest.raises(ValueError, match=r"lost\.urdf.*link name=\"upper\".*'arm_description'.*packages: "):
+        robot_files.compiled(load_robot(lost))
+    (tmp_path / "renamed" / "meshes" / "part.obj").unlink()
+    with pytest.raises(ValueError, match=r"no file .*part\.obj; packages: "):
+        robot_files.compiled(load_robot(name))
+
+
+def test_a_urdf_can_keep_what_is_only_to_be_seen(tmp_path):
+    seen = URDF.replace('<link name="upper">', '<link name="upper"><visual><geometry><box size="1 1 1"/></geometry>'
+                                               '</visual>')
+    kept = seen.replace('<robot name="two_link">', '<robot name="two_link"><mujoco><compiler discardvisual="false"/>'
+                                                   '</mujoco>')
+    counts = [robot_files.compiled(load_robot(write(tmp_path, text, name=f"{i}.urdf"))).ngeom
+              for i, text in enumerate((seen, kept))]
+    assert counts == [0, 1]
+
+
+def test_the_root_link_of_a_urdf_can_be_excluded(tmp_path):
+    robot = load_robot(write(tmp_path, URDF, "exclude: [[base, lower]]", "arm.urdf"))
+    assert robot_files.compiled(robot).nexclude == 1
+
+
+def test_an_effort_of_zero_asks_for_strength(tmp_path):
+    weak = URDF.replace('effort="40"', 'effort="0"')
+    beside = "commands: {c: {joints: [shoulder], kp: 1%s}}"
+    with pytest.raises(RobotFileError, match=r"name=\"shoulder\".*effort in the URDF is 0: give strength"):
+        load_robot(write(tmp_path, weak, beside % "", "arm.urdf"))
+    given = load_robot(write(tmp_path, weak, beside % ", strength: 3", "arm.urdf"))
+    assert given.parameters["strength"].nominal == (3,)
+
+
+def test_a_leader_that_is_not_there_is_named(tmp_path):
+    text = URDF.replace('velocity="4"/>', 'velocity="4"/><mimic joint="wrist"/>')
+    with pytest.raises(RobotFileError, match=r"name=\"elbow\">: <mimic>.*'wrist'"):
+        load_robot(write(tmp_path, text, name="arm.urdf"))
+
+
 # ---------------------------------------------------------------- wrong input
 
 JOINT = '<mujoco><worldbody><body name="b"><joint name="a" {}/><geom size="0.1"/></body></worldbody>{}</mujoco>'
 MOTOR = '<actuator><motor name="m" joint="a" {}/></actuator>'
 GOOD = JOINT.format("", MOTOR.format('ctrlrange="-1 1"'))
+FREE = '<mujoco><worldbody><body name="hull"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
 
 
 @pytest.mark.parametrize(
@@ -290,7 +534,6 @@ GOOD = JOINT.format("", MOTOR.format('ctrlrange="-1 1"'))
         ('<mujoco><include file="gone.xml"/></mujoco>', "", ["arm.xml", "gone.xml"]),
         ('<mujoco><include file="arm.xml"/></mujoco>', "", ["arm.xml", "itself"]),
         ('<mujoco><worldbody><replicate count="3"/></worldbody></mujoco>', "", ["<replicate>", "to_xml"]),
-        ("<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>", "", ["joint0", "name"]),
         (JOINT.format("", '<keyframe><key name="home" qpos="1 2"/></keyframe>'), "", ["home", "1 numbers", "'1 2'"]),
         (GOOD, "[1]", ["arm.robot.yaml", "mapping", "[1]"]),
         (GOOD, "joint: [a]", ["arm.robot.yaml", "'joint'", "joints"]),
@@ -302,9 +545,34 @@ GOOD = JOINT.format("", MOTOR.format('ctrlrange="-1 1"'))
         (GOOD, "commands: {c: {}}", ["commands.c", "actuators", "joints"]),
         (GOOD, "commands: {c: {actuators: [x]}}", ["commands.c", "'x'", "known: m"]),
         (GOOD, "commands: {c: {joints: [a]}}", ["commands.c", "kp"]),
+        (GOOD, "commands: {1: {actuators: [m]}}", ["arm.robot.yaml", "commands", "identifier", "1"]),
+        (GOOD, "commands: {c: {joints: [], kp: 1}}", ["arm.robot.yaml", "commands.c", "drives nothing"]),
+        (GOOD, "commands: {c: {actuators: []}}", ["arm.robot.yaml", "commands.c", "drives nothing"]),
+        (GOOD, "commands: {c: {actuators: [m], kp: 1}}", ["commands.c", "kp is for joints"]),
+        (GOOD, "commands: {c: {actuators: [m], high: 2}}", ['<motor name="m">', "2 is wider", "-1 to 1"]),
+        (GOOD, "commands: {c: {actuators: [m], delay_steps: 1.5}}", ["commands.c", "delay_steps", "1.5"]),
+        (GOOD, "commands: {c: {joints: [a], kp: .inf, strength: 1, low: 0, high: 1}}", ["commands.c.kp", "inf"]),
+        (GOOD, "poses: {1: b}", ["arm.robot.yaml", "poses", "identifier", "1"]),
+        (FREE, "poses: {base: hull}", ["arm.robot.yaml", "poses", "'base_pos_w'", "another name"]),
+        (GOOD, "home: {a: true}", ['<joint name="a">', "number", "True"]),
+        (GOOD, "home: {a: .nan}", ['<joint name="a">', "number", "nan"]),
+        (GOOD, "damping: {b: 1}", ["damping", "'b'", "known: a"]),
+        (GOOD, "armature: -1", ["armature", ">= 0", "-1", "'a'"]),
+        (GOOD, "frictionloss: {a: yes}", ["frictionloss", "True"]),
+        (GOOD, "base: hull", ["base", "'hull'", "known: b"]),
+        (GOOD, "exclude: [b]", ["exclude", "[[a, b], ...]"]),
+        (GOOD, "exclude: [[b, x]]", ["exclude", "'x'", "known: b"]),
+        (GOOD, "packages: {rob: nowhere}", ["packages.rob", "no folder", "nowhere"]),
+        (JOINT.format('range="1 1" limited="true"', ""), "", ['<joint name="a">', "'1 1'", "below"]),
+        (TIED.format("b", "a"), "home: {b: 1}", ["home", "'b'", "follows 'a'", "give 'a' instead"]),
+        (TIED.format("b", "a"), "commands: {c: {joints: [b], kp: 1, strength: 1, low: 0, high: 1}}",
+         ["commands.c", "'b'", "follows 'a'", "give 'a' instead"]),
+        (TIED.format("b", "a"), "home: {a: -1.5}", ['<joint name="b">', "not within", "follows 'a'", "give a"]),
+        (TIED.format("b", "x"), "", ["joint1=\"b\"", "'x'", "no hinge or slide"]),
+        (TIED.format("b", "b"), "", ["follow each other", "b -> b"]),
         (GOOD, "commands: {c: {joints: [a], kp: 1, ki: 2}}", ["commands.c", "'ki'", "kd"]),
         (GOOD, "commands: {c: {joints: [a], kp: [1, 2], strength: 1}}", ["commands.c.kp", "list of 1", "[1, 2]"]),
-        (GOOD, "commands: {c: {joints: [a], kp: 1}}", ['<joint name="a">', "strength", "inf"]),
+        (GOOD, "commands: {c: {joints: [a], kp: 1}}", ['<joint name="a">', "no effort is known", "give strength"]),
         (GOOD, "commands: {c: {joints: [a], kp: 1, strength: 1}}", ['<joint name="a">', "low and high"]),
         (GOOD, "commands: {c: {joints: [a], kp: -1, strength: 1, low: 0, high: 1}}", ["kp -1", "positive"]),
         (GOOD, "commands: {c: {joints: [a], kp: 1, strength: 1, low: 1, high: 0}}", ["low", "below"]),
