@@ -30,7 +30,10 @@ Example:
   temporeal doctor --json
 """
 
-EXTRAS = {"train": "learn and judge", "robot": "fly an artifact", "gpu": "simulate on a GPU", "dev": "develop"}
+EXTRAS = {
+    "train": "learn and judge", "robot": "fly an artifact", "spec": "score formulas on files",
+    "gpu": "simulate on a GPU", "cameras": "see what simulated cameras see, make videos",
+    "view": "look at tasks in a browser", "adapters": "train with other learners", "dev": "develop"}
 LOOPBACK = """<CycloneDDS><Domain id="any"><General><AllowMulticast>false</AllowMulticast><Interfaces>
 <NetworkInterface name="lo" multicast="false"/></Interfaces></General><Discovery><ParticipantIndex>auto
 </ParticipantIndex><MaxAutoParticipantIndex>60</MaxAutoParticipantIndex><Peers><Peer address="localhost"/></Peers>
@@ -207,6 +210,28 @@ def torch_gpu() -> Iterator[Check]:
         yield Check("gpu", "ok", "none, and none is needed: device=cpu")
 
 
+def pictures() -> Iterator[Check]:
+    """Whether OpenGL renders here; the other renderer, MuJoCo Warp, is a package."""
+    try:
+        import mujoco
+        import torch
+
+        from sim.render_gl import MissingRenderer
+    except ModuleNotFoundError as error:
+        yield Check("pictures", "warn", f"{error.name} is missing", "see extra train")
+        return
+    from sim.cameras import Camera, Rig
+
+    model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+    try:
+        with Rig(model, 1, (Camera("eye", 8, 8, pos=(0.0, 0.0, 3.0)),), renderer="gl") as rig:
+            rig.render(torch.zeros(1, 0))
+    except (MissingRenderer, ModuleNotFoundError) as error:
+        yield Check("pictures", "warn", "no OpenGL", f"{error}; or renderer=warp, which needs none")
+    else:
+        yield Check("pictures", "ok", "OpenGL renders offscreen")
+
+
 def falsification() -> Iterator[Check]:
     """CMA-ES, which `temporeal falsify` searches with."""
     version = installed_version("cma")
@@ -350,4 +375,4 @@ def clock() -> Iterator[Check]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
-    python, packages, processor, numba_threads, torch_gpu, falsification, dds, rclpy, ros_domain, disk, clock)
+    python, packages, processor, numba_threads, torch_gpu, pictures, falsification, dds, rclpy, ros_domain, disk, clock)
