@@ -10,7 +10,9 @@
 
 Not followed: the inertias of [W], which are about corners of the boxes while its centres of mass lie on the joints
 (here each mass fills its box evenly), the passive damping of [W] (3 to 10 N m s/rad with 5 to 12 N m of friction,
-against motors of less than 0.6 N m) and kp 10, damping 1 of [M], three times as stiff and ten times as slow as [W].
+against motors of less than 0.6 N m) and kp 10, damping 1 of [M], three times as stiff and ten times as slow as [W];
+contact of the palm's box with the thumb's second link, which would push at its rim in one of twelve random postures, by
+1.8 mm at most: the real palm is lower there.
 
 Frames, in model.xml: hand x along the fingers, y from index to ring, z out of the palm. Positive angles close the hand.
 

@@ -19,6 +19,9 @@ Order of what has several components (a test keeps it):
 - actuators: ``fr3_joint1`` .. ``fr3_joint7``, ``fr3_gripper``: ``kp`` (N m/rad, N/m), ``kd`` (N m s/rad, N s/m),
   ``strength`` (N m, N). The gripper's force is that of both fingers together.
 
+Link 7's least principal moment of inertia is 5.6e-7 kg m^2 as published [U], a radius of gyration of 0.9 mm: valid, but
+no solid of that size has it, so do not read a shape out of it.
+
 ``strength`` bounds the servo (``forcerange``). Servo and gravity compensation together stay within the torque limits
 above, whatever ``strength`` is (the joints' ``actuatorfrcrange``).
 """

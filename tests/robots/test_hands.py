@@ -299,6 +299,26 @@ def test_wild_setpoints_neither_explode_nor_push_links_through_each_other(name):
     assert data.warning.number.sum() == 0
 
 
+def test_the_thumb_of_the_allegro_hand_may_lie_at_the_rim_of_the_palm():
+    """The pair that is left out would overlap by less than 2 mm in every posture, and only at the rim of the palm."""
+    _, model = hand("allegro_hand")
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    palm, thumb = model.geom("palm"), model.geom("thumb_medial")
+    deepest, rim, between = 0.0, 0.0565, np.zeros(6)
+    for q in rng.uniform(*model.jnt_range.T, (1500, 16)):
+        data.qpos[:] = q
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_collision(model, data)
+        pairs = {frozenset(pair) for pair in data.contact.geom.tolist()}
+        assert frozenset((palm.id, thumb.id)) not in pairs
+        distance = mujoco.mj_geomDistance(model, data, palm.id, thumb.id, 0.01, between)
+        if distance < 0:
+            on_palm = between[:3] - data.body("palm").xpos
+            assert rim - abs(on_palm[1]) < 0.004
+        deepest = min(deepest, distance)
+    assert -0.002 < deepest < -0.001
+
+
 CUBE = """<mujoco><worldbody><body name="cube"><freejoint name="cube"/><geom type="box" size=".035 .035 .035"
   mass=".1" condim="4" friction=".3 .005 .0001"/></body></worldbody></mujoco>"""
 
