@@ -46,6 +46,7 @@ class Rig:
 
     Raises:
         UnknownName: a camera, body, renderer or parameter that there is not; lists those there are.
+        ValueError: a device that is not there, or anything else that is no legal value.
         ModuleNotFoundError, sim.render_gl.MissingRenderer: the renderer cannot run here; says what to install.
     """
 
@@ -55,7 +56,7 @@ class Rig:
     ) -> None:  # fmt: skip
         if isinstance(num_worlds, bool) or not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds is a whole number from 1, got {num_worlds!r}")
-        self.num_worlds, self.device = num_worlds, torch.device(device)
+        self.num_worlds, self.device = num_worlds, usable(device)
         self.views = find_views(model, tuple(cameras))
         self.cameras, self.far = self.views.cameras, self.views.far
         self.appearance = Appearance(model, self.views, num_worlds, self.device)
@@ -121,6 +122,8 @@ class Rig:
     def _state(self, name: str, value: Any, shape: tuple[int, ...], default: Tensor | None) -> Tensor:
         if value is None and default is not None:
             return default.expand(shape)
+        if not isinstance(value, (Tensor, np.ndarray)):
+            raise ValueError(f"{name} is a tensor {list(shape)} (worlds first), got {value!r}")
         value = torch.as_tensor(value, device=self.device)
         if value.shape != shape:
             raise ValueError(f"{name} has shape {list(shape)} (worlds first), got {list(value.shape)}")
@@ -130,9 +133,13 @@ class Rig:
         """Set visual parameters of the worlds ``ids`` [K], [K, count] each, by the names of :attr:`parameters`.
 
         Raises:
-            UnknownName, ValueError: a name, shape or value that is not legal; then nothing is set.
+            UnknownName, ValueError: a name, shape or value that is not legal, or a world that is named twice; then
+                nothing is set.
         """
-        self.appearance.set(self._ids(ids), params)
+        ids = self._ids(ids)
+        if len(ids.unique()) < len(ids):
+            raise ValueError(f"each world is named once, got ids {ids.tolist()}")
+        self.appearance.set(ids, params)
 
     def params(self) -> dict[str, Tensor]:
         """All visual parameters now, [N, count] each (copies)."""
@@ -156,6 +163,21 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def usable(device: torch.device | str) -> torch.device:
+    """``cpu``, or a GPU that torch sees."""
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device={device!r}: cpu, cuda or cuda:<index>") from error
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={str(device)!r}: cpu, cuda or cuda:<index>")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if found.type == "cuda" and (found.index or 0) >= count:
+        raise ValueError(f"device={str(device)!r}: torch {torch.__version__} sees {count or 'no'} NVIDIA GPU here; use "
+                         "device='cpu', or ask `temporeal doctor`")
+    return found
 
 
 def _home(model: mujoco.MjModel, device: torch.device) -> tuple[Tensor, Tensor]:

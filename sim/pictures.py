@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -15,25 +15,54 @@ from sim.cameras import Camera, Images, Rig
 from sim.scene import Scene
 from sim.types import Backend
 
+if TYPE_CHECKING:
+    from sim.augment import Augmentation
+
 
 class Pictures:
     """RGB and depth of the worlds of ``backend``, whatever it simulates with: pictures are made of MuJoCo's model.
 
     Args:
         needs: visual parameters that will be set.
+        augment: what is done to each picture (:func:`sim.augment.parse_augment`), by its name; none if left out.
     """
 
     def __init__(
-        self, backend: Backend, cameras: Sequence[Camera], *, renderer: str = "auto", needs: Sequence[str] = ()
+        self, backend: Backend, cameras: Sequence[Camera], *, renderer: str = "auto", needs: Sequence[str] = (),
+        augment: Mapping[str, Any] | None = None,
     ) -> None:
         self.backend, self.model = backend, drawn(backend.scene)
         self.rig = Rig(self.model.mj, backend.num_worlds, cameras, device=backend.device, renderer=renderer,
                        needs=needs)
+        self.augment = parsed(augment, tuple(self.rig.signals))
 
-    def take(self, ids: Tensor | None = None) -> Images:
-        """Pictures now of the worlds ``ids`` [K] (all if left out)."""
+    def take(
+        self, ids: Tensor | None = None, *, seed: int | None = None, episode: Tensor | None = None,
+        step: Tensor | None = None,
+    ) -> Images:
+        """Pictures now of the worlds ``ids`` [K] (all if left out), as their cameras give them.
+
+        Args:
+            seed, episode, step: what an augmentation's draws are keyed by: the environment's seed, and int64 [N], for
+                all worlds, the running episode and its control step. Not needed without an augmentation.
+        """
         qpos = positions(self.backend, self.model)
-        return self.rig.render(qpos if ids is None else qpos[ids], ids=ids)
+        images = self.rig.render(qpos if ids is None else qpos[ids], ids=ids)
+        if self.augment is None:
+            return images
+        if seed is None or episode is None or step is None:
+            raise ValueError("an augmentation draws by seed, episode and step: give take() all three")
+        worlds = torch.arange(self.rig.num_worlds, device=self.rig.device) if ids is None else ids
+        return self.augment(images, seed, worlds, *(x if ids is None else x[ids] for x in (episode, step)))
+
+
+def parsed(raw: Mapping[str, Any] | None, signals: tuple[str, ...]) -> Augmentation | None:
+    """The augmentation that ``raw`` describes, None for none: OpenCV is needed only where there is one."""
+    if not raw and (raw is None or isinstance(raw, Mapping)):
+        return None
+    from sim.augment import parse_augment
+
+    return parse_augment(raw, signals)
 
 
 def drawn(scene: Scene) -> mjcf.Model:

@@ -10,10 +10,13 @@ GPU of the OpenGL driver or, with Mesa, on CPU threads; the pictures come back t
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import platform
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import mujoco
@@ -25,6 +28,7 @@ from sim.views import CAMERA_FIELDS, GROUPS, Camera, Images, Views
 
 OFF = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION, mujoco.mjtRndFlag.mjRND_HAZE,
        mujoco.mjtRndFlag.mjRND_FOG)  # fmt: skip
+log = logging.getLogger(__name__)
 PLATFORMS = ("egl", "osmesa")
 INSTALL = ("on Debian or Ubuntu: apt install libegl1 (or the EGL of your GPU's driver); for software rendering "
            "without EGL: apt install libosmesa6 and set MUJOCO_GL=osmesa")
@@ -35,7 +39,10 @@ class MissingRenderer(RuntimeError):
 
 
 class GLRenderer:
-    """Draws worlds of ``model`` through ``views``, pictures on ``device``; one OpenGL context, in one thread.
+    """Draws worlds of ``model`` through ``views``, pictures on ``device``, in one OpenGL context.
+
+    The context is current only while it is worked in, so that any thread may render or close, one after the other; what
+    was current before is so again afterwards.
 
     ``fields``: model fields (names of ``MjModel``) that will differ between worlds.
     """
@@ -47,16 +54,23 @@ class GLRenderer:
         self.model = copy.copy(model)
         self._set_up()
         self.data = mujoco.MjData(self.model)
+        self._lock = threading.RLock()
         self.context = _open_context(self.model.vis.global_.offwidth, self.model.vis.global_.offheight)
-        self.context.make_current()
-        self.buffers = mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
-        self.buffers.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self.buffers)
+        with self._working():
+            self.buffers = mujoco.MjrContext(self.model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+            self.buffers.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, self.buffers)
         self.scene = mujoco.MjvScene(self.model, maxgeom=model.ngeom + 16 * model.nlight + 100)
         for flag in OFF:
             self.scene.flags[flag] = 0
         self.options = _options()
         self._open = True
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """The context, current in this thread and in no other."""
+        with self._lock, self.context.as_current():
+            yield
 
     def _set_up(self) -> None:
         vis = self.model.vis
@@ -73,17 +87,18 @@ class GLRenderer:
 
         A world whose state is not finite is black and at the cameras' greatest depth.
         """
-        if not self._open:
-            raise ValueError("this rig is closed")
         k = len(qpos)
         out = self._empty(k)
         rows = {name: value.cpu().numpy() for name, value in fields.items()}
         states = [x.cpu().double().numpy() for x in (qpos, mocap_pos, mocap_quat)]
-        self.context.make_current()
-        for world in range(k):
-            if all(np.isfinite(x[world]).all() for x in states):
-                self._pose(*(x[world] for x in states), {name: value[world] for name, value in rows.items()})
-                self._shoot(world, out)
+        with self._lock:
+            if not self._open:
+                raise ValueError("this rig is closed")
+            with self._working():
+                for world in range(k):
+                    if all(np.isfinite(x[world]).all() for x in states):
+                        self._pose(*(x[world] for x in states), {name: value[world] for name, value in rows.items()})
+                        self._shoot(world, out)
         return {name: torch.from_numpy(image).to(self.device) for name, image in out.items()}
 
     def _empty(self, k: int) -> dict[str, np.ndarray]:
@@ -157,12 +172,17 @@ class GLRenderer:
                 light.pos, light.dir = pos + self.data.xpos[body], -z_axis
 
     def close(self) -> None:
-        """Free the OpenGL context and what it holds."""
-        if self._open:
+        """Free the OpenGL context and what it holds. What a driver says against it goes to the log."""
+        with self._lock:
+            if not self._open:
+                return
             self._open = False
-            self.context.make_current()  # OpenGL frees what belongs to the current context, whosever it is
-            self.buffers.free()
-            self.context.free()
+            try:
+                with self._working():  # OpenGL frees what belongs to the current context, whosever it is
+                    self.buffers.free()
+                self.context.free()
+            except Exception as error:  # PyOpenGL's errors have no common base; a close must not hide another error
+                log.warning("an OpenGL context could not be given back: %s", error)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False) and not sys.is_finalizing():

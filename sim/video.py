@@ -190,6 +190,8 @@ def label(
     if len(words) != 2 or words[0] not in ("top", "bottom") or words[1] not in ("left", "right"):
         raise ValueError(f"corner is top or bottom, left or right; got {corner!r}")
     out = np.ascontiguousarray(as_numpy(frame)).copy()
+    if out.dtype != np.uint8 or out.ndim != 3 or out.shape[2] != 3:
+        raise ValueError(f"a frame is uint8 [H, W, 3], got {out.dtype} {list(out.shape)}")
     lines = [text] if isinstance(text, str) else list(text)
     size = max(0.35, out.shape[0] / 900)  # of the font; about a thirtieth of the picture's height
     font, thick = cv2.FONT_HERSHEY_SIMPLEX, max(1, round(size * 1.5))

@@ -3,6 +3,7 @@
 import logging
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import mujoco
 import numpy as np
@@ -194,6 +195,43 @@ def test_the_renderers_agree_on_depth_and_silhouettes(rigs):
         assert (warp[name].float() - gl[name].float()).abs().mean() < 25
 
 
+TILES = """
+<mujoco>
+  <statistic extent="1" center="0 0 0"/>
+  <visual>
+    <map znear="0.01" zfar="20"/>
+    <headlight ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"/>
+  </visual>
+  <asset>
+    <texture name="squares" type="2d" builtin="checker" rgb1="0.9 0.1 0.1" rgb2="0.1 0.1 0.9" width="64" height="64"/>
+    <material name="tiles" texture="squares" texrepeat="{repeat}" texuniform="{uniform}" specular="0"/>
+  </asset>
+  <worldbody>
+    <camera name="top" pos="0.1 0.2 2" fovy="60"/>
+    <geom name="floor" type="plane" size="1 0.7 0.1" material="tiles"/>
+    <geom name="thing" type="{geom}" size="0.4 0.3 0.3" pos="0.2 0.3 0.3" material="tiles"/>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("geom", ["box", "sphere", "cylinder"])
+@pytest.mark.parametrize(("repeat", "uniform"), [("2 1", "false"), ("2 2", "true")])
+def test_the_renderers_agree_on_textures_but_for_the_borders_of_squares(geom, repeat, uniform):
+    model = mujoco.MjModel.from_xml_string(TILES.format(geom=geom, repeat=repeat, uniform=uniform))
+    red = {}
+    for name in ("warp", "gl"):
+        with Rig(model, 1, (Camera("top", 96, 72),), renderer=name) as rig:
+            images = rig.render(torch.zeros(1, 0))
+        rgb = images["top_rgb"][0].numpy().astype(int)
+        red[name] = rgb[..., 0] > rgb[..., 2]
+    depth = images["top_depth"][0].numpy()
+    for part in (depth < 1.75, (depth > 1.9) & (depth < 2.1)):
+        inside = part & (interior(red["warp"]) | interior(~red["warp"])) & interior(part)
+        assert inside.sum() > 80 and 0.1 < red["warp"][inside].mean() < 0.9
+        assert (red["warp"] == red["gl"])[inside].mean() > 0.98
+
+
 # ---- worlds
 
 
@@ -209,6 +247,65 @@ def test_a_picture_does_not_depend_on_the_other_worlds(rig):
     with Rig(MODEL, 1, EYES, renderer=rig.renderer) as alone:
         for name, image in alone.render(qpos[1:2]).items():
             assert torch.equal(image[0], together[name][1])
+
+
+def test_warp_s_seventh_world_is_what_it_is_alone():
+    qpos = states(7)
+    with Rig(MODEL, 7, EYES, renderer="warp") as rig:
+        rig.set_params(torch.tensor([6]), {"color.shell": torch.tensor([[0.0, 0.0, 1.0]])})
+        seven = rig.render(qpos)
+    with Rig(MODEL, 1, EYES, renderer="warp") as alone:
+        for world in (0, 3, 6):
+            if world == 6:
+                alone.set_params(torch.tensor([0]), {"color.shell": torch.tensor([[0.0, 0.0, 1.0]])})
+            for name, image in alone.render(qpos[world : world + 1]).items():
+                assert torch.equal(image[0], seven[name][world])
+
+
+def test_a_gl_rig_draws_in_any_thread_and_closes_in_any():
+    with ThreadPoolExecutor(1) as worker, ThreadPoolExecutor(1) as other:
+        rig = Rig(MODEL, 1, EYES, renderer="gl")
+        here = rig.render(states(1))
+        there = worker.submit(rig.render, states(1)).result()
+        again = other.submit(rig.render, states(1)).result()
+        made_there = worker.submit(Rig, MODEL, 1, EYES, renderer="gl").result()
+        for images in (there, again, rig.render(states(1)), made_there.render(states(1))):
+            assert all(torch.equal(image, here[name]) for name, image in images.items())
+        both = [pool.submit(rig.render, states(1)) for pool in (worker, other)]  # at once
+        assert all(torch.equal(images.result()["top_rgb"], here["top_rgb"]) for images in both)
+        other.submit(rig.close).result()
+        made_there.close()
+    with pytest.raises(ValueError, match="closed"):
+        rig.render(states(1))
+
+
+def test_what_was_current_in_opengl_is_so_again():
+    with Rig(MODEL, 1, EYES[:1], renderer="gl") as own, Rig(MODEL, 1, EYES[:1], renderer="gl") as rig:
+        def drawn_last():
+            rgb = np.empty((HEIGHT, WIDTH, 3), dtype=np.uint8)
+            mujoco.mjr_readPixels(rgb, None, mujoco.MjrRect(0, 0, WIDTH, HEIGHT), own._renderer.buffers)
+            return rgb
+
+        with own._renderer.context.as_current():
+            own.render(states(1))
+            before = drawn_last()
+            rig.render(states(2)[1:])
+            assert np.array_equal(drawn_last(), before) and before.any()
+
+
+def test_an_error_of_the_driver_goes_to_the_log_when_a_rig_is_closed(caplog, monkeypatch):
+    rig = Rig(MODEL, 1, EYES, renderer="gl")
+
+    def fails():
+        raise RuntimeError("EGL_BAD_ACCESS")
+
+    context = rig._renderer.context
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "free", fails)
+        rig.close()
+    assert "could not be given back: EGL_BAD_ACCESS" in caplog.text
+    context.free()
+    rig.close()
 
 
 def test_no_world_gives_pictures_of_no_world(rig):
@@ -386,6 +483,9 @@ def test_a_missing_renderer_says_what_to_install(monkeypatch):
     ({"cameras": (EYES[0], EYES[0])}, ValueError, "share a name"),
     ({"num_worlds": 0}, ValueError, "num_worlds is a whole number from 1, got 0"),
     ({"renderer": "vulkan"}, UnknownName, "no renderer 'vulkan'; known: warp, gl, auto"),
+    ({"device": "cuda:99"}, ValueError, "device='cuda:99': torch .* sees .* NVIDIA GPU here; use device='cpu'"),
+    ({"device": "mps"}, ValueError, "device='mps': cpu, cuda or cuda:<index>"),
+    ({"device": "gpu"}, ValueError, "device='gpu': cpu, cuda or cuda:<index>"),
     ({"needs": ("color.sky",)}, UnknownName, "no visual parameter 'color.sky'.*known: camera.top.pos"),
 ])  # fmt: skip
 def test_a_rig_refuses_what_it_cannot_do(kwargs, error, words):
@@ -396,8 +496,11 @@ def test_a_rig_refuses_what_it_cannot_do(kwargs, error, words):
 @pytest.mark.parametrize(("kwargs", "words"), [
     ({"width": 0}, "width is a whole number of pixels"), ({"height": 8.0}, "height is a whole number"),
     ({"kinds": ("rgb", "thermal")}, "rgb, depth"), ({"kinds": ()}, "rgb, depth"), ({"fovy_deg": 180.0}, "0 and 180"),
-    ({"max_depth": 0.0}, "max_depth is positive"), ({"body": "ball"}, "need pos"), ({"pos": (0.0, 0.0)}, "3 finite"),
+    ({"max_depth": 0.0}, "is a positive number"), ({"body": "ball"}, "need pos"), ({"pos": (0.0, 0.0)}, "3 finite"),
     ({"pos": (0, 0, 0), "quat": (1, 1, 0, 0)}, "length 1"), ({"name": "a b"}, "letters"),
+    ({"fovy_deg": "45"}, "a number between 0 and 180, got '45'"), ({"max_depth": "5"}, "positive number.*got '5'"),
+    ({"name": 3}, "letters.*got 3"), ({"kinds": 3}, "rgb, depth"),
+    ({"quat": 1}, "quat is 4 finite numbers"), ({"body": 3}, "name of a body, got 3"),
 ])  # fmt: skip
 def test_a_camera_refuses_wrong_values(kwargs, words):
     with pytest.raises(ValueError, match=words):
@@ -414,6 +517,8 @@ def test_wrong_states_and_parameters_are_refused_and_change_nothing(rig):
     qpos, ids = states(), torch.tensor([0])
     for call, words in (
         (lambda: rig.render(qpos[:2]), r"qpos has shape \[3, 7\]"),
+        (lambda: rig.render(None), r"qpos is a tensor \[3, 7\] .worlds first., got None"),
+        (lambda: rig.set_params(torch.tensor([0, 0]), {"color.shell": torch.zeros(2, 3)}), "named once, got ids .0, 0"),
         (lambda: rig.render(qpos, ids=torch.tensor([0])), r"qpos has shape \[1, 7\]"),
         (lambda: rig.render(qpos[:1], ids=torch.tensor([3])), r"ids lie in 0\.\.2"),
         (lambda: rig.render(qpos[:1], ids=torch.tensor([0.0])), "int64"),
@@ -440,6 +545,10 @@ def test_cameras_from_configuration():
         parse_cameras({"top": {"width": 8, "height": 8, "fov": 60}})
     with pytest.raises(ValueError, match="cameras.top is a mapping with width and height"):
         parse_cameras({"top": {"width": 8}})
+    with pytest.raises(ValueError, match="cameras is a mapping from names"):
+        parse_cameras(["top"])
+    with pytest.raises(ValueError, match="pos is 3 finite numbers, got 3"):
+        parse_cameras({"top": {"width": 8, "height": 8, "pos": 3}})
 
 
 def test_measure_counts_frames():

@@ -171,3 +171,5 @@ def test_text_goes_into_its_corner_of_a_copy(corner, rows, columns):
     assert (out[..., 1] > 200).any() and (out == 0).all(-1).any()  # the text, and its outline
     with pytest.raises(ValueError, match="corner is top or bottom"):
         label(frame, "x", corner="middle")
+    with pytest.raises(ValueError, match=r"a frame is uint8 \[H, W, 3\], got float64 \[240, 320, 3\]"):
+        label(frame / 255, "x")
