@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from robots.registry import UnknownName
+from robots.registry import UnknownName, resolve
 from sim import augment
 from sim.augment import PRESETS, RULES, DepthNoise, Key, Op, augment_rgb, corrupt_depth, parse_augment
+from sim.cameras import Camera
+from sim.pictures import Pictures
+from sim.task import load_task
 
 N, H, W = 6, 24, 32
 WORLDS, EPISODE = torch.arange(N), torch.arange(N) % 2
@@ -221,6 +224,39 @@ def test_holes_are_squares_up_to_their_size():
     seen = corrupt_depth(torch.ones(N, H, W), DepthNoise(holes=1, hole_size=0.5), keys(), "a_depth")
     holes = (seen == 0).flatten(1).sum(1)
     assert (holes <= 12 * 12).all() and holes.max() > 9
+
+
+# ---- of the pictures of an environment
+
+PLAN = {"chase_rgb": {"shift": {"high": 2}, "brightness": {"low": 0.5, "high": 1.5}}, "chase_depth": {"drop": 0.2}}
+
+
+def of_worlds(augment=None):
+    backend = resolve("sim.backends", "quadrotor").make(
+        load_task("hover").scene, 3, "motor_cmd", dt=0.01, device="cpu", seed=0, threads=1)
+    return Pictures(backend, (Camera("chase", 24, 24),), renderer="gl", augment=augment)
+
+
+def test_pictures_of_worlds_are_augmented_by_their_keys():
+    plain, pictures = of_worlds(), of_worlds(PLAN)
+    raw = plain.take()
+    episode, step = torch.tensor([0, 4, 2]), torch.tensor([7, 0, 5])
+    seen = pictures.take(seed=3, episode=episode, step=step)
+    wanted = parse_augment(PLAN)(raw, 3, torch.arange(3), episode, step)
+    assert all(torch.equal(seen[name], wanted[name]) and not torch.equal(seen[name], raw[name]) for name in raw)
+    ids = torch.tensor([2, 0])
+    some = pictures.take(ids, seed=3, episode=episode, step=step)
+    assert all(torch.equal(some[name], image[ids]) for name, image in seen.items())
+    assert all(torch.equal(image, raw[name]) for name, image in plain.take(seed=3, episode=episode, step=step).items())
+
+
+def test_an_augmentation_of_worlds_needs_its_keys_and_pictures_that_are_there():
+    with pytest.raises(ValueError, match="draws by seed, episode and step"):
+        of_worlds(PLAN).take()
+    with pytest.raises(UnknownName, match="no picture 'wrist_rgb'; known: chase_rgb, chase_depth"):
+        of_worlds({"wrist_rgb": {}})
+    with pytest.raises(ValueError, match="augment is a mapping"):
+        of_worlds([1])
 
 
 # ---- refusing
