@@ -17,6 +17,7 @@ from robots.registry import UnknownName, names
 from sim.adapters import gymnasium as adapter
 from sim.adapters.gymnasium import TaskEnv, TaskVectorEnv, make_env, make_vector_env
 from sim.adapters.worlds import MAX_SEED, recipe
+from sim.cameras import Camera
 
 TASKS = names("sim.tasks")
 SHORT = {"history": 2, "threads": 1}
@@ -316,6 +317,54 @@ def test_make_vec_takes_num_envs_or_num_worlds_and_a_seed_is_one_for_all():
     with pytest.raises(ValueError, match=r"worlds \[1\]"):
         env.step(np.array([[0.0] * 4, [np.inf] * 4, [0.0] * 4]))
     env.close()
+
+
+@pytest.mark.parametrize("count", [1.5, 0, True, "4"])
+def test_the_number_of_worlds_is_a_whole_number(count):
+    with pytest.raises(ValueError, match=f"the number of worlds is a whole number from 1, got {count!r}"):
+        gymnasium.make_vec("temporeal/hover-v0", num_envs=count, **SHORT)
+
+
+# ---- cameras
+
+CHASE = {"chase": {"width": 24, "height": 16}}
+
+
+def test_cameras_are_given_as_configuration_has_them_or_as_objects():
+    env = make_vector_env("hover", num_envs=2, seed=0, cameras=CHASE, renderer="gl", **SHORT)
+    assert {name: space.shape for name, space in env.single_observation_space.spaces.items()} == {
+        "actor": (26,), "chase_rgb": (16, 24, 3), "chase_depth": (16, 24)}
+    obs, _ = env.reset(seed=0)
+    same, _ = make_env("hover", cameras=[Camera("chase", 24, 16)], renderer="gl", **SHORT).reset(seed=0)
+    assert np.array_equal(obs["chase_rgb"][0], same["chase_rgb"]) and same["chase_rgb"].any()
+    assert make_vector_env("hover", num_envs=1, cameras={}, **SHORT).single_observation_space.shape == (26,)
+
+
+@pytest.mark.parametrize(("cameras", "told"), [
+    ("chase", "cameras are given by name.*sim.cameras.Camera; got 'chase'"), (["chase"], "by name.*got .'chase'.$"),
+    ({"chase": 64}, "cameras.chase is a mapping with width and height, got 64"),
+    ({"front": {"width": 8, "height": 8}}, "no camera 'front'; known: .*chase; or place one"),
+])  # fmt: skip
+def test_wrong_cameras_are_refused_by_name(cameras, told):
+    with pytest.raises((ValueError, UnknownName), match=told):
+        make_env("hover", cameras=cameras, renderer="gl", **SHORT)
+
+
+def test_what_the_cameras_see_goes_on_after_a_resume():
+    made = {"cameras": CHASE, "renderer": "gl", "look": {"camera.chase.pos": {"kind": "sources"}}, **SHORT}
+    env, plan = make_vector_env("hover", num_envs=3, seed=4, **made), torch.from_numpy(actions(40, 3))
+    env.reset()
+    for action in plan[:25]:
+        env.step(action.numpy())
+    state, images = env.worlds.state_dict(), {k: v.clone() for k, v in env.worlds.images.items()}
+    wanted = [env.step(action.numpy()) for action in plan[25:]]
+    again = make_vector_env("hover", num_envs=3, seed=4, **made)
+    again.worlds.load_state_dict(state)
+    assert all(torch.equal(image, images[name]) for name, image in again.worlds.images.items())
+    found = [again.step(action.numpy()) for action in plan[25:]]
+    assert any((terminated | truncated).any() for _, _, terminated, truncated, _ in wanted)
+    for (obs, reward, *_), (same, equal, *_) in zip(wanted, found, strict=True):
+        assert all(np.array_equal(obs[name], same[name]) for name in obs) and np.array_equal(reward, equal)
 
 
 def test_the_vector_dictionary_has_the_same_keys_in_final_observations():
