@@ -19,13 +19,14 @@ def test_the_python_of_the_page_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(OnPolicyRunner, "learn", lambda self, steps, **k: learn_rsl(self, min(steps, 2), **k))
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     scope = {}
     for block in blocks:
         exec(block, scope)
     for name in ("hover-ppo", "hover-rsl"):
         assert Artifact.load(tmp_path / name).self_test().max_error <= 1e-5
     assert scope["obs"].shape[0] == 256
+    assert scope["pictures"]["chase_rgb"].shape == (2, 48, 64, 3) and scope["pictures"]["actor"].shape == (2, 146)
 
 
 def test_the_commands_of_the_page_are_of_the_command_line(capsys):
