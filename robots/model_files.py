@@ -14,6 +14,7 @@ from math import inf, isfinite, pi
 from pathlib import Path
 from xml.etree import ElementTree
 
+SUFFIXES = (".xml", ".mjcf", ".urdf")
 QPOS_SIZE = {"free": 7, "ball": 4, "slide": 1, "hinge": 1}
 TARGETS = ("joint", "jointinparent", "tendon", "site", "body", "slidersite", "cranksite", "refsite")
 ACTUATORS = ("general", "motor", "position", "velocity", "intvelocity", "damper", "cylinder", "muscle", "adhesion",
@@ -88,6 +89,11 @@ class Content:
     def fail(self, element: str, rule: str) -> RobotFileError:
         """The error for ``element``."""
         return RobotFileError(f"{self.path}: {element}: {rule}")
+
+
+def is_file(name: str) -> bool:
+    """Whether ``name`` means a file rather than a robot of this project."""
+    return name.lower().endswith(SUFFIXES)
 
 
 def read_model(path: Path) -> Content:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from robots.model_files import is_file
 from robots.registry import UnknownName, names, resolve
 from robots.signals import CommandSpec, SignalSpec
 
@@ -123,9 +124,9 @@ def load_robot(name: str | Path) -> RobotSpec:
 
     An unknown name lists the known ones.
     """
-    name, user = str(name), resolve("robots", "user")
-    if user.is_file(name):
-        own: RobotSpec = user.user_robot(name)
+    name = str(name)
+    if is_file(name):
+        own: RobotSpec = resolve("robots", "user").user_robot(name)
         return own
     if name not in robot_names():
         raise UnknownName(f"no robot {name!r}; known: {', '.join(robot_names())}; or the path of an .xml or .urdf file")

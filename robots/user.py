@@ -42,17 +42,11 @@ from robots.model_files import QPOS_SIZE, Content, Joint, RobotFileError, frames
 from robots.signals import CommandSpec, SignalError, SignalSpec, schema
 from robots.spec import Changes, Parameter, RobotSpec, Source
 
-SUFFIXES = (".xml", ".mjcf", ".urdf")
 DYNAMICS = ("damping", "armature", "frictionloss")
 SIDECAR = ("kind", "joints", "commands", *DYNAMICS, "poses", "base", "home", "exclude", "packages", "rate_hz",
            "license")
 COMMAND = ("actuators", "joints", "kp", "kd", "strength", "low", "high", "unit", "delay_steps")
 SERVO_ONLY = ("kp", "kd", "strength")
-
-
-def is_file(name: str) -> bool:
-    """Whether ``name`` means a file rather than a robot of this project."""
-    return name.lower().endswith(SUFFIXES)
 
 
 def user_robot(name: str) -> RobotSpec:

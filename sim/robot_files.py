@@ -15,9 +15,8 @@ from xml.etree import ElementTree
 import mujoco
 import numpy as np
 
-from robots.model_files import Content, fresh, read_model
+from robots.model_files import Content, fresh, is_file, read_model
 from robots.spec import RobotSpec
-from robots.user import is_file
 
 NAMED = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "BODY")
 TARGETS = {int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in NAMED}

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import copy
 import difflib
+import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policies.cli.console import BadInput
+from robots.model_files import is_file
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 Settings = dict[str, Any]
 """The composed configuration as plain data. Every group's part has its choice under ``name``."""
@@ -21,19 +26,67 @@ Settings = dict[str, Any]
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
+OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your own "
+             "write a task, docs/adding-a-robot.md has a whole one")
+
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.pushes", "randomize.cameras",
         "curriculum.parameters", "cameras")
 """Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
 
+DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by", "values",
+                "weights", "value")
+DOTTED = {"randomize.parameters": DISTRIBUTION, "randomize.cameras": DISTRIBUTION,
+          "curriculum.parameters": ("of", "as", "low", "high", "log", "first", "components")}
+"""Places where names have dots (``cube.mass``), and the keys that what has such a name takes: they end the name."""
+
+FOLDERS = "TEMPOREAL_CONFIGS"
+"""Environment variable: folders of the user's own configuration files, by group, such as ``<folder>/randomize/lab.yaml``;
+several are separated as in PATH."""
+
+PART = r'''"[^"]*"|'[^']*'|[^.'"]+'''
+
 
 def groups() -> dict[str, list[str]]:
-    """Configuration groups and their options, read from the folder (no hydra: completion must be quick)."""
-    root = Path(str(files("configs")))
+    """Configuration groups and their options, read from the folders (no hydra: completion must be quick)."""
+    found = options_in(Path(str(files("configs"))))
+    for folder in own_folders():
+        for group, options in options_in(folder).items():
+            if group in found:
+                found[group] = sorted({*found[group], *options})
+    return found
+
+
+def options_in(root: Path) -> dict[str, list[str]]:
+    """The groups below ``root`` and their options."""
     return {
         folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
-        for folder in sorted(root.iterdir())
-        if folder.is_dir() and not folder.name.startswith("_")
+        for folder in sorted(root.iterdir() if root.is_dir() else ())
+        if folder.is_dir() and not folder.name.startswith(("_", "."))
     }
+
+
+def own_folders() -> list[Path]:
+    """The user's folders of configuration files: see :data:`FOLDERS`."""
+    return [Path(text).expanduser().absolute() for text in os.environ.get(FOLDERS, "").split(os.pathsep) if text]
+
+
+def check_folders() -> None:
+    """The user's folders are there and hold nothing that would silently be left out."""
+    known = options_in(Path(str(files("configs"))))
+    for folder in own_folders():
+        if not folder.is_dir():
+            raise BadInput(f"{FOLDERS}: there is no folder {folder}")
+        if loose := sorted(path.name for path in folder.glob("*.yaml")):
+            raise BadInput(f"{folder / loose[0]}: a file of settings lies in the folder of its group; groups: "
+                           f"{', '.join(known)}")
+        for group, options in options_in(folder).items():
+            if group not in known and options:
+                raise BadInput(f"{folder / group}: there is no group {group!r}{hint(group, list(known))}; groups: "
+                               f"{', '.join(known)}")
+            if taken := [option for option in options if option in known.get(group, ())]:
+                raise BadInput(f"{folder / group / taken[0]}.yaml: {group}={taken[0]} is there already; give it another "
+                               "name")
+            known.get(group, []).extend(options)
 
 
 def compose(overrides: Sequence[str] = ()) -> Settings:
@@ -42,7 +95,9 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     Raises :class:`BadInput` for an unknown group, option or key, for a value of another type than the one it
     replaces, and for what is not of the form key=value.
     """
-    parsed = [parse_override(text) for text in overrides]
+    check_folders()
+    opened, others = divided(overrides)
+    parsed = [parse_override(text) for text in others]
     known = groups()
     for override in parsed:
         check_form(override)
@@ -50,20 +105,21 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
             check_option(override.key_or_group, override.value(), known)
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
-    lines = [f"{group}={base['task'][group]}" for group in automatic]
+    lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
     parsed = [o for o in parsed if o.key_or_group not in automatic]
     base = _compose([*lines, *[str(o.input_line) for o in parsed if o.key_or_group in known]])
     for override in parsed:
-        added = is_open(override.key_or_group)
-        if override.key_or_group not in known and not added:
+        if override.key_or_group not in known:
             check_value(override.key_or_group, override.value(), base)
-        lines.append(f"{'++' if added else ''}{override.input_line}")
-    return checked_robot(_compose(lines))
+        lines.append(str(override.input_line))
+    return checked_robot(_compose(lines, opened))
 
 
 def checked_robot(settings: Settings) -> Settings:
-    """``settings``, if the robot is the one that the task is for."""
+    """``settings``, if the robot is the one that the task is for; a task may be for a user's file."""
     robot, task = settings["robot"]["name"], settings["task"]
+    if robot == AUTO and is_file(str(task["robot"])):
+        return {**settings, "robot": {"name": task["robot"]}}
     if robot != task.get("robot", robot):
         raise BadInput(f"robot={robot}: task {task['name']} is for robot {task['robot']}; leave robot out")
     return settings
@@ -71,8 +127,12 @@ def checked_robot(settings: Settings) -> Settings:
 
 def override(settings: Settings, overrides: Sequence[str]) -> Settings:
     """Saved ``settings`` with ``overrides``: a group's word replaces the group, a dotted key one value in it."""
+    from omegaconf import OmegaConf
+
+    check_folders()
+    opened, others = divided(overrides)
     known, out = groups(), copy.deepcopy(settings)
-    for word in [parse_override(text) for text in overrides]:
+    for word in [parse_override(text) for text in others]:
         check_form(word)
         key, value = word.key_or_group, word.value()
         if key == "experiment":
@@ -81,30 +141,83 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
             check_option(key, value, known)
             out[key] = _compose([str(word.input_line)])[key]
             continue
-        if not is_open(key):
-            check_value(key, value, out)
+        check_value(key, value, out)
         node = out
         *path, last = key.split(".")
         for part in path:
-            node = node.setdefault(part, {})
+            node = node[part]
         node[last] = value
-    return out
+    config = OmegaConf.create(out)
+    for added in opened:
+        put(config, added)
+    return _plain(config)
 
 
-def is_open(key: str) -> bool:
-    """Whether ``key`` lies below one of :data:`OPEN`."""
-    return any(key.startswith(f"{place}.") for place in OPEN)
+@dataclass(frozen=True)
+class Opened:
+    """A word ``text`` that sets what is below one of :data:`OPEN`: the keys ``path`` from the top, and the value."""
+
+    text: str
+    path: tuple[str, ...]
+    value: Any
 
 
-def parse_override(text: str) -> Override:
-    """One override in Hydra's grammar."""
+def divided(words: Sequence[str]) -> tuple[list[Opened], list[str]]:
+    """The words that set what is below :data:`OPEN`, and the others, each in their order."""
+    found = [(text, open_word(text)) for text in words]
+    return [word for _, word in found if word is not None], [text for text, word in found if word is None]
+
+
+def open_word(text: str) -> Opened | None:
+    """``text``, if it sets what is below one of :data:`OPEN`.
+
+    Where names have dots (:data:`DOTTED`), all is the name up to a key of what has the name:
+    ``randomize.parameters.cube.mass.low=0.5`` sets ``low`` of ``cube.mass``. A name in quotes is as it stands.
+    """
+    key, sign, value = text.partition("=")
+    place = next((place for place in OPEN if key.startswith(f"{place}.")), None)
+    if place is None or not sign:
+        return None
+    rest = key.removeprefix(f"{place}.").strip()
+    if not re.fullmatch(rf"(?:{PART})(?:\.(?:{PART}))*", rest):
+        raise BadInput(f"{text!r}: {rest} is not a name; write {place}.<name>=<value>, a name with a special character "
+                       f"in quotes")
+    parts = [part.strip() for part in re.findall(PART, rest)]
+    if place in DOTTED and parts[0][0] not in "\"'":
+        end = next((i for i, part in enumerate(parts) if i and part in DOTTED[place]), len(parts))
+        parts = [".".join(parts[:end]), *parts[end:]]
+    parsed = parse_override(f"value={value}", text)
+    if parsed.is_sweep_override():
+        raise BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]")
+    return Opened(text, (*place.split("."), *(part.strip("\"'") for part in parts)), parsed.value())
+
+
+def put(config: DictConfig, word: Opened) -> None:
+    """Set what ``word`` says; of a mapping, the keys that it has."""
+    from omegaconf import DictConfig, OmegaConf
+
+    node = config
+    *path, last = word.path
+    for part in path:
+        if part not in node or node[part] is None:
+            node[part] = {}
+        node = node[part]
+        if not isinstance(node, DictConfig):
+            raise BadInput(f"{word.text!r}: {part} is {kind(node)}, not a group of settings")
+    old = node[last] if last in node else None
+    both = isinstance(old, DictConfig) and isinstance(word.value, Mapping)
+    node[last] = OmegaConf.merge(old, word.value) if both else word.value
+
+
+def parse_override(line: str, text: str = "") -> Override:
+    """One override in Hydra's grammar; ``text``: what the user wrote, if not that."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        return OverridesParser.create().parse_override(text)
+        return OverridesParser.create().parse_override(line)
     except HydraException as error:
-        raise BadInput(f"{text!r} is not a setting: write key=value, as in task=hover or seed=2") from error
+        raise BadInput(f"{text or line!r} is not a setting: write key=value, as in task=hover or seed=2") from error
 
 
 def check_form(override: Override) -> None:
@@ -125,12 +238,16 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
         return
     if str(option) not in known[group]:
         legal = ", ".join(known[group]) or "none yet"
+        if group == "robot":
+            raise BadInput(f"robot={option}: robot is one of {legal}{hint(str(option), known[group])}; {OWN_ROBOT}")
         raise BadInput(f"{group}={option}: {group} is one of {legal}{hint(str(option), known[group])}")
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
     """``key`` (dotted) exists in ``base`` and holds the same kind of value."""
     group, _, rest = key.partition(".")
+    if (group, rest) == ("robot", "name"):
+        raise BadInput(f"{key}={value}: {OWN_ROBOT}")
     if rest == "name" and isinstance(base.get(group), Mapping):
         raise BadInput(f"{key}={value}: choose with {group}={value}, so that its settings come along")
     node: Any = base
@@ -187,7 +304,7 @@ def hint(word: str, legal: Sequence[Any]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _compose(overrides: Sequence[str]) -> Settings:
+def _compose(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Settings:
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
     from hydra.core.global_hydra import GlobalHydra
@@ -195,21 +312,31 @@ def _compose(overrides: Sequence[str]) -> Settings:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    places = ",".join("'file://" + str(folder).replace("'", r"\'") + "'" for folder in own_folders())
     theirs = GlobalHydra.instance().hydra  # an application that uses us may hold its own
     GlobalHydra.instance().clear()
     try:
         with initialize_config_module("configs", version_base="1.3"):
-            config = hydra_compose("config", list(overrides), return_hydra_config=True)
+            config = hydra_compose("config", [*overrides, f"hydra.searchpath=[{places}]"], return_hydra_config=True)
             choices = dict(config.hydra.runtime.choices)
             OmegaConf.set_struct(config, False)
             del config["hydra"]
-            settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            for word in opened:
+                put(config, word)
+            settings = _plain(config)
     except (HydraException, OmegaConfBaseException) as error:
         raise BadInput(f"configuration: {error}") from error
     finally:
         GlobalHydra.instance().hydra = theirs
+    return with_names(settings, choices)
+
+
+def _plain(config: DictConfig) -> Settings:
+    from omegaconf import OmegaConf
+
+    settings = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(settings, dict)
-    return with_names({str(key): value for key, value in settings.items()}, choices)
+    return {str(key): value for key, value in settings.items()}
 
 
 def with_names(settings: Settings, choices: Mapping[str, str]) -> Settings:

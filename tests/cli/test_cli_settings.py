@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from policies.cli import settings as settings_module
 from policies.cli.console import BadInput
 from policies.cli.settings import AUTO, AUTOMATIC, compose, groups, read, same_kind, write
 from robots.registry import names, resolve
@@ -89,6 +90,27 @@ def test_bad_words_are_refused(word: str, told: list[str]) -> None:
         compose([word])
     for part in told:
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("word", ["robot=models/arm.xml", "robot.name=models/arm.xml", "robot.name=franka"])
+def test_a_robot_of_ones_own_is_told_to_write_a_task(word: str) -> None:
+    """No advice that is refused in turn: a robot comes with its task."""
+    with pytest.raises(BadInput) as error:
+        compose(["task=reach", word])
+    told = str(error.value)
+    assert "write a task" in told and "leave robot out" in told and "choose with" not in told
+    page = told.split("docs/")[1].split()[0]
+    assert "A task for it" in (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_a_task_may_be_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``robot: models/arm.xml`` in ``configs/task/<name>.yaml``."""
+    composed = settings_module._compose
+    monkeypatch.setattr(settings_module, "_compose", lambda words: (
+        lambda found: {**found, "task": {**found["task"], "robot": "models/arm.xml"}})(composed(words)))
+    assert compose(["task=reach"])["robot"] == {"name": "models/arm.xml"}
+    with pytest.raises(BadInput, match="task reach is for robot models/arm.xml"):
+        compose(["task=reach", "robot=franka"])
 
 
 @pytest.mark.parametrize(
