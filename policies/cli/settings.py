@@ -26,22 +26,22 @@ Settings = dict[str, Any]
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
-OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your own "
-             "write a task, docs/adding-a-robot.md has a whole one")
+OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your "
+             "own write a task, docs/adding-a-robot.md has a whole one")
 
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.pushes", "randomize.cameras",
         "curriculum.parameters", "cameras")
 """Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
 
-DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by", "values",
-                "weights", "value")
+DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by",
+                "values", "weights", "value")
 DOTTED = {"randomize.parameters": DISTRIBUTION, "randomize.cameras": DISTRIBUTION,
           "curriculum.parameters": ("of", "as", "low", "high", "log", "first", "components")}
 """Places where names have dots (``cube.mass``), and the keys that what has such a name takes: they end the name."""
 
 FOLDERS = "TEMPOREAL_CONFIGS"
-"""Environment variable: folders of the user's own configuration files, by group, such as ``<folder>/randomize/lab.yaml``;
-several are separated as in PATH."""
+"""Environment variable: folders of the user's own configuration files, by group, such as
+``<folder>/randomize/lab.yaml``; several are separated as in PATH."""
 
 PART = r'''"[^"]*"|'[^']*'|[^.'"]+'''
 
@@ -84,8 +84,8 @@ def check_folders() -> None:
                 raise BadInput(f"{folder / group}: there is no group {group!r}{hint(group, list(known))}; groups: "
                                f"{', '.join(known)}")
             if taken := [option for option in options if option in known.get(group, ())]:
-                raise BadInput(f"{folder / group / taken[0]}.yaml: {group}={taken[0]} is there already; give it another "
-                               "name")
+                raise BadInput(f"{folder / group / taken[0]}.yaml: {group}={taken[0]} is there already; give "
+                               "it another name")
             known.get(group, []).extend(options)
 
 

@@ -70,7 +70,7 @@ def test_open_places_take_new_keys() -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("task=hoover", ["task is one of hover", "did you mean 'hover'?"]),
+        ("task=hoover", ["task is one of", "hover, ", "did you mean 'hover'?"]),
         ("backnd=mujoco", ["no setting 'backnd'", "legal:", "did you mean 'backend'?"]),
         ("task.settings={slack: 0.05}", ["set what is below task.settings", "task.settings.<name>=<value>"]),
         ("seed.value=1", ["seed has no setting 'value'", "single value"]),
@@ -106,8 +106,8 @@ def test_a_robot_of_ones_own_is_told_to_write_a_task(word: str) -> None:
 def test_a_task_may_be_for_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """``robot: models/arm.xml`` in ``configs/task/<name>.yaml``."""
     composed = settings_module._compose
-    monkeypatch.setattr(settings_module, "_compose", lambda words: (
-        lambda found: {**found, "task": {**found["task"], "robot": "models/arm.xml"}})(composed(words)))
+    monkeypatch.setattr(settings_module, "_compose", lambda *words: (
+        lambda found: {**found, "task": {**found["task"], "robot": "models/arm.xml"}})(composed(*words)))
     assert compose(["task=reach"])["robot"] == {"name": "models/arm.xml"}
     with pytest.raises(BadInput, match="task reach is for robot models/arm.xml"):
         compose(["task=reach", "robot=franka"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from policies.algos import ppo
 from robots.model_files import RobotFileError
 from robots.registry import UnknownName
 from robots.spec import RobotSpec, load_robot
 from sim import robot_files
 from sim.backends import mujoco as backend
+from sim.env import make_env
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 MODELS = sorted(ASSETS.glob("*.xml"))
@@ -509,6 +512,44 @@ def test_a_leader_that_is_not_there_is_named(tmp_path):
     text = URDF.replace('velocity="4"/>', 'velocity="4"/><mimic joint="wrist"/>')
     with pytest.raises(RobotFileError, match=r"name=\"elbow\">: <mimic>.*'wrist'"):
         load_robot(write(tmp_path, text, name="arm.urdf"))
+
+
+# ---------------------------------------------------------------- a task for a user's robot
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch) -> dict[str, object]:
+    """What the documentation's example defines, its files in place."""
+    page = (Path(__file__).parents[2] / "docs" / "adding-a-robot.md").read_text(encoding="utf-8")
+    model, beside, code = re.findall(r"```\w+\n(.*?)```", page.split("## A task for it")[1], re.DOTALL)
+    (tmp_path / "models").mkdir()
+    write(tmp_path / "models", model, beside)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "arm_reach"}
+    exec(compile(code, "docs/adding-a-robot.md", "exec"), names)
+    return {**names, "code": code}
+
+
+def test_the_task_in_the_documentation_is_one(example):
+    """Its goals are where the tool can be, and some learning raises the reward."""
+    task = example["make"]()
+    env = make_env(task, num_worlds=64, seed=1)
+    model = robot_files.compiled(task.robot)
+    goal = task.initial(lambda stream, count: torch.full((1, count), 0.75))["goal_pos_w"][0]
+    data = mujoco.MjData(model)
+    data.qpos[:] = 0.5, 1.6
+    mujoco.mj_forward(model, data)
+    assert data.site("tool").xpos == pytest.approx(goal.tolist(), abs=1e-6)
+    config = ppo.PPOConfig(total_steps=16_000, rollout_steps=25, gamma=0.95, learning_rate=1e-3)
+    history = ppo.train(env, config, out=Path("run"), seed=1).history
+    assert history[-1]["reward"] > history[0]["reward"] + 0.02
+
+
+@pytest.mark.slow
+def test_the_example_in_the_documentation_learns_its_task(example, capsys):
+    exec(compile(example["code"], "docs/adding-a-robot.md", "exec"), {"__name__": "__main__"})
+    said = capsys.readouterr().out
+    assert int(re.search(r"last episodes: (\d+)%", said).group(1)) >= 80
 
 
 # ---------------------------------------------------------------- wrong input
