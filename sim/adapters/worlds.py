@@ -208,7 +208,9 @@ def bad_rows(actions: Tensor) -> list[int]:
 
 
 def close(env: Env) -> None:
-    """Give back what the simulator holds, where it holds anything."""
+    """Give back what the renderer and the simulator hold, where they hold anything."""
+    if (pictures := getattr(env, "pictures", None)) is not None:
+        pictures.rig.close()
     for owner in (env, env.backend):
         if callable(method := getattr(owner, "close", None)):
             method()

@@ -337,6 +337,9 @@ def test_cameras_are_given_as_configuration_has_them_or_as_objects():
     obs, _ = env.reset(seed=0)
     same, _ = make_env("hover", cameras=[Camera("chase", 24, 16)], renderer="gl", **SHORT).reset(seed=0)
     assert np.array_equal(obs["chase_rgb"][0], same["chase_rgb"]) and same["chase_rgb"].any()
+    env.close()
+    with pytest.raises(ValueError, match="this rig is closed"):
+        env.worlds.pictures.rig.render(torch.zeros(2, 7))
     assert make_vector_env("hover", num_envs=1, cameras={}, **SHORT).single_observation_space.shape == (26,)
 
 
