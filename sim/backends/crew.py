@@ -215,6 +215,8 @@ class Crew:
 
     def __call__(self, items: int, *job: int) -> None:
         """Run the drive over ``items`` items with the numbers ``job`` in the box."""
+        if not self.close.alive:
+            raise RuntimeError("this backend is closed: make a new one")
         size = min(max(-(-items // (CHUNKS_PER_SEAT * self.count)), SMALLEST), LARGEST)
         chunks = -(-items // size)
         struct.pack_into(f"{2 + len(job)}q", self.box, 8 * CHUNKS, chunks, size, *job)

@@ -94,3 +94,12 @@ def test_threads_end_with_their_crew(asleep):
 def test_a_negative_number_of_threads_is_refused():
     with pytest.raises(ValueError, match="threads is -1; it must be 0"):
         made(-1)
+
+
+def test_a_dismissed_crew_refuses_work_instead_of_waiting_for_ever():
+    team, times, _ = made(2)
+    team(500, 500, 1)
+    team.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        team(500, 500, 1)
+    assert times[:500].sum() == 500 and team.close() is None
