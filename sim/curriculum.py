@@ -30,7 +30,7 @@ from torch import Tensor
 
 from robots.spec import Parameter
 from sim.curricula import adr, alp_gmm, plain
-from sim.curricula.points import Teacher, Trials
+from sim.curricula.points import Teacher, Trials, check_share
 from sim.randomize import LARGEST_UNIT, POSITIVE, is_signed
 
 Draw = Callable[[str, int], Tensor]
@@ -44,6 +44,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "levels": tuple(f.name for f in fields(plain.LevelSettings)),
     "adr": tuple(f.name for f in fields(adr.Settings)),
     "alp_gmm": tuple(f.name for f in fields(alp_gmm.Settings))}
+GROWING = ("fixed", "linear", "levels", "adr")  # where the range begins decides what is drawn
+WHOLE = ("episodes", "levels", "samples", "every", "window", "components", "history")
+SHARES, PAIRS = ("up", "down", "grow", "shrink", "boundary", "random"), ("components",)
 COMMON = ("kind", "parameters", "outcome", "return_range")
 DIMENSION_KEYS = ("of", "as", "low", "high", "log", "first", "components")
 
@@ -57,7 +60,7 @@ class Dimension:
         action: ``value``: it is set; ``scale``: it multiplies, ``add``: it is added to, what the randomization drew
             (the nominal value where it drew nothing).
         low, high: over the whole curriculum. ``log``: its logarithm is what is spread evenly.
-        first: range in which the curriculum begins.
+        first: range in which the curriculum begins (``uniform`` has the whole range from the start).
         components: of the parameter or stream that it acts on; all if empty.
     """
 
@@ -116,13 +119,20 @@ def parse_curriculum(
     legal = (*COMMON, *KINDS[kind])
     if unknown := [key for key in raw if key not in legal]:
         raise ValueError(f"curriculum: unknown keys {unknown}; legal with kind {kind}: {', '.join(legal)}")
+    parameters_of = raw.get("parameters") or {}
+    if not isinstance(parameters_of, Mapping):
+        raise ValueError(f"curriculum.parameters is a mapping from names to dimensions, got {parameters_of!r}")
+    given = {name: spec for name, spec in parameters_of.items() if spec is not None}
     if kind == "none":
+        if given:
+            raise ValueError(f"curriculum.parameters ({', '.join(map(str, given))}) need a teacher: name one with "
+                             f"curriculum=<kind>; legal: {', '.join(KINDS)}")
         return None
-    given = {name: spec for name, spec in dict(raw.get("parameters") or {}).items() if spec is not None}
     if not given:
         raise ValueError(f"curriculum: kind {kind} needs parameters, such as "
                          f"friction: {{as: scale, low: 0.5, high: 2}}")
-    dimensions = tuple(parse_dimension(str(name), spec, parameters, starts) for name, spec in given.items())
+    dimensions = tuple(parse_dimension(str(name), spec, parameters, starts, grows=kind in GROWING)
+                       for name, spec in given.items())
     outcome, ends = raw.get("outcome", "success"), raw.get("return_range")
     if outcome not in ("success", "return"):
         raise ValueError(f"curriculum.outcome is {outcome!r}; legal: success, return")
@@ -138,9 +148,15 @@ def make_teacher(kind: str, dimensions: tuple[Dimension, ...], num_worlds: int, 
     """The teacher called ``kind`` for these dimensions."""
     low, high = (np.array([d.unit(d.first[side]) for d in dimensions]) for side in (0, 1))
     for key, value in settings.items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(x, bool) or not isinstance(x, (int, float)) or not isfinite(x) for x in numbers):
-            raise ValueError(f"curriculum.{key} is a finite number, got {value!r}")
+        pair = key in PAIRS
+        numbers = value if pair and isinstance(value, tuple) else (value,)
+        if len(numbers) != (2 if pair else 1) or any(not _is_number(x) for x in numbers):
+            told = "[least, greatest]" if pair else "a finite number"
+            raise ValueError(f"curriculum.{key} is {told}, got {value!r}")
+        if key in WHOLE and any(not isinstance(x, int) for x in numbers):
+            raise ValueError(f"curriculum.{key} is a whole number{' each' if pair else ''}, got {value!r}")
+        if key in SHARES:
+            check_share(key, value)
     if kind == "adr":
         return adr.Adr(low, high, adr.Settings(**settings))
     if kind == "alp_gmm":
@@ -155,9 +171,9 @@ def make_teacher(kind: str, dimensions: tuple[Dimension, ...], num_worlds: int, 
 
 
 def parse_dimension(
-    name: str, raw: Any, parameters: Mapping[str, Parameter], starts: Mapping[str, int]
+    name: str, raw: Any, parameters: Mapping[str, Parameter], starts: Mapping[str, int], grows: bool = False
 ) -> Dimension:
-    """One dimension, checked."""
+    """One dimension, checked. ``grows``: it begins with ``first``, or where that is not given at what is nominal."""
     where = f"curriculum.parameters.{name}"
     if not isinstance(raw, Mapping) or set(raw) - set(DIMENSION_KEYS) or not {"low", "high"} <= set(raw):
         raise ValueError(f"{where} is a mapping with low and high, legal keys: {', '.join(DIMENSION_KEYS)}; "
@@ -170,12 +186,27 @@ def parse_dimension(
         raise ValueError(f"{where}.log is true or false, and true needs low > 0; got {raw['log']!r}, low {low:g}")
     count, action = _target(where, of, raw.get("as", "value"), parameters, starts)
     _check_ends(where, of, action, low, high, parameters)
+    components = _components(where, raw.get("components"), count)
     first = raw.get("first")
+    if first is None and grows:
+        first = _nominal(where, of, action, low, high, components, parameters)
     pair = (low, high) if first is None else _pair(f"{where}.first", first)
     if not low <= pair[0] <= pair[1] <= high:
         raise ValueError(f"{where}.first lies from low to high, {low:g} to {high:g}; got {first!r}")
-    return Dimension(name, of, action, low, high, bool(raw.get("log")), pair,
-                     _components(where, raw.get("components"), count))
+    return Dimension(name, of, action, low, high, bool(raw.get("log")), pair, components)
+
+
+def _nominal(
+    where: str, of: str, action: str, low: float, high: float, components: tuple[int, ...],
+    parameters: Mapping[str, Parameter],
+) -> float:
+    """The value between ``low`` and ``high`` that changes nothing."""
+    nominal = parameters[of].nominal if of in parameters else ()
+    same = {nominal[i] for i in components or range(len(nominal))} if action == "value" else {float(action == "scale")}
+    if len(same) != 1 or not low <= (value := same.pop()) <= high:
+        raise ValueError(f"{where} needs first, where the range begins: a number or [least, greatest] within {low:g} "
+                         f"to {high:g}; what is nominal is not one number there")
+    return value
 
 
 def _target(
@@ -217,8 +248,12 @@ def _components(where: str, raw: Any, count: int) -> tuple[int, ...]:
     return tuple(places)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+
+
 def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+    if not _is_number(value):
         raise ValueError(f"{where} is a finite number, got {value!r}")
     return float(value)
 
@@ -231,6 +266,12 @@ def _pair(where: str, value: Any) -> tuple[float, float]:
     if low > high:
         raise ValueError(f"{where} is [least, greatest], got {value!r}")
     return low, high
+
+
+def _listed(prefix: str, settings: object) -> dict[str, Any]:
+    """The fields of a dataclass (of none: nothing) as plain data."""
+    values = {} if settings is None else vars(settings)
+    return {f"{prefix}{key}": list(v) if isinstance(v, tuple) else v for key, v in values.items()}
 
 
 # ---------------------------------------------------------------- in training
@@ -256,6 +297,12 @@ class Curriculum:
         self.episodes = torch.full((2, num_worlds), -1, dtype=torch.int64)
         self.finished: list[Tensor] = []  # rows: point, tag, outcome, world
         self.results = {"episodes": 0.0, "outcome": 0.0}
+        self.about: dict[str, Any] = {
+            "teacher": type(teacher).__name__, "return_range": None if return_range is None else list(return_range),
+            **_listed("", getattr(teacher, "settings", None)), "episodes": getattr(teacher, "episodes", None)}
+        for d in dimensions:
+            self.about |= _listed(f"parameters.{d.name}.", d)
+        """What makes this curriculum another than one with the same names: plain data."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -368,12 +415,17 @@ class Curriculum:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a bit-exact continuation needs."""
-        return {"names": list(self.names), "points": self.points.clone(), "tags": self.tags.clone(),
+        return {"about": dict(self.about), "names": list(self.names), "points": self.points.clone(),
+                "tags": self.tags.clone(),
                 "episodes": self.episodes.clone(), "finished": [x.clone() for x in self.finished],
                 "teacher": self.teacher.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned: of a curriculum over the same dimensions and worlds."""
+        """Restore what :meth:`state_dict` returned: of the same curriculum over as many worlds.
+
+        Raises ValueError, and changes nothing, where the state is of another teacher, other settings or other ranges.
+        """
+        self._check_same(state)
         if tuple(state["names"]) != self.names or state["points"].shape != self.points.shape:
             raise ValueError(f"curriculum: a state of {tuple(state['points'].shape[1:])} worlds and "
                              f"{', '.join(state['names'])}, expected {tuple(self.points.shape[1:])} and "
@@ -381,3 +433,13 @@ class Curriculum:
         self.points, self.tags = state["points"].clone(), state["tags"].clone()
         self.episodes, self.finished = state["episodes"].clone(), [x.clone() for x in state["finished"]]
         self.teacher.load_state_dict(state["teacher"])
+
+    def _check_same(self, state: Mapping[str, Any]) -> None:
+        about = state.get("about", {})
+        if about.get("teacher") != self.about["teacher"]:
+            raise ValueError(f"curriculum: a state of teacher {about.get('teacher')}, expected {self.about['teacher']}")
+        if tuple(state["names"]) != self.names:
+            return  # told with the number of worlds
+        for key in dict.fromkeys((*about, *self.about)):
+            if about.get(key) != self.about.get(key):
+                raise ValueError(f"curriculum: a state with {key} {about.get(key)}, expected {self.about.get(key)}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import ceil, floor, inf, isfinite
 from typing import Any
 
 import torch
@@ -75,6 +75,7 @@ class Push:
 
     Args:
         name: in the configuration; keys the draws.
+        steps: that it acts in, control steps.
         force: least and greatest force, N, on the parameter ``force_on``.
         torque: least and greatest torque, N m, on the parameter ``torque_on``.
         horizontal: whether forces lie in the world's horizontal plane, and torques of the world frame about its z.
@@ -82,7 +83,7 @@ class Push:
 
     name: str
     schedule: Schedule
-    duration_s: float
+    steps: int
     force: tuple[float, float] | None
     torque: tuple[float, float] | None
     horizontal: bool
@@ -115,7 +116,11 @@ class Push:
 
 @dataclass(frozen=True)
 class Pushes:
-    """All pushes of an environment. ``dt``: control period, s: a push begins and ends with a control step."""
+    """All pushes of an environment. ``dt``: control period, s.
+
+    A push begins with the first control step that begins when its event comes or later, and acts in as many whole ones
+    as its duration needs, whatever the phase; what came before the episode does not act in it.
+    """
 
     kinds: tuple[Push, ...]
     dt: float
@@ -170,20 +175,29 @@ class Pushes:
         return total
 
     def quiet_until(self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor) -> Tensor:
-        """Time [K] of the next change after sample ``step`` [K], s; infinite where there are no pushes."""
+        """A time [K] up to which nothing changes after sample ``step`` [K], s; infinite where there are no pushes."""
         out = torch.full(step.shape, inf, dtype=torch.float64, device=step.device)
         for push in self.kinds:
-            event, acts = self._acting(push, seed, worlds, episode, step)
-            begins = push.schedule.beginning(seed, worlds, episode, torch.where(acts, event, event + 1))
-            out = torch.minimum(out, begins + acts.double() * push.duration_s)
+            event, ago, acts = self._latest(push, seed, worlds, episode, step)
+            begins = push.schedule.beginning(seed, worlds, episode, event + 1)
+            ends = (step - ago + push.steps).double() * self.dt
+            out = torch.minimum(out, torch.where(acts, torch.minimum(ends, begins), begins))
         return out
 
     def _acting(
         self, push: Push, seed: int, worlds: Tensor, episode: Tensor, step: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The latest event, and whether it still acts."""
+        event, _, acts = self._latest(push, seed, worlds, episode, step)
+        return event, acts
+
+    def _latest(
+        self, push: Push, seed: int, worlds: Tensor, episode: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The latest event, how many control steps ago its first one was, and whether it still acts."""
         event, since = push.schedule.present(seed, worlds, episode, step.double() * self.dt)
-        return event, (event > NONE_YET) & (since < push.duration_s - SLACK_S) & (step >= 0)
+        ago = torch.floor((since + SLACK_S) / self.dt).long().clamp(min=0)
+        return event, ago, (event > NONE_YET) & (ago < push.steps) & (ago <= step)
 
 
 def parse_push(where: str, name: str, raw: Any, parameters: Mapping[str, Parameter], dt: float) -> Push:
@@ -199,14 +213,14 @@ def parse_push(where: str, name: str, raw: Any, parameters: Mapping[str, Paramet
     if duration != longest or not dt - SLACK_S <= duration:
         raise ValueError(f"{where}.duration_s is one number, at least a control step of {dt:g} s; got "
                          f"{given['duration_s']!r}")
-    if low < duration:
+    steps = ceil(duration / dt - SLACK_S)
+    if floor(low / dt + SLACK_S) < steps:
         raise ValueError(f"{where}: pushes of {duration:g} s cannot be {low:g} s apart; interval_s is at least "
-                         f"duration_s")
+                         f"duration_s in whole control steps, {steps * dt:g} s")
     if "force_n" in given and "impulse_ns" in given:
         raise ValueError(f"{where}: force_n and impulse_ns say the same; give one")
     force = _ends(f"{where}.force_n", given["force_n"]) if "force_n" in given else None
     if "impulse_ns" in given:
-        steps = max(1, round(duration / dt + 0.49))  # as many as it acts in
         first, last = _ends(f"{where}.impulse_ns", given["impulse_ns"])
         force = (first / (steps * dt), last / (steps * dt))
     torque = _ends(f"{where}.torque_nm", given["torque_nm"]) if "torque_nm" in given else None
@@ -220,7 +234,7 @@ def parse_push(where: str, name: str, raw: Any, parameters: Mapping[str, Paramet
     if torque and not torque_on:
         raise ValueError(f"{where}.torque_nm: {given.get('on', 'base')} takes no torque; parameters: "
                          f"{', '.join(parameters)}")
-    return Push(name, Schedule(f"push.{name}", low, high), duration, force, torque, direction == "horizontal",
+    return Push(name, Schedule(f"push.{name}", low, high), steps, force, torque, direction == "horizontal",
                 f"{prefix}force_w", torque_on)
 
 

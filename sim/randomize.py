@@ -141,7 +141,11 @@ def _converted(where: str, spec: Mapping[str, Any], count: int) -> dict[str, Any
                 raise ValueError(f"{where}.values is a list with at least one value, got {value!r}")
             out[key] = tuple(_numbers(f"{where}.values", v, count) for v in value)
         elif key == "weights":
-            out[key] = _numbers(f"{where}.weights", value, len(spec.get("values") or ()))
+            given = spec.get("values")
+            count = len(given) if isinstance(given, (list, tuple)) else 0
+            if not isinstance(value, (list, tuple)):
+                raise ValueError(f"{where}.weights is a list with one number for each of values, got {value!r}")
+            out[key] = _numbers(f"{where}.weights", value, count)
         elif key == "scale":
             out[key] = _number(f"{where}.scale", value)
         elif key == "shared" and not isinstance(value, bool):
@@ -199,12 +203,25 @@ def _check_fields(where: str, dist: Distribution, spec: Mapping[str, Any], p: Pa
     if not 0 <= dist.scale <= 1 or any(a > b for a, b in zip(low, high)) or min(std) < 0:
         raise ValueError(f"{where}: needs 0 <= scale <= 1, low <= high and std >= 0, got "
                          f"{ {k: v for k, v in spec.items() if k in ('scale', 'low', 'high', 'std')} }")
+    if dist.kind == "normal":
+        _check_normal(where, dist, p)
     if "log_uniform" in (dist.kind, dist.by) and min(low) <= 0:
         raise ValueError(f"{where}: log_uniform needs low > 0, got {min(low):g}")
     if dist.kind == "rotation" and not 0 <= max(0.0, min(low)) <= max(high) <= 3.15:
         raise ValueError(f"{where}: angles lie from 0 to pi rad, got {dist.low} to {dist.high}")
     if dist.weights and (min(dist.weights) < 0 or sum(dist.weights) <= 0):
         raise ValueError(f"{where}.weights are not negative and not all 0, got {list(dist.weights)}")
+
+
+def _check_normal(where: str, dist: Distribution, p: Parameter) -> None:
+    """Some of the draws lie between the ends that are given."""
+    count = len(p.nominal)
+    mean = p.nominal if dist.mean is None else _each(dist.mean, count)
+    for m, s, low, high in zip(mean, *(_each(x, count) for x in (dist.std, dist.low, dist.high))):
+        if m + REACH * s < low or m - REACH * s > high:
+            raise ValueError(f"{where}: low to high, {low:g} to {high:g}, is out of reach of a normal distribution "
+                             f"about {m:g} with std {s:g}: none of it is within {REACH:g} std of the mean; set mean "
+                             f"(nominal if left out), or take kind uniform")
 
 
 def _with_components(
@@ -266,9 +283,9 @@ def _check_when(where: str, dist: Distribution, name: str) -> None:
 def bounds(dist: Distribution, p: Parameter, name: str = "") -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Least and greatest value of each component.
 
-    A normal distribution ends at ``low`` and ``high`` where these are given, else three standard deviations from its
-    mean. Signed quantities without ``low`` and ``high`` (a force) are drawn without an end: there it is where 0.27 %
-    of the draws lie beyond.
+    A normal distribution ends at ``low`` and ``high``; on a side where none is given, three standard deviations from
+    its mean. Signed quantities without ``low`` and ``high`` (a force) are drawn without an end: there it is where
+    0.27 % of the draws lie beyond.
     """
     count = len(p.nominal)
     low, high = (list(side) for side in _own_bounds(dist, p, count))
@@ -283,8 +300,8 @@ def _own_bounds(dist: Distribution, p: Parameter, count: int) -> tuple[Sequence[
         low, high = (tuple(n + dist.scale * (x - n) for n, x in zip(p.nominal, side)) for side in (p.low, p.high))
     elif dist.kind == "normal":
         mean = p.nominal if dist.mean is None else _each(dist.mean, count)
-        low = tuple(max(a, m - REACH * s) for a, m, s in zip(low, mean, std))
-        high = tuple(min(b, m + REACH * s) for b, m, s in zip(high, mean, std))
+        low = tuple(m - REACH * s if a == -inf else a for a, m, s in zip(low, mean, std))
+        high = tuple(m + REACH * s if b == inf else b for b, m, s in zip(high, mean, std))
     elif dist.kind in ("scale", "add"):
         if dist.by == "normal":
             middle = 1.0 if dist.kind == "scale" else 0.0

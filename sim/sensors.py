@@ -33,6 +33,7 @@ KEYS = ("noise", "bias", "scale", "drift", "quantum", "range", "stuck", "delay_s
 GROUP_KEYS = ("signals", "delay_steps", "jitter_steps", "rate_hz", "dropout", "burst")
 ATTITUDE = "quat_w"  # how the names of attitudes end
 LEAST_CHANCE = 1e-9  # the generator's normal numbers end at 5.9 standard deviations; this is at 6.0
+LONGEST_DELAY = 50  # control steps: each is a column per signal and more code to compile (8 s of a core for 50)
 TICK = 1.0 - 1e-4  # of a period of a sensor's own rate, so that a sum of float32 thirds is one
 
 
@@ -118,6 +119,7 @@ class SensorConfig:
                 raise ValueError(f"sensors.{key}: {', '.join(bad)} is an attitude; legal for it: noise, bias, drift, "
                                  f"stuck")
         delay = _whole("sensors.delay_steps", raw.get("delay_steps", 0))
+        _check_delay("sensors.delay_steps", delay)
         return SensorConfig(delay_steps=delay, groups=_groups(raw.get("groups"), known), **found)
 
 
@@ -204,6 +206,13 @@ def _whole(where: str, value: Any) -> int:
     return value
 
 
+def _check_delay(where: str, steps: int) -> None:
+    """So old a sample is kept."""
+    if steps > LONGEST_DELAY:
+        raise ValueError(f"{where}: a sample is at most {LONGEST_DELAY} control steps old, got {steps}: each step of "
+                         f"delay is kept for each signal and world. A sensor with few samples has rate_hz instead")
+
+
 def _groups(raw: Any, known: tuple[str, ...]) -> dict[str, Group]:
     if raw is not None and not isinstance(raw, Mapping):
         raise ValueError(f"sensors.groups is a mapping from names to groups, got {raw!r}")
@@ -241,8 +250,9 @@ def _group(where: str, raw: Any, known: tuple[str, ...], optional: bool) -> Grou
         if lost > burst * (1 - lost):
             raise ValueError(f"{where}: {lost:g} of all samples cannot be lost in runs of {burst:g}; longer runs, or "
                              f"at most {burst / (1 + burst):g}")
-    return Group(tuple(signals), (low, high), _whole(f"{where}.jitter_steps", given.get("jitter_steps", 0)), rate,
-                 lost, burst)
+    jitter = _whole(f"{where}.jitter_steps", given.get("jitter_steps", 0))
+    _check_delay(f"{where}: delay_steps and jitter_steps", high + jitter)
+    return Group(tuple(signals), (low, high), jitter, rate, lost, burst)
 
 
 # ---------------------------------------------------------------- the model

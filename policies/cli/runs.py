@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 
 CONFIG, CHECKPOINTS, FAULTS = "config.yaml", "checkpoints", "faults"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
-SAME = ("robot", "task", "backend", "randomize", "seed", "num_worlds", "processes")
+SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
+        "processes")
+# what was so where the settings of a run do not say it: they are of before there was such a key
+UNSAID: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "parameters": {}}, "cameras": {},
+                             "augment": {}, "renderer": "auto"}
+UNSET = "not set"
+EVERY_BACKEND = ("what", "num_worlds", "command", "dt", "device", "seed", "threads", "needs")  # of its ``make``
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
 
 
@@ -93,9 +99,13 @@ def make_env(
 
     task, drawn = task or make_task(settings), settings["randomize"]
     check_device(settings["device"])
+    for key, value in (("num_worlds", settings["num_worlds"] if num_worlds is None else num_worlds),
+                       ("seed", settings["seed"] if seed is None else seed), ("threads", settings["threads"])):
+        check_whole(key, value, {"num_worlds": 1, "threads": 0}.get(key))
     name = backend or settings["backend"]["name"]
     options = of_group(settings, "backend") if name == settings["backend"]["name"] else {}
     with bad_input():
+        check_options(name, options)
         return build(
             task, backend=name, device=device or settings["device"], options=options,
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
@@ -106,6 +116,33 @@ def make_env(
             look=drawn.get("cameras"), cameras=parse_cameras(settings.get("cameras")),
             renderer=settings.get("renderer", "auto"),
             curriculum=of_group(settings, "curriculum") if training else None)
+
+
+def check_whole(key: str, value: object, least: int | None) -> None:
+    """``value`` is a whole number, at least ``least`` where there is one."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{key}={value}: a whole number")
+    if least is not None and value < least:
+        raise BadInput(f"{key} is at least {least}, got {value}")
+
+
+def check_options(backend: str, options: Mapping[str, Any]) -> None:
+    """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind."""
+    from robots.registry import resolve
+    from sim.env import backend_names
+
+    if backend not in backend_names():
+        return  # who makes it names the known ones
+    make = resolve("sim.backends", backend).make
+    given, hints = inspect.signature(make).parameters, typing.get_type_hints(make)
+    legal = [name for name in given if name not in EVERY_BACKEND]
+    for key, value in options.items():
+        if key not in legal:
+            told = f"legal: {', '.join(legal)}" if legal else "it has none"
+            raise BadInput(f"backend.{key}: backend {backend} has no such setting; {told}")
+        if not fits(value, hints[key]):
+            wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
+            raise BadInput(f"backend.{key}={value}: expected {wanted}")
 
 
 def check_device(device: str) -> None:
@@ -205,10 +242,23 @@ def resumes(settings: Mapping[str, Any]) -> bool | Path:
 def check_same(old: Settings, new: Settings) -> None:
     """A resumed run is the same run: task, learner, worlds and seed may not change."""
     for key in SAME:
-        if key in old and old[key] != new[key]:
-            names = [x["name"] if isinstance(x, dict) and x.get("name") else x for x in (old.get(key), new[key])]
-            told = f"{names[0]}, now {names[1]}" if names[0] != names[1] else "otherwise set"
-            raise BadInput(f"resume: {key} of the run is {told}; resume with the settings it was started with")
+        before, now = old.get(key, UNSAID.get(key)), new.get(key, UNSAID.get(key))
+        if (key in old or key in UNSAID) and (found := difference(key, before, now)):
+            where, values = found[0], " now ".join(f"{config.shown(x)}," for x in found[1:]).removesuffix(",")
+            raise BadInput(f"resume: {where} of the run is {values}; resume with the settings it was started with")
+
+
+def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:
+    """The first setting below ``key`` that is not the same, and both values; None where all are."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return None if old == new else (key, old, new)
+    if old.get("name") != new.get("name"):
+        return key, old.get("name"), new.get("name")
+    for name in dict.fromkeys((*old, *new)):
+        absent = [UNSET if name not in x else x[name] for x in (old, new)]
+        if found := difference(f"{key}.{name}", *absent):
+            return found
+    return None
 
 
 def is_run(folder: Path) -> bool:
