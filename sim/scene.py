@@ -50,7 +50,8 @@ class Scene:
 
     Args:
         objects: in the order in which they are added to the model.
-        floor: whether there is a plane z = 0 that everything touches (ignored if the robot's model brings one).
+        floor: whether there is a plane z = 0 that everything touches (ignored if the robot's model brings one). It has
+            no friction of its own: two shapes rub with the larger of theirs, so what touches the floor decides.
         base_pos, base_quat: where a robot that is fixed to the world stands, world frame.
     """
 
@@ -100,7 +101,11 @@ def box(
     name: str, half: Vector, *, mass: float, pos: Vector = (0, 0, 0), quat: Vector = (1, 0, 0, 0),
     friction: Vector = (1.0, 0.005, 0.0001), rgba: Vector = (0.8, 0.3, 0.2, 1), condim: int = 4, free: bool = True,
 ) -> Object:  # fmt: skip
-    """A box of half sizes ``half`` m and ``mass`` kg; ``friction``: sliding, torsional (m), rolling (m)."""
+    """A box of half sizes ``half`` m and ``mass`` kg; ``friction``: sliding, torsional (m), rolling (m).
+
+    On the scene's floor it is what acts; against another shape the larger of both acts, against one of a higher
+    ``priority`` (the pads of the Franka's fingers) that one's alone.
+    """
     joint = '<freejoint name="joint"/>' if free else ""
     mjcf = f"""<mujoco><worldbody><body name="root">{joint}
       <geom name="geom" type="box" size="{numbers(half)}" mass="{mass!r}" friction="{numbers(friction)}"

@@ -101,8 +101,16 @@ class Engine(Protocol):
 
 
 def kinds_of(plan: Plan, kinds: Iterable[str]) -> dict[str, object]:
-    """The model's parameters whose kind is among ``kinds``."""
-    return {n: p for n, p in plan.model.parameters.items() if n.rpartition(".")[2] in kinds}
+    """The model's parameters whose kind is among ``kinds``; wrenches on roots that float alone."""
+    links = {g.prefix for g in plan.model.groups if g.root is not None} - {g.prefix for g, _ in pushed(plan)}
+    return {n: p for n, p in plan.model.parameters.items()
+            if n.rpartition(".")[2] in kinds and n.removesuffix(n.rpartition(".")[2]) not in links}
+
+
+def pushed(plan: Plan) -> list[tuple[mjcf.Group, int]]:
+    """Groups whose root floats, with its place among the floating roots."""
+    rows = {actor.links[0].bodies[0]: i for i, actor in enumerate(plan.floating)}
+    return [(g, rows[g.root]) for g in plan.model.groups if g.root in rows]
 
 
 def touching(plan: Plan) -> list[int]:
@@ -216,12 +224,9 @@ class Worlds:
 
     def _wrench(self) -> Array | None:
         out = np.zeros((self.num_worlds, len(self.plan.floating), 6))
-        roots = {actor.links[0].bodies[0]: i for i, actor in enumerate(self.plan.floating)}
-        for g in self.model.groups:
-            if g.root is not None:
-                row = roots[g.root]
-                out[:, row, :3] = self._values[g.prefix + "force_w"]
-                out[:, row, 3:] = self._values[g.prefix + "torque_w"]
+        for g, row in pushed(self.plan):
+            out[:, row, :3] = self._values[g.prefix + "force_w"]
+            out[:, row, 3:] = self._values[g.prefix + "torque_w"]
         return out if out.any() else None
 
     def _guard(self, readings: Readings) -> None:

@@ -161,8 +161,8 @@ class GymEngine:
         names = [link.name for link in plan.links]
         return {
             "do": "build", "protocol": PROTOCOL, "num_worlds": self.num_worlds, "dt": plan.model.mj.opt.timestep,
-            "gravity": list(map(float, plan.model.mj.opt.gravity)), "floor": plan.floor, "folder": str(self.folder),
-            "file": str(self.folder / "arrays"), "layout": layout, **settings,
+            "gravity": list(map(float, plan.model.mj.opt.gravity)), "floor": ground_friction(plan.floor),
+            "folder": str(self.folder), "file": str(self.folder / "arrays"), "layout": layout, **settings,
             "forces": "joint_torque" in kinds, "contacts": "contact_force" in kinds,
             "efforts": any(not d.servo for d in plan.dofs),
             "root_links": [names.index(a.links[0].name) for a in plan.floating],
@@ -230,6 +230,15 @@ class GymEngine:
     def close(self) -> None:
         """End the worker and remove its files; once is enough, more do nothing."""
         self._end()
+
+
+def ground_friction(floor: float | None) -> float | None:
+    """Friction of Isaac's ground for a floor's in MuJoCo; None without a floor.
+
+    A floor with the least friction leaves it to what touches it, where the larger of both counts. Isaac Gym takes the
+    mean, so its ground gets 1: things of friction 1 rub as in MuJoCo, the others' differences from that count half.
+    """
+    return 1.0 if floor is not None and floor <= mjcf.SLIPPERY else floor
 
 
 def describe(plan: Plan, actor: isaac_assets.Actor, file: str) -> dict[str, Any]:

@@ -25,10 +25,13 @@ from sim.scene import Object, Scene
 Array = np.ndarray
 Fields = Mapping[str, Array]
 
+LONGEST_STEP = 0.1  # s: nothing that touches is simulated with more
 SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)  # joints of one degree of freedom: this and the next
-# MuJoCo's own defaults (rubber on a clean floor), written out: the defaults of a robot's file are for the robot
+# MuJoCo's own defaults, written out (the defaults of a robot's file are for the robot), but for friction: two geoms rub
+# with the larger of theirs, so that a floor with the least leaves it to what touches it, whatever that is set to
+SLIPPERY = 1e-5  # mjMINMU: MuJoCo takes no less
 FLOOR: dict[str, Any] = {
-    "friction": (1.0, 0.005, 0.0001), "contype": 1, "conaffinity": 1, "condim": 3, "priority": 0, "solmix": 1.0,
+    "friction": (SLIPPERY,) * 3, "contype": 1, "conaffinity": 1, "condim": 3, "priority": 0, "solmix": 1.0,
     "solref": (0.02, 1.0), "solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "margin": 0.0, "gap": 0.0, "group": 0,
     "rgba": (0.5, 0.5, 0.5, 1.0)}  # MuJoCo's sign for: the material's
 GROUND = "floor"  # material and texture: a checkerboard of 25 cm, dark enough that full light does not whiten it
@@ -54,12 +57,12 @@ class Read:
 class Group:
     """What parameters of one name prefix act on: ids in the compiled model."""
 
-    prefix: str  # "" for the robot, "cube." for an object
+    prefix: str  # "" for the robot, "cube." for an object, "grip." for a link
     bodies: Array
     geoms: Array  # those that touch
     dofs: Array  # of hinges and slides
     actuators: Array
-    root: int | None  # body that is free to move
+    root: int | None  # body that a wrench acts on: it is free to move, or a link of a robot that is fixed to the world
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ def build(scene: Scene, command: str | None, dt: float) -> Model:
 
     A diverging state stays as it is instead of being reset behind the caller's back.
     """
+    if not 0.0 < dt <= LONGEST_STEP:  # false for NaN
+        raise ValueError(f"dt is {dt} s; it must lie in (0, {LONGEST_STEP:g}]")
     spec = assemble(scene)
     spec.option.timestep = dt
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
@@ -105,6 +110,7 @@ def build(scene: Scene, command: str | None, dt: float) -> Model:
     acc = int(mujoco.mjtStage.mjSTAGE_ACC)
     stage = max((int(s) for s in stages if s < acc), default=int(mujoco.mjtStage.mjSTAGE_NONE))
     groups = (group_of_robot(mj, scene), *(group_of_object(mj, o) for o in scene.objects))
+    groups += links(mj, scene, groups)
     qpos, ctrl = home(mj, scene.robot)
     driven = actuators_of(mj, scene.robot, command) if command is not None else np.zeros(0, int)
     return Model(scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages, driven, qpos, ctrl, groups,
@@ -180,13 +186,21 @@ def compiled(spec: mujoco.MjSpec, scene: Scene) -> mujoco.MjModel:
 
 
 def home(mj: mujoco.MjModel, robot: RobotSpec) -> tuple[Array, Array]:
-    """Home qpos and ctrl: keyframe ``home`` of the robot's own model, by the names of joints and actuators."""
+    """Home qpos and ctrl: keyframe ``home`` of the robot's own model, by the names of joints and actuators.
+
+    Without a keyframe of that name, home is as the model is drawn, as in :mod:`robots.user`; where it has others, a
+    warning says so.
+    """
     qpos, ctrl = mj.qpos0.copy(), np.zeros(mj.nu)
     alone = robot_files.compiled(robot)
-    if alone.nkey == 0:
-        return qpos, ctrl
     names = [alone.key(i).name for i in range(alone.nkey)]
-    key = names.index("home") if "home" in names else 0
+    if "home" not in names:
+        if names:
+            warnings.warn(f"robot {robot.name!r}: no keyframe of {robot.model} is called 'home' (they are: "
+                          f"{', '.join(repr(n) for n in names)}), so home is as the model is drawn; call the one that "
+                          "is meant 'home'", stacklevel=2)
+        return qpos, ctrl
+    key = names.index("home")
     for i in range(alone.njnt):
         joint = alone.joint(i)
         there = mj.joint(joint.name or i)  # one without a name has its number: the robot's come first
@@ -352,6 +366,29 @@ def group_of_object(mj: mujoco.MjModel, thing: Object) -> Group:
     return group(mj, f"{thing.name}.", subtree(mj, f"{thing.name}.root"))
 
 
+def links(mj: mujoco.MjModel, scene: Scene, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The links that carry a frame of the robot whose position is a signal, where the robot is fixed to the world.
+
+    They are called as the frame (``grip.``), take a wrench and have no other parameters; of several frames on one link
+    the first counts. An object of the same name takes it.
+    """
+    if groups[0].root is not None:
+        return ()
+    found: dict[int, Group] = {}
+    nothing, taken = np.zeros(0, int), {g.prefix for g in groups}
+    for source in scene.robot.sources.values():
+        body = carrier(mj, source.names[0]) if source.what == "pos" else 0
+        if body in groups[0].bodies and body not in found and f"{source.names[0]}." not in taken:
+            found[body] = Group(f"{source.names[0]}.", nothing, nothing, nothing, nothing, body)
+    return tuple(found.values())
+
+
+def carrier(mj: mujoco.MjModel, name: str) -> int:
+    """The body that is called ``name`` or has the site ``name``."""
+    site = mujoco.mj_name2id(mj, mujoco.mjtObj.mjOBJ_SITE, name)
+    return int(mj.site_bodyid[site]) if site >= 0 else int(element(mj, "body", name).id)
+
+
 def subtree(mj: mujoco.MjModel, root: str) -> Array:
     """Ids of the body ``root`` and of all below it."""
     inside = np.zeros(mj.nbody, bool)
@@ -476,7 +513,7 @@ QUANTITIES: dict[str, Quantity] = {
     "gravity_w": Quantity("m/s^2", ("opt.gravity",), lambda mj, g: mj.opt.gravity if not g.prefix else NOTHING,
                           _write_gravity),
 }
-WRENCH = {"force_w": "N", "torque_w": "N m"}  # on the free body of a group, at its centre of mass, world frame
+WRENCH = {"force_w": "N", "torque_w": "N m"}  # on the root of a group, at its centre of mass, world frame
 SIGNED = ("com", "gravity_w", *WRENCH)  # all others are not negative
 
 
@@ -525,12 +562,34 @@ def check_values(model: Model, name: str, values: Array, count: int) -> Array:
         zero = (values == 0).any(0) & (np.array(model.parameters[name].nominal) > 0)
         if zero.any():
             raise ValueError(f"set_params: {name} must be > 0, got 0")
+    if kind in ("mass", "inertia"):
+        check_matter(name, values, np.array(model.parameters[name].nominal))
     nominal = np.array(model.parameters[name].nominal)
     values = np.where(values.astype(np.float32) == nominal.astype(np.float32), nominal, values)  # float32 came in
     if kind == "command_delay" and len(values) and values.max() > longest_delay(model) + 1e-9:
         raise ValueError(f"set_params: command_delay is at most {longest_delay(model):g} s, the history that the model "
                          f"keeps; got {values.max():g}")
     return values
+
+
+MOST = 1e6  # kg, kg m^2: what is heavier sinks into what carries it, and no state of it is ever seen to be bad
+ROUNDING = 1e-5  # of a moment: what float32 and sums of it may be off
+
+
+def check_matter(name: str, values: Array, nominal: Array) -> None:
+    """Whether bodies of matter have the masses [K, B] or principal moments [K, 3 B] ``values``."""
+    unit = QUANTITIES[name.rpartition(".")[2]].unit
+    if (values > np.maximum(MOST, nominal)).any():
+        raise ValueError(f"set_params: {name} is at most {MOST:g} {unit}, got {values.max():g}")
+    if name.rpartition(".")[2] == "inertia":
+        moments = np.sort(values.reshape(len(values), -1, 3), -1)
+        plain = np.sort(nominal.reshape(-1, 3), -1)
+        slack = (1 + ROUNDING) * moments[..., :2].sum(-1) - moments[..., 2]
+        wrong = (slack < 0) & (plain[:, :2].sum(-1) >= (1 - ROUNDING) * plain[:, 2])
+        if wrong.any():
+            told = ", ".join(f"{x:g}" for x in moments[tuple(np.argwhere(wrong)[0])])
+            raise ValueError(f"set_params: {name} has the principal moments {told} {unit}, which no body of matter "
+                             "has: each is at most the sum of the other two")
 
 
 def longest_delay(model: Model) -> float:

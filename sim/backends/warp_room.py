@@ -14,7 +14,7 @@ from math import ceil
 import mujoco
 import numpy as np
 
-from sim.backends.mjcf import JOINT_SIZE, Model, holding_ctrl
+from sim.backends.mjcf import JOINT_SIZE, Model, free_joint, holding_ctrl
 from sim.backends.mujoco import quiet
 
 Array = np.ndarray
@@ -98,7 +98,7 @@ def start(model: Model, data: mujoco.MjData, rng: np.random.Generator, kind: int
     if kind == INSIDE and len(model.groups[0].geoms):
         mujoco.mj_kinematics(mj, data)
         for g in model.groups[1:]:
-            if g.root is not None:
+            if g.root is not None and free_joint(mj, g.root) is not None:
                 first = mj.jnt_qposadr[mj.body_jntadr[g.root]]
                 place = data.geom_xpos[rng.choice(model.groups[0].geoms)]
                 data.qpos[first : first + 3] = place + NEAR * rng.normal(size=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import mujoco as mj
@@ -11,9 +12,11 @@ import torch
 
 from robots.registry import UnknownName
 from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec, Source
+from robots.spec import Parameter, RobotSpec, Source, load_robot
+from sim import hands
 from sim.backends import mjcf, mujoco
 from sim.backends.checks import check_ids
+from sim.pushes import Pushes
 from sim.scene import Object, Scene, box, fixed_body
 
 DT = 0.002
@@ -73,7 +76,7 @@ def test_the_defaults_of_a_robots_file_are_for_the_robot(scene):
     floor, cube = model.geom("floor"), model.geom("cube.geom")
     for geom in (floor, cube):
         assert geom.contype[0] == geom.conaffinity[0] == 1 and geom.priority[0] == 0
-    assert floor.condim[0] == 3 and floor.friction.tolist() == [1.0, 0.005, 0.0001]
+    assert floor.condim[0] == 3 and floor.friction.tolist() == [1e-5] * 3  # what touches it decides
     assert cube.condim[0] == 4 and cube.friction.tolist() == [0.7, 0.01, 0.001]
     assert model.geom("floor").type[0] == mj.mjtGeom.mjGEOM_PLANE
 
@@ -217,11 +220,28 @@ def test_float32_of_a_nominal_value_is_the_nominal_value(scene):
 @pytest.mark.parametrize(("name", "value", "message"), [
     ("cube.mass", [0.0], "cube.mass must be > 0, got 0"), ("damping", [[-0.1, 0.1]], "damping must be >= 0, got -0.1"),
     ("cube.friction", [float("nan")], "cube.friction has a non-finite value"),
+    ("cube.mass", [1e38], "cube.mass is at most 1e[+]06 kg, got 1e[+]38"),
+    ("cube.inertia", [[1e-9, 1e-9, 1.0]], "cube.inertia has the principal moments 1e-09, 1e-09, 1 kg m.2, which no"),
+    ("cube.inertia", [[1e-5, 1e-5, 2.001e-5]], "each is at most the sum of the other two"),
+    ("inertia", [[1.0] * 10 + [2.1, 1.0]], "principal moments 1, 1, 2.1"),
     ("cube.force_w", [[1.0, 2.0]], r"cube.force_w has shape \(1, 2\), expected \(1, 3\)"),
 ])  # fmt: skip
 def test_a_wrong_parameter_is_named(scene, name, value, message):
     with pytest.raises(ValueError, match=message):
         mjcf.check_values(build(scene), name, np.array(value), 1)
+
+
+def test_a_flat_body_is_one_of_matter(scene):
+    """Its largest moment is the sum of the other two, and float32 rounds it up."""
+    flat = np.array([[0.1, 0.2, 0.3]], np.float32).astype(np.float64)
+    assert flat[0, 2] > flat[0, 0] + flat[0, 1]
+    assert mjcf.check_values(build(scene), "cube.inertia", flat, 1).tolist() == flat.tolist()
+
+
+@pytest.mark.parametrize("dt", [float("nan"), float("inf"), 0.0, -0.002, 0.2])
+def test_a_physics_step_is_a_short_time(scene, dt):
+    with pytest.raises(ValueError, match=rf"dt is {dt} s; it must lie in \(0, 0.1\]"):
+        mujoco.make(scene, 2, "cmd", dt=dt)
 
 
 def test_a_delay_is_bounded_by_the_history_the_model_keeps(tmp_path):
@@ -230,6 +250,123 @@ def test_a_delay_is_bounded_by_the_history_the_model_keeps(tmp_path):
     mjcf.check_values(model, "command_delay", np.array([5 * DT]), 1)
     with pytest.raises(ValueError, match="command_delay is at most 0.01 s, .* got 0.012"):
         mjcf.check_values(model, "command_delay", np.array([6 * DT]), 1)
+
+
+# ---------------------------------------------------------------- forces on links
+
+FIXED = SERVO_ONLY.replace('<body name="ball" pos="0 0 1"><freejoint/>', '<body name="ball" pos="0 0 1">').replace(
+    MODEL[MODEL.index("  <keyframe>") : MODEL.index("</keyframe>") + 11].replace("0.5 0.2", "0.2"), "")
+
+
+def fixed(folder, text=FIXED, **other):
+    signals = schema(SignalSpec("joint_pos", (1,), "rad"), SignalSpec("rod_pos_w", (3,), "m", "w"))
+    sources = {"joint_pos": Source("joint_pos", ("hinge",)), "rod_pos_w": Source("pos", ("rod",))}
+    return robot(folder, text, **{"signals": signals, "sources": sources, **other})
+
+
+def test_a_wrench_acts_on_the_link_that_carries_a_frame_of_a_fixed_robot(tmp_path):
+    """At rest the servo bears it: kp (ctrl - q) = 0.15 m cos(q) f_z - torque_y, in that world only."""
+    sim = mujoco.make(Scene(fixed(tmp_path)), 3, "cmd", dt=DT, threads=1)
+    assert {n for n in sim.parameters if n.endswith(("force_w", "torque_w"))} == {"rod.force_w", "rod.torque_w"}
+    sim.set_params(torch.arange(3), {"gravity_w": torch.zeros(3, 3)})
+    sim.set_params(torch.tensor([1]), {"rod.force_w": torch.tensor([[0.0, 0.0, 3.0]])})
+    sim.set_params(torch.tensor([2]), {"rod.torque_w": torch.tensor([[0.0, 0.5, 0.0]])})
+    sim.reset(torch.arange(3), {})
+    sim.step(torch.zeros(3, 1), 5000)
+    q = sim.signals()["joint_pos"][:, 0].tolist()
+    assert q[0] == pytest.approx(0.0, abs=1e-6)
+    assert 20 * q[1] == pytest.approx(-0.15 * np.cos(q[1]) * 3.0, rel=1e-3)
+    assert 20 * q[2] == pytest.approx(0.5, rel=1e-3)
+    sim.close()
+
+
+def test_what_flies_and_what_is_taken_by_an_object_is_no_link(scene, tmp_path):
+    assert not [n for n in build(scene).parameters if n.startswith("ball.")]  # the robot's own force_w is the ball's
+    rod = box("rod", (0.02,) * 3, mass=0.1, free=False)
+    assert "rod.force_w" not in build(Scene(fixed(tmp_path), (rod,))).parameters
+
+
+@pytest.mark.parametrize(("name", "wanted"), [
+    ("franka", {"grip"}), ("leap_hand", {"index_tip", "middle_tip", "ring_tip", "thumb_tip"}), ("ant", {""})])
+def test_the_links_of_the_shipped_robots(name, wanted):
+    spec = load_robot(name)
+    parameters = mjcf.build(Scene(spec), next(iter(spec.commands)), DT).parameters
+    assert {n.removesuffix("force_w").removesuffix(".") for n in parameters if n.endswith("force_w")} == wanted
+
+
+def test_an_arm_is_pushed_where_it_grips():
+    sim = mujoco.make(Scene(load_robot("franka")), 2, "arm_cmd", dt=DT, threads=1)
+    raw = {"hit": {"interval_s": [0.2, 0.3], "duration_s": 0.1, "force_n": 60, "on": "grip"}}
+    assert Pushes.parse(raw, sim.parameters, 0.02).names == ("grip.force_w",)
+    still = sim.signals()["grip_pos_w"].clone()
+    sim.set_params(torch.tensor([1]), {"grip.force_w": torch.tensor([[0.0, 60.0, 0.0]])})
+    sim.step(torch.tensor([*load_robot("franka").home["joint_pos"], 0.04]).repeat(2, 1), 150)
+    away = (sim.signals()["grip_pos_w"] - still)[:, 1].tolist()
+    assert abs(away[0]) < 1e-4 and away[1] > 0.005
+    sim.close()
+
+
+def test_keyframes_none_of_which_is_home_are_told(tmp_path):
+    text = FIXED.replace("</mujoco>", '<keyframe><key name="up" qpos="0.7 0.1"/><key qpos="0 0"/></keyframe></mujoco>')
+    with pytest.warns(UserWarning, match="no keyframe of .*swing.xml is called 'home' .they are: 'up', ''., so home"):
+        assert build(Scene(fixed(tmp_path, text))).home_qpos.tolist() == [0.0, 0.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert build(Scene(fixed(tmp_path, text.replace('"up"', '"home"')))).home_qpos.tolist() == [0.7, 0.1]
+        assert build(Scene(fixed(tmp_path))).home_qpos.tolist() == [0.0, 0.0]
+
+
+# ---------------------------------------------------------------- friction
+
+
+def test_what_lies_on_the_floor_decides_how_far_it_slides(tmp_path):
+    """From v = 1 m/s to rest within v^2 / (2 mu g), and farther by what the contact gives way."""
+    mu = torch.tensor([0.1, 0.3, 1.0, 1.5])
+    slab = box("slab", (0.04, 0.04, 0.01), mass=0.1, pos=(0, -1, 0.01))  # flat: it does not topple
+    sim = mujoco.make(Scene(robot(tmp_path), (slab,)), 4, "cmd", dt=DT, threads=1)
+    sim.set_params(torch.arange(4), {"slab.friction": mu})
+    sim.reset(torch.arange(4), {"slab_vel_w": torch.tensor([[1.0, 0.0, 0.0]] * 4)})
+    sim.step(torch.zeros(4, 1), 750)
+    assert sim.signals()["slab_pos_w"][:, 0].tolist() == pytest.approx((1 / (2 * mu * 9.81)).tolist(), rel=0.02)
+    assert float(sim.signals()["slab_vel_w"].norm(dim=-1).max()) < 1e-3
+    sim.close()
+
+
+def test_in_a_grasp_the_pads_decide():
+    """Pads have priority: 2 x 70 N x mu of theirs hold 0.5 kg, whatever the cube's friction is."""
+    franka = load_robot("franka")
+    sim = mujoco.make(Scene(franka, (box("cube", (0.02,) * 3, mass=0.5),)), 4, "arm_cmd", dt=DT, threads=1)
+    worlds, pads = torch.arange(4), torch.tensor([1.0, 1.0, 0.02, 0.02])
+    nominal = sim.params()["friction"]
+    sim.set_params(worlds, {"friction": nominal * pads[:, None], "cube.friction": torch.tensor([0.02, 1.5, 0.02, 1.5]),
+                            "gravity_w": torch.zeros(4, 3)})
+    sim.reset(worlds, {"cube_pos_w": sim.signals()["grip_pos_w"].clone(), "finger_pos": torch.full((4, 2), 0.021)})
+    closed = torch.tensor([*franka.home["joint_pos"], 0.0]).repeat(4, 1)
+    sim.step(closed, 500)
+    sim.set_params(worlds, {"gravity_w": torch.tensor([[0.0, 0.0, -9.81]] * 4)})
+    sim.step(closed, 250)
+    away = (sim.signals()["cube_pos_w"] - sim.signals()["grip_pos_w"]).norm(dim=-1)
+    assert (away[:2] < 2e-3).all() and (away[2:] > 0.3).all()
+    sim.close()
+
+
+@pytest.mark.parametrize("name", ["leap_hand", "allegro_hand"])
+def test_between_fingertips_and_a_cube_the_larger_friction_acts(name):
+    """What ``configs/randomize/hand.yaml`` draws: tips 0.5 to 0.8, the cube 0.09 to 0.9."""
+    model = mjcf.build(hands.hand_scene(load_robot(name)), "joint_pos_cmd", DT).mj
+    tip, cube = (next(i for i in range(model.ngeom) if model.geom(i).name.endswith(end) and model.geom_contype[i])
+                 for end in ("index_tip", "cube.geom"))
+    assert model.geom_priority[tip] == model.geom_priority[cube]
+    model.opt.gravity[:] = 0.0
+    for tips, cubes in ((0.5, 0.09), (0.8, 0.3), (0.5, 0.9)):
+        model.geom_friction[tip, 0], model.geom_friction[cube, 0] = tips, cubes
+        data = mj.MjData(model)
+        mj.mj_forward(model, data)
+        where = model.jnt_qposadr[model.body_jntadr[model.geom_bodyid[cube]]]
+        data.qpos[where : where + 3] = data.geom_xpos[tip] + [0.0, 0.0, hands.HALF + 0.01]
+        mj.mj_forward(model, data)
+        found = [c.friction[0] for c in data.contact[: data.ncon] if set(c.geom) == {tip, cube}]
+        assert found and found == pytest.approx([max(tips, cubes)] * len(found))
 
 
 # ---------------------------------------------------------------- the backend

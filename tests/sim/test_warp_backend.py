@@ -211,7 +211,7 @@ CHANGES = {
     "armature": [0.1, 0.03], "frictionloss": [0.5, 0.2], "kp": [30.0, 90.0], "kd": [1.0, 5.0], "strength": [2.0, 1.0],
     "command_delay": [0.012], "gravity_w": [1.0, 0.5, -5.0], "cube.mass": [0.5], "cube.inertia": [4.0],
     "cube.com": [0.01, 0.0, 0.005], "cube.friction": [1.8], "cube.force_w": [0.4, -0.3, 0.5],
-    "cube.torque_w": [0.002, 0.01, -0.004],
+    "cube.torque_w": [0.002, 0.01, -0.004], "tip.force_w": [3.0, 2.0, -5.0], "tip.torque_w": [0.2, 0.3, -0.4],
 }  # fmt: skip
 
 
