@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,9 @@ class Env:
     one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
     are compiled (:mod:`sim.rows`), with ``compiled=False`` and on a GPU they run as tensor operations.
 
-    A world whose simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and counts
-    in ``faults``; :meth:`keep_faults` keeps what made it so.
+    A world whose action, simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and
+    counts in ``faults``; one whose first observation is not, in its first step. What is seen and rewarded is always
+    finite (0 in place of what is not). :meth:`keep_faults` keeps what made it so.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Env:
                                            self.num_worlds, seed)
         self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
         self._clear()
+        self._begun = False  # whether all worlds have had a first episode
 
     @property
     def recipe(self) -> Recipe:
@@ -111,7 +114,7 @@ class Env:
         """The columns of the table and the functions over them."""
         s, extra = self.sensors, self.task.extra
         kept: dict[str, tuple[int, ...]] = {
-            "count": (), "time": (), "return": (), **s.drawn, **s.noise, **s.past,
+            "count": (), "time": (), "return": (), "unsound": (), **s.drawn, **s.noise, **s.past,
             **({"chance": (self.chances,)} if self.chances else {}),
             **{f"memory.{k}": tuple(v) for k, v in self.observe.memory.items()},
             **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()},
@@ -159,8 +162,13 @@ class Env:
 
     def _after(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What one world makes of the signals after a step."""
+        return self._judged(x)[0]
+
+    def _judged(self, x: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What one world makes of the signals after a step, and what of it is sound: [N] bool by name."""
         truth, memory, progress = _group("truth.", x), _group("memory.", x), _group("progress.", x)
-        finite = torch.isfinite(torch.cat([v.reshape(len(x["action"]), -1) for v in truth.values()], -1)).all(-1)
+        sound = {"start": x["unsound"] < 0.5, "action": _finite(x["action"]),
+                 **{f"signal {k}": _finite(v) for k, v in truth.items()}}
         # a world that blew up ends here, counted; it must not poison the others
         truth = {k: _clean(v) for k, v in truth.items()}
         count, action = x["count"] + 1.0, x["action"].clamp(-1.0, 1.0)
@@ -170,7 +178,9 @@ class Env:
         success = self.objective.success(truth, progress)
         measured, past = self.sensors.sample(truth, x)
         seen = self._seen(measured, truth, memory, progress)
-        finite = finite & torch.isfinite(torch.cat([reward[:, None], seen["critic"]], -1)).all(-1)
+        own = seen["critic"][:, self.obs_dim :]
+        sound |= {"reward": torch.isfinite(reward), "observation": _finite(seen["obs"]), "privileged": _finite(own)}
+        finite = reduce(torch.logical_and, sound.values())
         seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
         terminated = terminated | ~finite
         reward = torch.where(finite, reward, torch.zeros_like(reward))
@@ -178,14 +188,20 @@ class Env:
         figures = (reward, terminated | over, terminated, over & ~terminated, finite, success & ~terminated)
         return {
             "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)), **kept,
-            **past, **seen}
+            **past, **seen}, sound
 
     def _first(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
         """What one world makes of the signals at the start of an episode."""
-        truth, kept = self._complete(_group("truth.", x), x, x["count"])
+        truth = _group("truth.", x)
+        finite = reduce(torch.logical_and, (_finite(v) for v in truth.values()))
+        truth, kept = self._complete({k: _clean(v) for k, v in truth.items()}, x, x["count"])
         progress = self.objective.start(truth, _group("progress.", x))
         measured, past = self.sensors.first(truth, x)
-        return {**past, **kept, **self._seen(measured, truth, _group("memory.", x), progress)}
+        seen = self._seen(measured, truth, _group("memory.", x), progress)
+        # an episode with an unsound beginning ends in its first step, there is no way to end it before
+        finite = finite & _finite(seen["critic"])
+        seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
+        return {"unsound": ~finite, **past, **kept, **seen}
 
     def _complete(
         self, truth: dict[str, Tensor], x: dict[str, Tensor], count: Tensor
@@ -224,6 +240,7 @@ class Env:
     def reset(self) -> Obs:
         """A new episode in every world. The first call starts at episode 0."""
         first = self._begin(self.worlds)
+        self._begun = True
         if self.pictures is None:
             return first
         self.images = self.pictures.take()
@@ -237,22 +254,10 @@ class Env:
         """
         if not bool(self.ready[ids].all()):
             self._draw_starts((~self.ready).nonzero()[:, 0])
-        self.ready[ids] = False
+        self.ready[ids] = False  # whatever comes of it: what the simulator refuses is not tried again
+        self._set(ids)
         self.episode[ids] += 1
         self.midway[ids] = self.midway_next[ids]
-        given = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
-        params = given["params"]
-        for name in set(self.disturbances.names) & set(params):
-            value = params[name].reshape(len(ids), -1)
-            self.base.setdefault(name, value.new_zeros(self.num_worlds, value.shape[1]))[ids] = value
-        if self.disturbances.names:  # the episode before may have ended in a push, this one may begin in one
-            start = self.next[0, ids].long()  # of the columns, the first: the count
-            params = params | _flat(self.disturbances.values(self.seed, ids, self.episode[ids], start, params))
-        if params:
-            self.backend.set_params(ids, params)
-        self.backend.reset(ids, given["state"])
-        if self.pictures is not None and given["look"]:
-            self.pictures.rig.set_params(ids, given["look"])
         truth = self.backend.signals()
         some = rows.table(self.columns, len(ids), self.device)
         torch.index_select(self.next[:, : self.num_worlds], 1, ids, out=some[:, : len(ids)])
@@ -260,6 +265,22 @@ class Env:
         self._start(some, {**{f"truth.{k}": v[ids] for k, v in truth.items()}, "obs": obs.actor, "critic": obs.critic})
         self.table[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         return obs
+
+    def _set(self, ids: Tensor) -> None:
+        """Set parameters and state of the next episodes of the worlds ``ids`` [K] in the simulator."""
+        given = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
+        params = given["params"]
+        base = {name: params[name].reshape(len(ids), -1) for name in set(self.disturbances.names) & set(params)}
+        if self.disturbances.names:  # the episode before may have ended in a push, this one may begin in one
+            start = self.next[0, ids].long()  # of the columns, the first: the count
+            params = params | _flat(self.disturbances.values(self.seed, ids, self.episode[ids] + 1, start, params))
+        if params:
+            self.backend.set_params(ids, params)
+        self.backend.reset(ids, given["state"])
+        if self.pictures is not None and given["look"]:
+            self.pictures.rig.set_params(ids, given["look"])
+        for name, value in base.items():
+            self.base.setdefault(name, value.new_zeros(self.num_worlds, value.shape[1]))[ids] = value
 
     def _observations(self, n: int) -> Obs:
         return Obs(*(torch.empty(n, size, device=self.device) for size in (self.obs_dim, self.critic_dim)))
@@ -296,6 +317,8 @@ class Env:
     def step(self, action: Tensor) -> Step:
         """One control step with ``action`` [N, A]."""
         n, work = self.num_worlds, self.work
+        if not self._begun:
+            raise RuntimeError("step() before the first reset(): no world has an episode yet")
         if not (self.on_cpu and action.is_cpu and action.dtype is torch.float32 and action.is_contiguous()):
             action = action.detach().to(self.device, torch.float32).contiguous()
         if action.shape != (n, self.action_dim):
@@ -402,6 +425,7 @@ class Env:
         """Restore what :meth:`state_dict` returned."""
         self.backend.set_state(state["backend"])
         self.episode, self.midway = state["episode"].clone(), state["midway"].clone()
+        self._begun = bool((self.episode >= 0).all())
         for name, place in self.column.items():
             place.copy_(state["columns"][name])
         self.base = {k: v.clone() for k, v in state["base"].items()}
@@ -423,6 +447,11 @@ FIGURES = ("reward", "ended", "terminated", "truncated", "finite", "success")
 def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The entries of ``x`` whose names begin with ``prefix``, without it."""
     return {k.removeprefix(prefix): v for k, v in x.items() if k.startswith(prefix)}
+
+
+def _finite(value: Tensor) -> Tensor:
+    """Whether all of ``value`` [N, ...] is finite: [N] bool."""
+    return torch.isfinite(value).reshape(len(value), -1).all(-1)
 
 
 def _clone(value: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ time: each intermediate value is a vector register.
 
 Float32 throughout, in the order of the traced operations, without contraction to fused multiply-adds: a row's result
 does not depend on the number of rows, on the place of the row or on the processor (sines, exponentials and the like are
-the C library's). Comparisons with NaN are false, and the maximum of a number and NaN is either.
+the C library's). NaN goes where torch lets it go: comparisons with NaN are false (``!=`` is true), and maxima, minima
+and clamps of NaN are NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from itertools import count
-from math import prod
+from math import nan, prod
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,8 @@ class Trace:
     def binary(self, op: str, a: Value, b: Value) -> Value:
         """``a op b`` for arithmetic, comparisons, maxima and library functions."""
         a, b = self.number(a), self.number(b)
+        if op in ("max", "min") and any(not isinstance(x, Symbol) and x != x for x in (a, b)):
+            return nan
         neutral = {"add": 0.0, "mul": 1.0}.get(op)
         if neutral is not None and not isinstance(a, Symbol) and a == neutral:
             return b
@@ -460,8 +463,7 @@ class Writer:
         if op in COMPARE:
             return self.emit(f"fcmp {COMPARE[op][0]} {FLOATS} {args[0]}, {args[1]}")
         if op in ("max", "min"):
-            above = self.emit(f"fcmp {'ogt' if op == 'max' else 'olt'} {FLOATS} {args[0]}, {args[1]}")
-            return self.emit(f"select {BITS} {above}, {FLOATS} {args[0]}, {FLOATS} {args[1]}")
+            return self.extreme(op, symbol.args)
         if op in INTRINSICS:
             return self.emit(f"call {FLOATS} @llvm.{INTRINSICS[op][0]}.v{LANES}f32({FLOATS} {args[0]})")
         if op in LOGIC:
@@ -481,6 +483,26 @@ class Writer:
             kind = BITS if symbol.boolean else FLOATS
             return self.emit(f"select {BITS} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
         raise CannotCompile("the place of a maximum or minimum is used; only its value can be")
+
+    def extreme(self, op: str, values: Sequence[Value]) -> str:
+        """The greater or smaller of two, or NaN if either is.
+
+        ``a > b ? a : b`` is one instruction, and NaN where b is. A constant a is a number (:meth:`Trace.binary`), so
+        that this is all it takes; a constant b changes places with a, except 0: of two zeros the second would then
+        be the other one.
+        """
+        first, second = values
+        more = "gt" if op == "max" else "lt"
+        if not isinstance(second, Symbol) and second != 0:
+            first, second = second, first
+        a, b = self.operand(first), self.operand(second)
+        unordered = not isinstance(second, Symbol)
+        above = self.emit(f"fcmp {'u' if unordered else 'o'}{more} {FLOATS} {a}, {b}")
+        out = self.emit(f"select {BITS} {above}, {FLOATS} {a}, {FLOATS} {b}")
+        if not (isinstance(first, Symbol) and isinstance(second, Symbol)):
+            return out
+        unsound = self.emit(f"fcmp uno {FLOATS} {a}, {a}")
+        return self.emit(f"select {BITS} {unsound}, {FLOATS} {a}, {FLOATS} {out}")
 
     def called(self, op: str, args: list[str]) -> str:
         """A function of the C library, lane by lane."""

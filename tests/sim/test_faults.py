@@ -16,8 +16,14 @@ from sim.task import load_task
 BACKENDS = {"quadrotor": quadrotor, "mujoco": mujoco}
 
 
-def env_of(backend, folder, n=4, compiled=False, **other):
-    env = make_env(load_task("hover"), backend=backend, num_worlds=n, seed=5, threads=1, compiled=compiled, **other)
+@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
+def compiled(request):
+    return request.param
+
+
+def env_of(backend, folder, n=4, compiled=True, task=None, **other):
+    env = make_env(task or load_task("hover"), backend=backend, num_worlds=n, seed=5, threads=1, compiled=compiled,
+                   **other)
     if folder is not None:
         env.keep_faults(folder)
     return env
@@ -40,8 +46,8 @@ def poison(env, world=2):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path):
-    env = env_of(backend, tmp_path / "faults")
+def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path, compiled):
+    env = env_of(backend, tmp_path / "faults", compiled=compiled)
     step = poison(env)
     assert step.terminated.tolist() == [False, False, True, False] and not step.truncated.any()
     assert step.info["finite"].tolist() == [True, True, False, True]
@@ -56,8 +62,8 @@ def test_a_bad_world_ends_is_counted_once_and_kept(backend, tmp_path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_other_worlds_do_not_notice(backend, tmp_path):
-    env, clean = env_of(backend, tmp_path), env_of(backend, tmp_path)
+def test_the_other_worlds_do_not_notice(backend, tmp_path, compiled):
+    env, clean = (env_of(backend, tmp_path, compiled=compiled) for _ in range(2))
     poisoned = poison(env)
     clean.reset()
     for _ in range(4):
@@ -68,8 +74,8 @@ def test_the_other_worlds_do_not_notice(backend, tmp_path):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_fault_is_replayed_from_its_file(backend, tmp_path):
-    env = env_of(backend, tmp_path, randomize={"mass": {"kind": "sources"}})
+def test_a_fault_is_replayed_from_its_file(backend, tmp_path, compiled):
+    env = env_of(backend, tmp_path, compiled=compiled, randomize={"mass": {"kind": "sources"}})
     env.reset()
     for _ in range(3):
         env.step(torch.full((4, env.action_dim), 0.1))
@@ -95,6 +101,100 @@ def test_a_sound_step_is_replayed_to_the_same_state(tmp_path):
     after = {k: v[1].clone() for k, v in env.backend.signals().items()}
     sim = faults.replay(faults.load(faults.save(env, 1, tmp_path)), alone(env))
     assert all(torch.equal(v[0], after[k]) for k, v in sim.signals().items())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("n", [5, 16])
+def test_an_action_that_is_not_a_number_ends_its_world_in_an_arm_too(n, compiled):
+    env = make_env(load_task("reach"), num_worlds=n, seed=5, threads=1, compiled=compiled)
+    env.reset()
+    action = torch.zeros(n, env.action_dim)
+    action[1, 0], action[2, :], action[3, 1] = float("nan"), float("nan"), float("inf")
+    step = env.step(action)
+    assert step.info["finite"].tolist() == [i not in (1, 2, 3) for i in range(n)]
+    assert torch.equal(step.terminated, ~step.info["finite"]) and env.faults == 3
+    assert env.command[1:3].isnan().any(1).all() and torch.isfinite(step.final_obs.critic).all()
+    assert env.step(torch.zeros(n, env.action_dim)).info["finite"].all() and env.faults == 3
+
+
+def altered(task, *, reward=None, initial=None, observe=None):
+    """``task`` with other functions: of the objective's reward, of the draws of the start, of the observation."""
+    if reward is not None:
+        task.objective.__class__ = type("Other", (type(task.objective),), {"step": reward(type(task.objective).step)})
+    if observe is not None:
+        task.observe.__class__ = type("Other", (type(task.observe),), {"forward": observe(type(task.observe).forward)})
+    return task if initial is None else replace(task, initial=initial(task.initial))
+
+
+def quotient(step):
+    """The reward 0/0, clamped, where the first action is above a half."""
+    def other(self, signals, action, memory):
+        reward, ended, memory = step(self, signals, action, memory)
+        zero = torch.where(action[:, 0] > 0.5, 0.0, 1.0)
+        return (reward * zero / zero).clamp(-1.0, 1.0), ended, memory
+
+    return other
+
+
+def test_a_reward_that_is_not_a_number_stays_so_through_a_clamp(compiled):
+    env = env_of("quadrotor", None, compiled=compiled, task=altered(load_task("hover"), reward=quotient))
+    env.reset()
+    action = torch.zeros(4, 4)
+    action[3, 0] = 0.9
+    step = env.step(action)
+    assert step.info["finite"].tolist() == [True, True, True, False] and env.faults == 1 and step.reward[3] == 0
+
+
+def blind(forward):
+    """Observations that are not numbers at the start of an episode."""
+    def other(self, signals, before):
+        obs, after = forward(self, signals, before)
+        return torch.where((before["actions"] == 0).all(-1, keepdim=True), torch.nan, obs), after
+
+    return other
+
+
+@pytest.mark.parametrize("n", [4, 16])
+def test_a_first_observation_that_is_not_finite_ends_the_world_in_its_first_step(n, compiled):
+    env = env_of("quadrotor", None, n=n, compiled=compiled, task=altered(load_task("hover"), observe=blind))
+    assert torch.isfinite(env.reset().critic).all()
+    for count in (1, 2):  # the new episodes begin no better
+        step = env.step(torch.full((n, 4), 0.1))
+        assert step.terminated.all() and not step.info["finite"].any() and env.faults == count * n
+        assert all(torch.isfinite(x).all() for x in (*step.obs[:2], *step.final_obs[:2], step.reward))
+
+
+def test_a_step_before_the_first_reset_is_refused():
+    env = env_of("quadrotor", None)
+    with pytest.raises(RuntimeError, match=r"step\(\) before the first reset"):
+        env.step(torch.zeros(4, 4))
+    fresh = env.state_dict()
+    env.reset()
+    env.step(torch.zeros(4, 4))
+    env.load_state_dict(fresh)
+    with pytest.raises(RuntimeError, match="before the first reset"):
+        env.step(torch.zeros(4, 4))
+
+
+def test_a_reset_that_the_simulator_refuses_changes_nothing():
+    wrong = []
+
+    def sometimes(initial):
+        return lambda draw: {k: v.where(torch.tensor(not wrong), torch.nan) for k, v in initial(draw).items()}
+
+    settings = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.01}},
+                "pushes": {"interval_s": 1.0, "duration_s": 0.1, "force_n": 0.1}}
+    env = env_of("quadrotor", None, task=altered(load_task("hover"), initial=sometimes), **settings)
+    other = env_of("quadrotor", None, **settings)
+    wrong.append(True)
+    with pytest.raises(ValueError, match="finite"):
+        env.reset()
+    assert (env.episode == -1).all()
+    with pytest.raises(RuntimeError, match="before the first reset"):
+        env.step(torch.zeros(4, 4))
+    wrong.clear()
+    assert torch.equal(env.reset().critic, other.reset().critic) and torch.equal(env.episode, other.episode)
+    assert torch.equal(env.step(torch.zeros(4, 4)).obs.critic, other.step(torch.zeros(4, 4)).obs.critic)
 
 
 def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monkeypatch):

@@ -43,6 +43,18 @@ ELEMENTWISE = {
     "constants": lambda x, y: x * torch.tensor([1.0, 0.0, 2.0]) + torch.ones_like(y) + y.new_full((1,), 2.5),
     "power": lambda x, y: x.abs() ** 1.5,
 }
+EXTREMES = {
+    "maximum": torch.maximum, "minimum": torch.minimum, "maximum the other way": lambda x, y: torch.maximum(y, x),
+    "clamp": lambda x, y: x.clamp(-1.0, 1.0), "least": lambda x, y: x.clamp(min=0.0),
+    "greatest": lambda x, y: y.clamp(max=0.5), "zero": lambda x, y: x.clamp(max=-0.0),
+    "tensor ends": lambda x, y: torch.clamp(x, y, y + 1),
+    "constant first": lambda x, y: torch.maximum(x.new_ones(3), x),
+    "constant": lambda x, y: torch.minimum(x, torch.tensor([1.0, 0.0, float("nan")])),
+    "amax": lambda x, y: x.amax(-1, keepdim=True) + y, "amin": lambda x, y: x.amin(-1, keepdim=True) * y,
+    "max": lambda x, y: x.max(-1, keepdim=True).values + x, "min": lambda x, y: x.min(-1, keepdim=True).values + x,
+    "quotient": lambda x, y: ((x - x) / (y - y)).clamp(-1.0, 1.0),
+}
+SPECIAL = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0, -1.0, 0.5, 2.0])
 SHAPES = {
     "slices": (lambda x, y: torch.cat([x[:, 1:], y[:, :1]], -1), (3,)),
     "stack": (lambda x, y: torch.stack([x, y], -1).flatten(1), (6,)),
@@ -65,6 +77,22 @@ SHAPES = {
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_operations(name):
     agree(lambda r: {"out": ELEMENTWISE[name](r["x"], r["y"])})
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_not_a_number_goes_where_torch_lets_it_go(name):
+    """All triples of special values against each other; bit patterns of NaN aside, equal."""
+    x = torch.cartesian_prod(SPECIAL, SPECIAL, SPECIAL)
+    y = x.roll(1, -1).flip(0).contiguous()
+    for a, b in ((x, y), (x, x.roll(1, 0).contiguous())):
+        found = {}
+        for kind in (Kernel, Plain):
+            out = torch.empty_like(a)
+            kind(lambda r: {"out": EXTREMES[name](r["x"], r["y"])}, {}, dict.fromkeys(("x", "y", "out"), (3,)),
+                 ("x", "y"))(None, {"x": a, "y": b, "out": out})
+            found[kind] = out
+        assert found[Plain].isnan().any()
+        torch.testing.assert_close(found[Kernel], found[Plain], rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", SHAPES)
