@@ -356,7 +356,8 @@ def control_range(
 ) -> tuple[float, float]:
     """``ctrlrange``, or the range ``driven`` of a position servo's joint or tendon times ``inheritrange``."""
     where = f"{mjcf.path}: {label(element)}"
-    share = numbers(where, given.get("inheritrange", "0"), 1)[0] if is_position_servo(element.tag, given) else 0.0
+    servo = is_position_servo(where, element.tag, given)
+    share = numbers(where, given.get("inheritrange", "0"), 1)[0] if servo else 0.0
     if not share:
         return mjcf.limits(where, given, "ctrl", 1.0)
     if "ctrlrange" in element.attrib and "inheritrange" in element.attrib:
@@ -370,12 +371,14 @@ def control_range(
     return middle - share * half, middle + share * half
 
 
-def is_position_servo(tag: str, given: Mapping[str, str]) -> bool:
+def is_position_servo(where: str, tag: str, given: Mapping[str, str]) -> bool:
     """Whether ``inheritrange`` sets this actuator's ``ctrlrange``: its gain is minus its bias on the length."""
     if tag != "general" or given.get(SHORTCUT) == "position":
         return tag in ("position", "general")
-    gain, bias = given.get("gainprm", "1").split(), given.get("biasprm", "0 0").split()
-    return given.get("biastype") == "affine" and len(bias) > 1 and float(gain[0]) == -float(bias[1])
+    gain, bias = given.get("gainprm", "1").split() or [""], given.get("biasprm", "0 0").split()
+    if given.get("biastype") != "affine" or len(bias) < 2:
+        return False
+    return numbers(f"{where}: gainprm", gain[0], 1)[0] == -numbers(f"{where}: biasprm", bias[1], 1)[0]
 
 
 def home_key(path: Path, root: ElementTree.Element, joints: Iterable[Joint]) -> dict[str, float]:

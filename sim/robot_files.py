@@ -20,6 +20,8 @@ from robots.spec import RobotSpec
 
 NAMED = ("JOINT", "JOINTINPARENT", "TENDON", "SITE", "BODY")
 TARGETS = {int(getattr(mujoco.mjtTrn, f"mjTRN_{name}")) for name in NAMED}
+FRAMES = ("pos", "quat", "lin_vel", "ang_vel", "ang_vel_b")  # sources that are a body's or a site's
+HIDDEN = 5  # a group that is not drawn
 SLIDE = int(mujoco.mjtJoint.mjJNT_SLIDE)  # joints of one degree of freedom: this and the next
 
 
@@ -38,6 +40,7 @@ def read(robot: RobotSpec) -> mujoco.MjSpec:
         raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}") from error
     if Path(robot.model).suffix.lower() == ".urdf":
         spec.compiler.fusestatic = False  # keep links behind fixed joints: tools and sensors have names there
+        name_root(spec, robot)
     name_elements(spec)
     add_servos(spec, robot)
     change(spec, robot)
@@ -169,6 +172,14 @@ def joints_in_order(body: mujoco.MjsBody) -> Iterator[mujoco.MjsJoint]:
         yield from joints_in_order(child)
 
 
+def name_root(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
+    """A site for a URDF's root link where a signal reads it: MuJoCo makes that link part of the world."""
+    read = {source.names[0] for source in robot.sources.values() if source.what in FRAMES}
+    for name in sorted(read):
+        if spec.body(name) is None and spec.site(name) is None:
+            spec.worldbody.add_site(name=name, group=HIDDEN)
+
+
 # ---------------------------------------------------------------- servos and home
 
 
@@ -236,6 +247,9 @@ def add_home(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
     if "joint_pos" not in robot.home or "joint_pos" not in robot.sources:
         return
     model = compile_spec(spec, robot)
+    if model.nu != len(spec.actuators):
+        raise ValueError(f"robot {robot.name!r}: {robot.model}: {len(spec.actuators)} actuators take {model.nu} "
+                         "controls; each must take one: <pid> and <orientation> take several, <position> is a servo")
     key = next((k for k in spec.keys if k.name == "home"), None)
     qpos = model.qpos0.copy() if key is None else model.key("home").qpos.copy()
     before = qpos.copy()

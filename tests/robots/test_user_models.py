@@ -271,6 +271,25 @@ def test_two_equal_numbers_are_no_range(tmp_path):
     assert robot.commands["c"].high == (2.0,) and robot.home["joint_pos"] == (0.0,)
 
 
+def test_actuators_with_several_controls_are_refused(tmp_path):
+    text = JOINT.format("", '<actuator><pid name="m" joint="a" kp="1"/></actuator>')
+    robot = load_robot(write(tmp_path, text, "commands: {c: {actuators: [m], low: -1, high: 1}}"))
+    with pytest.raises(ValueError, match=r"arm\.xml: 1 actuators take 2 controls; .*<position>"):
+        robot_files.compiled(robot)
+
+
+def test_a_general_actuator_inherits_if_it_is_a_position_servo(tmp_path):
+    servo = '<general joint="h" biastype="affine" gainprm="9" biasprm="0 {} -1" inheritrange="1"/>'
+    text = SERVOS.format("", "", servo)
+    robot = load_robot(write(tmp_path, text.format("-9")))
+    same_as_compiled(robot, robot_files.compiled(robot))
+    assert robot.commands["ctrl_cmd"].high == pytest.approx((np.pi / 2,))
+    with pytest.raises(RobotFileError, match="ctrlrange"):  # MuJoCo inherits nothing: there is no range
+        load_robot(write(tmp_path, text.format("-8")))
+    with pytest.raises(RobotFileError, match=r"<general>: biasprm: 1 numbers .*'x'"):
+        load_robot(write(tmp_path, text.format("x")))
+
+
 def test_names_that_are_taken_are_skipped(tmp_path):
     text = """<mujoco><worldbody><body><joint name="joint1"/><joint axis="1 0 0"/><joint axis="0 1 0"/>
         <geom size="0.1"/></body></worldbody><actuator><motor name="actuator1" joint="joint1" ctrlrange="-1 1"/>
@@ -497,6 +516,12 @@ def test_a_urdf_can_keep_what_is_only_to_be_seen(tmp_path):
 def test_the_root_link_of_a_urdf_can_be_excluded(tmp_path):
     robot = load_robot(write(tmp_path, URDF, "exclude: [[base, lower]]", "arm.urdf"))
     assert robot_files.compiled(robot).nexclude == 1
+
+
+def test_poses_of_the_root_link_can_be_read(tmp_path):
+    beside = BESIDE.replace("{grip: tool}", "{grip: tool, foot: base}")
+    sim = backend.make(load_robot(write(tmp_path, URDF, beside, "arm.urdf")), 1, "joint_pos_cmd", dt=0.002)
+    assert sim.signals()["foot_pos_w"].tolist() == [[0, 0, 0]]
 
 
 def test_an_effort_of_zero_asks_for_strength(tmp_path):
