@@ -390,6 +390,16 @@ class Env:
         require(type(self.backend).__module__.rpartition(".")[2], self.backend.capabilities, ["full_state"])
         self.fault_dir, self.backend.snapshot = folder, True
 
+    def health(self) -> dict[str, int]:
+        """What has gone wrong: ``faults`` and the simulator's ``warnings``, counted since construction, and the number
+        of worlds in which contacts or constraints found no room since their last reset, ``overflow``.
+
+        It asks the simulator: for once in a while, not for each step.
+        """
+        status = self.backend.status()
+        warnings, overflow = sum(status.warnings.values()), int(status.overflow.sum())
+        return {"faults": self.faults, "warnings": warnings, "overflow": overflow}
+
     def record(self, world: int) -> EpisodeRecord:
         """What the running episode of ``world`` was made of."""
         return episode_record(self.recipe, world, int(self.episode[world]))

@@ -242,7 +242,7 @@ def train(
 
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
     """One iteration: collect, estimate, improve. Returns figures about it."""
-    began = time.monotonic()
+    began, health = time.monotonic(), _health(learner)
     for network in (f for replica in learner.replicas for f in replica.forward or ()):
         network.take()
     collect(learner, rollout)
@@ -258,7 +258,26 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     if curriculum is not None:
         curriculum.update(learner.ranks.gathered)
         figures |= curriculum.metrics()
+    figures |= troubles(learner, health)
     return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
+
+
+def _health(learner: Learner) -> dict[str, int]:
+    """What has gone wrong in the worlds of this process so far; nothing where the environment does not say."""
+    ask = getattr(learner.env, "health", None)
+    return dict(ask()) if ask is not None else {}
+
+
+def troubles(learner: Learner, before: Mapping[str, int]) -> dict[str, float]:
+    """What went wrong in the worlds of all processes since ``before``: faults, the simulator's warnings, and how many
+    worlds lack room for contacts or constraints now.
+    """
+    now = _health(learner)
+    if not now:
+        return {}
+    row = [now["faults"] - before["faults"], now["warnings"] - before["warnings"], now["overflow"]]
+    rows = learner.ranks.gathered(torch.tensor([row], dtype=torch.float64, device=learner.device))
+    return dict(zip(("faults", "warnings", "overflow"), rows.sum(0).tolist()))
 
 
 @contextmanager

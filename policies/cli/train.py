@@ -6,7 +6,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,11 +119,35 @@ def train(
             raise Interrupted(asked[0])
     if resume and ranks.is_first:
         config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
-    if env.faults and not quiet:
-        kept = f"; what made it so is in {env.fault_dir}" if env.fault_dir is not None else ""
-        say(f"{env.faults} episodes ended because a world's simulation, observation or reward was not finite{kept}")
+    found = health(result.history, env)
+    if ranks.is_first and not quiet:
+        for line in troubles(found, env):
+            say(line)
     last = result.history[-1] if result.history else {}
-    return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last}
+    return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last, **found}
+
+
+def health(history: Sequence[Mapping[str, float]], env: Any) -> dict[str, float]:
+    """Faults and warnings of the whole run, of all processes, and the most worlds that lacked room at once."""
+    rows = [row for row in history if "faults" in row]
+    if not rows:  # the algorithm does not count: of this process
+        return {key: float(value) for key, value in env.health().items()} if hasattr(env, "health") else {}
+    return {"faults": sum(row["faults"] for row in rows), "warnings": sum(row["warnings"] for row in rows),
+            "overflow": max(row["overflow"] for row in rows)}
+
+
+def troubles(found: Mapping[str, float], env: Any) -> Iterator[str]:
+    """Lines about what went wrong in the worlds of a run; ``found``: from :func:`health`."""
+    if faults := int(found.get("faults", 0)):
+        kept = f"; what made it so is in {env.fault_dir}" if env.fault_dir is not None else ""
+        yield (f"{faults} episodes ended because a world's action, simulation, observation or reward was not finite"
+               f"{kept}")
+    if worlds := int(found.get("overflow", 0)):
+        yield (f"contacts or constraints had no room in up to {worlds} worlds at once and were left out: the physics "
+               f"there is wrong; give the simulator more room or the scene fewer contacts")
+    if count := int(found.get("warnings", 0)):
+        named = ", ".join(f"{name} {n}" for name, n in env.backend.status().warnings.items() if n)
+        yield f"the simulator warned {count} times{f': {named}' if named else ''}"
 
 
 @contextmanager
