@@ -126,7 +126,7 @@ def parse_curriculum(
     if kind == "none":
         if given:
             raise ValueError(f"curriculum.parameters ({', '.join(map(str, given))}) need a teacher: name one with "
-                             f"curriculum=<kind>; legal: {', '.join(KINDS)}")
+                             f"curriculum=<kind>; legal: {', '.join(k for k in KINDS if k != kind)}")
         return None
     if not given:
         raise ValueError(f"curriculum: kind {kind} needs parameters, such as "

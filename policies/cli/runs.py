@@ -244,8 +244,8 @@ def check_same(old: Settings, new: Settings) -> None:
     for key in SAME:
         before, now = old.get(key, UNSAID.get(key)), new.get(key, UNSAID.get(key))
         if (key in old or key in UNSAID) and (found := difference(key, before, now)):
-            where, values = found[0], " now ".join(f"{config.shown(x)}," for x in found[1:]).removesuffix(",")
-            raise BadInput(f"resume: {where} of the run is {values}; resume with the settings it was started with")
+            was, is_now = (UNSET if x is UNSET else config.shown(x) for x in found[1:])
+            raise BadInput(f"resume: {found[0]} of the run is {was}, now {is_now}; resume with the settings it was started with")
 
 
 def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,58 @@ def test_resume_needs_a_run(tmp_path: Path) -> None:
         runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
 
 
-@pytest.mark.parametrize("word", [
-    "task=hover", "seed=9", "num_worlds=7", "task.settings.control_dt=0.01", "backend=mujoco", "randomize=none",
-    "processes=3"])
-def test_resume_refuses_another_run(word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("word", "told"), [
+    ("task=hover", "task of the run is waypoints, now hover"), ("seed=9", "seed of the run is 1, now 9"),
+    ("num_worlds=7", "num_worlds of the run is 2048, now 7"), ("processes=3", "processes of the run is 1, now 3"),
+    ("task.settings.control_dt=0.01", "task.settings.control_dt of the run is not set, now 0.01"),
+    ("backend=mujoco", "backend of the run is quadrotor, now mujoco"),
+    ("randomize=none", "randomize of the run is default, now none"),
+    ("randomize.parameters.mass.scale=0.5", "randomize.parameters.mass.scale of the run is 1.0, now 0.5"),
+    ("curriculum=adr", "curriculum of the run is none, now adr"),
+    ("cameras.wrist={width: 64}", "cameras.wrist of the run is not set, now {width:64}"),
+    ("renderer=gl", "renderer of the run is auto, now gl")])
+def test_resume_refuses_another_run(word: str, told: str, tmp_path: Path) -> None:
     runs.open_run(settings(tmp_path), tmp_path / "run", overwrite=False)
-    with pytest.raises(BadInput, match=rf"resume: {word.split('=')[0].split('.')[0]} of the run is"):
+    with pytest.raises(BadInput, match=f"resume: {re.escape(told)}"):
         runs.open_run(settings(tmp_path, word, "resume=true"), tmp_path / "run", overwrite=False)
+
+
+def test_resume_refuses_other_ranges_and_another_teacher() -> None:
+    words = ["curriculum=adr", "curriculum.parameters.mass={as: scale, low: 0.5, high: 2.0}"]
+    old = compose(words)
+    for word, told in (("curriculum.parameters.mass.high=3.0", "curriculum.parameters.mass.high of the run is 2.0"),
+                       ("curriculum.samples=20", "curriculum.samples of the run is 240, now 20"),
+                       ("curriculum=alp_gmm", "curriculum of the run is adr, now alp_gmm")):
+        with pytest.raises(BadInput, match=re.escape(told)):
+            runs.check_same(old, override(old, [word]))
+    runs.check_same(old, compose(words))
+
+
+def test_a_run_of_before_there_were_curricula_had_none() -> None:
+    new = compose(["curriculum=adr", "curriculum.parameters.mass={as: scale, low: 0.5, high: 2.0}"])
+    old = {key: value for key, value in new.items() if key != "curriculum"}
+    runs.check_same(old, {**new, "curriculum": compose()["curriculum"]})
+    with pytest.raises(BadInput, match="curriculum of the run is none, now adr"):
+        runs.check_same(old, new)
+
+
+@pytest.mark.parametrize(("keywords", "told"), [
+    ({"num_worlds": 2.5}, "num_worlds=2.5: a whole number"), ({"num_worlds": True}, "num_worlds=True: a whole number"),
+    ({"num_worlds": 0}, "num_worlds is at least 1, got 0"), ({"seed": "one"}, "seed=one: a whole number")])
+def test_numbers_that_are_not_whole_are_told(keywords: dict[str, Any], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        runs.make_env(compose(["task=hover"]), **keywords)
+
+
+@pytest.mark.parametrize(("task", "backend", "told"), [
+    ("reach", {"name": "mujoco", "contacts": 3}, "backend.contacts: backend mujoco has no such setting; it has none"),
+    ("reach", {"name": "mujoco_warp", "contact": 3}, "no such setting; legal: contacts, constraints, deterministic"),
+    ("reach", {"name": "mujoco_warp", "contacts": "many"}, "backend.contacts=many: expected int"),
+    ("hover", {"name": "quadrotor", "shared": 3}, "backend.shared=3: expected bool")])
+def test_what_a_backend_does_not_take_is_told(task: str, backend: dict[str, Any], told: str) -> None:
+    """A file of the user's own may say anything."""
+    with pytest.raises(BadInput, match=told):
+        runs.make_env({**compose([f"task={task}"]), "backend": backend}, num_worlds=2)
 
 
 def test_resume_may_change_how_it_is_computed(tmp_path: Path) -> None:

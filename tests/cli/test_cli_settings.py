@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +16,20 @@ import yaml
 
 from policies.cli import settings as settings_module
 from policies.cli.console import BadInput
-from policies.cli.settings import AUTO, AUTOMATIC, compose, groups, read, same_kind, write
+from policies.cli.settings import (
+    AUTO,
+    AUTOMATIC,
+    DOTTED,
+    Opened,
+    compose,
+    groups,
+    of_group,
+    open_word,
+    override,
+    read,
+    same_kind,
+    write,
+)
 from robots.registry import names, resolve
 from robots.spec import robot_names
 
@@ -67,6 +83,129 @@ def test_open_places_take_new_keys() -> None:
     assert settings["randomize"]["parameters"]["wind_w"] == {"kind": "normal", "std": 1.5}
 
 
+CUBE = {"kind": "scale", "low": 0.5, "high": 2}
+
+
+@pytest.mark.parametrize("name", [
+    "cube.mass", '"cube.mass"', "'cube.mass'", "*.mass", '"*.mass"', "left finger.com", "camera.wrist.turn"])
+@pytest.mark.parametrize("place", ["randomize.parameters", "randomize.cameras", "curriculum.parameters"])
+def test_names_with_dots_are_one_name(name: str, place: str) -> None:
+    bare, last = name.strip("\"'"), DOTTED[place][0]
+    assert open_word(f"{place}.{name}={{low: 1}}") == Opened(f"{place}.{name}={{low: 1}}", (*place.split("."), bare),
+                                                           {"low": 1})
+    word = open_word(f"{place}.{name}.{last}.a.b=2")
+    assert word is not None and word.path == (*place.split("."), bare, last, "a", "b") and word.value == 2
+
+
+def test_saved_settings_take_names_with_dots() -> None:
+    words = ["randomize.parameters.cube.mass={kind: scale, low: 0.5, high: 3}", "randomize.parameters.cube.mass.high=2"]
+    saved = compose(["task=lift", "randomize=arm"])
+    changed = override(saved, words)
+    assert changed["randomize"]["parameters"] == {**saved["randomize"]["parameters"], "cube.mass": CUBE}
+    assert changed == compose(["task=lift", "randomize=arm", *words])
+
+
+def test_what_a_named_distribution_has_is_set_below_its_name() -> None:
+    words = ["randomize=arm", "randomize.parameters.cube.mass={kind: scale, low: 0.5, high: 2}",
+             "randomize.parameters.*.com.low=-0.02", "randomize.parameters.gravity_w.components.2={kind: constant}",
+             "randomize.parameters.force_w.when={every_s: [1, 2]}", "randomize.parameters.mass=null",
+             'randomize.parameters."weights.low".kind=sources', "randomize.sensors.groups.camera.delay_steps=[0,3]"]
+    found = compose(words)["randomize"]
+    parameters = found["parameters"]
+    assert parameters["cube.mass"] == CUBE and parameters["mass"] is None
+    assert parameters["*.com"] == {"kind": "add", "low": -0.02, "high": 0.01, "optional": True}
+    assert parameters["gravity_w"] == {"components": {"2": {"kind": "constant"}}}
+    assert parameters["force_w"] == {"when": {"every_s": [1, 2]}} and parameters["weights.low"] == {"kind": "sources"}
+    assert found["sensors"]["groups"]["camera"]["delay_steps"] == [0, 3]
+    assert found["sensors"]["groups"]["camera"]["optional"] is True
+
+
+def test_the_keys_that_end_a_name_are_those_of_what_is_named() -> None:
+    from sim.curriculum import DIMENSION_KEYS
+    from sim.randomize import COMMON, TAKES
+
+    assert set(DOTTED["randomize.parameters"]) == {*COMMON, *(key for keys in TAKES.values() for key in keys)}
+    assert DOTTED["randomize.cameras"] == DOTTED["randomize.parameters"]
+    assert set(DOTTED["curriculum.parameters"]) == set(DIMENSION_KEYS)
+
+
+def own_files(folder: Path, **texts: str) -> None:
+    for place, text in texts.items():
+        path = folder / place.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".yaml").write_text(text)
+
+
+def test_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "my, 'own' files", tmp_path / "others"
+    own_files(first, randomize__lab="defaults: [arm]\nparameters:\n  cube.mass: {kind: scale, low: 0.5, high: 2}\n",
+              experiment__mine="# @package _global_\ndefaults:\n  - override /task: lift\n"
+                               "  - override /randomize: lab\nnum_worlds: 3\n")
+    own_files(second, backend__big="name: mujoco_warp\ncontacts: 90\n")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", f"{first}{os.pathsep}{second}")
+    assert {"lab", "arm"} <= set(groups()["randomize"]) and "big" in groups()["backend"]
+    settings = compose(["experiment=mine", "backend=big"])
+    assert settings["randomize"]["parameters"]["cube.mass"] == CUBE and settings["randomize"]["name"] == "lab"
+    assert settings["randomize"]["sensors"] == compose(["randomize=arm"])["randomize"]["sensors"]
+    assert (settings["task"]["name"], settings["num_worlds"]) == ("lift", 3)
+    assert settings["backend"] == {"name": "mujoco_warp", "contacts": 90}
+    assert override(compose(), ["randomize=lab"])["randomize"] == settings["randomize"]
+
+
+@pytest.mark.parametrize(("files", "told"), [
+    ({"randomize__arm": ""}, ["arm.yaml", "randomize=arm is there already", "another name"]),
+    ({"randomise__lab": ""}, ["no group 'randomise'", "did you mean 'randomize'?", "groups: algo"]),
+    ({"lab": ""}, ["lab.yaml", "in the folder of its group"]), ({}, ["no folder", "nowhere"])])
+def test_what_would_be_left_out_of_a_folder_is_told(
+    files: dict[str, str], told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_files(tmp_path, **files)
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path if files else tmp_path / "nowhere"))
+    with pytest.raises(BadInput) as error:
+        compose(["task=hover"])
+    for part in told:
+        assert part in str(error.value)
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each ``temporeal train`` in ``text``, be it in comments or in a block."""
+    plain = re.sub(r"(?m)^# ?", "", text).replace("\\\n", " ")
+    return [shlex.split(line)[2:] for line in plain.splitlines() if line.strip().startswith("temporeal train ")]
+
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = {f"{path.stem}-{i}": words
+            for path in (*sorted((ROOT / "configs").rglob("*.yaml")), ROOT / "docs/curricula.md",
+                         ROOT / "docs/randomization.md")
+            for i, words in enumerate(commands(path.read_text()))}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_of_the_files_run(name: str) -> None:
+    from policies.cli.runs import make_env
+
+    env = make_env(compose(EXAMPLES[name]), num_worlds=2, training=True, compiled=False)
+    assert env.num_worlds == 2
+
+
+def test_there_is_an_example_of_each_curriculum() -> None:
+    assert {f"{kind}-0" for kind in groups()["curriculum"] if kind != "none"} <= set(EXAMPLES)
+
+
+def test_room_and_the_like_of_a_backend_are_set() -> None:
+    warp = compose(["task=reach", "backend=mujoco_warp", "backend.contacts=60", "backend.deterministic=true"])
+    assert warp["backend"] == {"name": "mujoco_warp", "contacts": 60, "constraints": 0, "deterministic": True}
+
+
+@pytest.mark.parametrize("backend", sorted({"mujoco_warp", "isaacgym", "isaaclab"}))
+def test_settings_of_backends_are_those_of_their_make_with_its_defaults(backend: str) -> None:
+    from policies.cli.runs import EVERY_BACKEND
+
+    make = inspect.signature(resolve("sim.backends", backend).make).parameters
+    legal = {name: p.default for name, p in make.items() if name not in EVERY_BACKEND}
+    assert of_group(compose(["task=reach", f"backend={backend}"]), "backend") == legal
+
+
 @pytest.mark.parametrize(
     ("word", "told"),
     [
@@ -81,6 +220,10 @@ def test_open_places_take_new_keys() -> None:
         ("seed=1,2", ["sweep", "key=[1,2]"]),
         ("+colour=red", ["not added or deleted"]),
         ("~seed", ["not added or deleted"]),
+        ("randomize.parameters.mass=1,2", ["sweep", "key=[1,2]"]),
+        ("randomize.parameters.mass={kind", ["is not a setting"]),
+        ("randomize.parameters.cube..mass=1", ["cube..mass is not a name", "randomize.parameters.<name>=<value>"]),
+        ('randomize.parameters."cube.mass=1', ["is not a name"]),
         ("hover", ["'hover' is not a setting", "task=hover"]),
         ("experiment=none", ["experiment is one of"]),
     ],
