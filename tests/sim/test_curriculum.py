@@ -309,6 +309,21 @@ def test_no_curriculum():
     ({"outcome": "reward"}, "legal: success, return"), ({"outcome": "return"}, "needs return_range"),
     ({"outcome": "return", "return_range": [3, 1]}, r"\[least, greatest\]"),
     ({"kind": "linear", "samples": None}, "unknown keys"),
+    ({"kind": "none"}, r"curriculum.parameters \(friction, goal\) need a teacher: name one with curriculum=<kind>"),
+    ({"parameters": [1]}, "parameters is a mapping"), ({"parameters": "friction"}, "parameters is a mapping"),
+    ({"samples": [2]}, "samples is a finite number"), ({"samples": 2.5}, "samples is a whole number"),
+    ({"samples": True}, "samples is a finite number"), ({"grow": 1.5}, "grow is a share"),
+    ({"shrink": -1}, "shrink is a share"), ({"kind": "alp_gmm", "every": 1.5}, "every is a whole number"),
+    ({"kind": "alp_gmm", "components": 3}, r"components is \[least, greatest\]"),
+    ({"kind": "alp_gmm", "components": [2, 3, 4]}, r"components is \[least, greatest\]"),
+    ({"kind": "alp_gmm", "components": [2.5, 3]}, "components is a whole number each"),
+    ({"kind": "alp_gmm", "window": "all"}, "window is a finite number"),
+    ({"kind": "linear", "episodes": 2.5}, "episodes is a whole number"),
+    ({"kind": "levels", "levels": 2.5}, "levels is a whole number"), ({"kind": "levels", "up": 7}, "up is a share"),
+    ({"parameters": {"start.initial": {"low": 0, "high": 1}}}, "start.initial needs first"),
+    ({"parameters": {"mass": {"low": 3, "high": 4}}}, "mass needs first, where the range begins"),
+    ({"parameters": {"friction": {"low": 0.5, "high": 4}}}, "friction needs first"),
+    ({"parameters": {"mass": {"as": "scale", "low": 2, "high": 4}}}, "within 2 to 4; what is nominal"),
     ({"parameters": {"frictoin": {"low": 1, "high": 2}}}, "no 'frictoin'; legal: friction, mass, com, start.initial"),
     ({"parameters": {"friction": {"low": 1}}}, "with low and high"),
     ({"parameters": {"friction": {"low": 2, "high": 1}}}, "low < high"),
@@ -324,6 +339,51 @@ def test_no_curriculum():
 def test_wrong_settings_are_told(change, told):
     with pytest.raises(ValueError, match=told):
         parse_curriculum({"kind": "adr", "parameters": RAW, **change}, PARAMETERS, STARTS, 4, 1)
+
+
+@pytest.mark.parametrize("kind", ["adr", "levels", "linear", "fixed"])
+def test_ranges_begin_at_what_is_nominal(kind):
+    given = {"heavy": {"of": "mass", "low": 1, "high": 3}, "mass": {"as": "scale", "low": 0.25, "high": 4, "log": True},
+             "com": {"as": "add", "low": -0.3, "high": 0.1},
+             "friction": {"low": 1, "high": 3, "components": [1], "first": None}}
+    more = {"episodes": 9} if kind == "linear" else {}
+    c = parse_curriculum({"kind": kind, "parameters": given, **more}, PARAMETERS, STARTS, 8, 1)
+    torch.testing.assert_close(c.draw(ids(8), zeros(8)), torch.tensor([2.0, 1.0, 0.0, 2.0]).expand(8, 4))
+
+
+def test_adr_without_first_moves():
+    c = parse_curriculum({"kind": "adr", "samples": 3, "step": 0.1, "parameters": {
+        "friction": {"as": "scale", "low": 0.25, "high": 4.0, "log": True}}}, PARAMETERS, STARTS, 100, 1)
+    play(c, 3)
+    assert c.metrics()["curriculum/high.friction"] > 1.2 and c.metrics()["curriculum/volume"] < 0.9
+
+
+def test_uniform_and_learning_progress_begin_everywhere():
+    for kind in ("uniform", "alp_gmm"):
+        c = parse_curriculum({"kind": kind, "parameters": {"mass": {"low": 3, "high": 4}}}, PARAMETERS, STARTS, 900, 1)
+        found = c.draw(ids(900), zeros(900))
+        assert found.min() < 3.01 and found.max() > 3.99
+
+
+@pytest.mark.parametrize("change, told", [
+    ({"kind": "alp_gmm"}, "a state of teacher Adr, expected AlpGmm"),
+    ({"kind": "uniform"}, "a state of teacher Adr, expected Uniform"),
+    ({"parameters": {**RAW, "friction": {**RAW["friction"], "high": 8.0}}}, "friction.high 4.0, expected 8.0"),
+    ({"parameters": {**RAW, "friction": {**RAW["friction"], "first": [1, 2]}}}, "friction.first"),
+    ({"parameters": {**RAW, "friction": {**RAW["friction"], "as": "value"}}}, "friction.action scale, expected value"),
+    ({"parameters": {**RAW, "goal": {**RAW["goal"], "components": [2]}}}, r"goal.components \[1\], expected \[2\]"),
+    ({"samples": 7}, "samples 3, expected 7"),
+    ({"outcome": "return", "return_range": [0, 1]}, r"return_range None, expected \[0.0, 1.0\]")])
+def test_a_state_of_another_curriculum_is_refused_and_changes_nothing(change, told):
+    other = parse_curriculum({"kind": "adr", "step": 0.1, "samples": 3, "parameters": RAW} | change
+                             if change.get("kind", "adr") == "adr" else {"parameters": RAW, **change},
+                             PARAMETERS, STARTS, 30, 1)
+    before = other.state_dict()
+    played = adr_curriculum(30)
+    play(played, 6)
+    with pytest.raises(ValueError, match=told):
+        other.load_state_dict(played.state_dict())
+    assert torch.equal(other.episodes, before["episodes"])
 
 
 def test_a_state_of_something_else_is_refused():

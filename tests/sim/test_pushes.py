@@ -40,7 +40,7 @@ def test_intervals_durations_and_sizes_are_as_said():
         gaps += times.diff().tolist()
         lengths += [int(acts[t : t + 30, i].cumprod(0).sum()) for t in times.tolist() if t < T - 30]
     gaps = torch.tensor(gaps) * DT
-    assert set(lengths) <= {10, 11} and lengths.count(10) > 0.9 * len(lengths)
+    assert set(lengths) == {10}
     assert gaps.min() >= 1.0 - DT and gaps.max() <= 2.0 + DT and abs(gaps.mean() - 1.5) < 0.01
     assert gaps.std() > 0.15
     assert abs(acts.float().mean() - 0.2 / 1.5) < 0.005
@@ -65,6 +65,35 @@ def test_impulses_and_torques():
     torch.testing.assert_close(size[size > 0], torch.full_like(size[size > 0], 4.0))  # 5 steps of 0.02 s
     torque = history(pushes, "cube.torque_w", 400).norm(dim=-1)
     assert torch.equal(torque > 0, size > 0) and torque.max() <= 0.2 + 1e-6
+
+
+@pytest.mark.parametrize(("duration", "dt"), [
+    (0.05, 0.04), (0.1, 0.04), (0.03, 0.02), (0.2, 0.02), (0.02, 0.02), (0.06, 0.02)])
+def test_each_push_gives_the_impulse_that_was_asked_for(duration, dt):
+    pushes = Pushes.parse({"interval_s": [1, 2], "duration_s": duration, "impulse_ns": 1.0}, PARAMETERS, dt)
+    acts = torch.zeros(N, dtype=torch.int64)
+    given, event = [], torch.full((N,), -1)
+    for t in range(round(4.0 / dt)):
+        force = pushes.wrench(2, WORLDS, FIRST, FIRST + t)["force_w"].norm(dim=-1)
+        begins = (force > 0) & (acts == 0)
+        event += begins
+        acts = torch.where(force > 0, acts + 1, 0)
+        given.append((event.clone(), force.double() * dt))
+    total = torch.zeros(N, 8, dtype=torch.float64)
+    for number, impulse in given:
+        total[WORLDS, number.clamp(min=0)] += impulse
+    whole = torch.arange(8)[None] < (event + (acts == 0))[:, None]  # the last one may still act
+    assert int(whole.sum()) > N and torch.allclose(total[whole], torch.ones(int(whole.sum()), dtype=torch.float64))
+
+
+def test_no_push_of_before_the_episode_acts_in_it():
+    pushes = Pushes.parse({"interval_s": [0.3, 3.0], "duration_s": 0.2, "force_n": 1.0}, PARAMETERS, DT)
+    lengths = (history(pushes, steps=60).norm(dim=-1) > 0)
+    early = lengths[0]
+    assert torch.all(lengths[:10, early])  # who is pushed from the start is so for all of the ten steps
+    assert not early.all() and pushes.changed(2, WORLDS[early], FIRST[early], FIRST[early]).all()
+    schedule = pushes.kinds[0].schedule
+    assert (schedule.beginning(2, WORLDS, FIRST, FIRST) < 0).any()  # there are such, and they are left out
 
 
 def test_nothing_depends_on_the_other_worlds_or_on_what_was_asked_before():
@@ -170,6 +199,7 @@ def test_step_zero_sets_what_the_episode_began_with():
     ({"interval_s": 1, "duration_s": 0.1}, "needs force_n, impulse_ns or torque_nm"),
     ({"interval_s": [2, 1], "duration_s": 0.1, "force_n": 1}, r"interval_s is a number greater than 0"),
     ({"interval_s": 1, "duration_s": 2, "force_n": 1}, "pushes of 2 s cannot be 1 s apart"),
+    ({"interval_s": 0.05, "duration_s": 0.05, "impulse_ns": 1}, "in whole control steps, 0.06 s"),
     ({"interval_s": 1, "duration_s": 0.001, "force_n": 1}, "at least a control step of 0.02 s"),
     ({"interval_s": 1, "duration_s": 0.1, "force_n": -1}, "greater than 0"),
     ({"interval_s": 1, "duration_s": 0.1, "force_n": 1, "impulse_ns": 1}, "give one"),

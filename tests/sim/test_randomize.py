@@ -72,6 +72,39 @@ def test_factors_and_sums():
     assert (found[:, 2] + 9.81).abs().max() <= 0.3 + 1e-5
 
 
+@pytest.mark.parametrize(("mean", "low", "high"), [(100, 98, 110), (100, None, 110), (100, 102, 130), (500, 498, None)])
+def test_a_normal_distribution_ends_where_it_is_told(mean, low, high):
+    ends = {key: value for key, value in (("low", low), ("high", high)) if value is not None}
+    found = draw("kp", kind="normal", std=1.0, mean=mean, **ends)[:, 0]
+    first, last = (end if end is not None else mean + side * 3 for end, side in ((low, -1), (high, 1)))
+    assert first <= found.min() < first + 0.3 and found.max() <= last
+    assert len(found.unique()) > 1000  # not all at an end
+    one_sided = (erf((min(last, mean + 6) - mean) / sqrt(2)) - erf((max(first, mean - 6) - mean) / sqrt(2))) / 2
+    below = (erf((max(first, mean) + 0.5 - mean) / sqrt(2)) - erf((first - mean) / sqrt(2))) / 2 / one_sided
+    assert abs((found < max(first, mean) + 0.5).float().mean() - below) < 0.03
+
+
+def test_a_normal_distribution_may_go_beyond_three_deviations_where_that_is_said():
+    assert bounds(parse_randomization({"kp": {"kind": "normal", "std": 1.0, "high": 500}}, PARAMETERS)["kp"],
+                  PARAMETERS["kp"]) == ((97.0, 47.0, 17.0), (500.0,) * 3)
+
+
+@pytest.mark.parametrize(("spec", "told"), [
+    ({"std": 1, "low": 200, "high": 300}, "200 to 300, is out of reach of a normal distribution about 100 with std 1"),
+    ({"std": 1, "mean": 500, "low": 90, "high": 110}, "90 to 110, is out of reach of a normal distribution about 500"),
+    ({"std": 0, "mean": 3, "low": 4}, "about 3 with std 0"),
+    ({"std": 1, "low": [99, 60, 19]}, "60 to inf, is out of reach of a normal distribution about 50")])
+def test_ends_that_a_normal_distribution_does_not_reach_are_told(spec, told):
+    with pytest.raises(ValueError, match=told):
+        parse_randomization({"kp": {"kind": "normal", **spec}}, PARAMETERS)
+
+
+@pytest.mark.parametrize("weights", [1, "even", {"a": 1}, [1], [[1], [2]]])
+def test_weights_are_a_number_for_each_value(weights):
+    with pytest.raises(ValueError, match="weights"):
+        parse_randomization({"friction": {"kind": "choice", "values": [1, 2], "weights": weights}}, PARAMETERS)
+
+
 def test_a_normal_force_has_no_end_and_a_normal_mass_has():
     force = draw("cube.force_w", kind="normal", std=0.5)
     assert abs(force.std() - 0.5) < 0.01 and force.abs().max() > 1.5

@@ -272,3 +272,18 @@ def test_patterns_name_signals_and_null_takes_one_out():
     config = SensorConfig.parse({"bias": {"cube_*": {"std": 0.1, "optional": True}, "height": {"std": 0.2}},
                                  "groups": {"a": {"signals": ["cube_*"], "optional": True}}}, tuple(SHAPES))
     assert config.bias == {"height": 0.2} and config.groups["a"].signals == ()
+
+
+@pytest.mark.parametrize(("raw", "told"), [
+    ({"delay_steps": 51}, r"sensors.delay_steps: a sample is at most 50 control steps old, got 51"),
+    ({"delay_steps": 10_000}, "rate_hz"),
+    ({"groups": {"a": {"signals": ["height"], "delay_steps": [0, 51]}}}, "groups.a: delay_steps and jitter_steps"),
+    ({"groups": {"a": {"signals": ["height"], "delay_steps": 30, "jitter_steps": 30}}}, "got 60")])
+def test_delays_that_cost_too_much_are_refused(raw, told):
+    with pytest.raises(ValueError, match=told):
+        SensorConfig.parse(raw, ("height",))
+
+
+def test_the_longest_delay_is_taken():
+    config = SensorConfig.parse({"delay_steps": 50}, ("height",))
+    assert len(Sensors(config, {"height": ()}).past) == 50
