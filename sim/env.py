@@ -15,7 +15,7 @@ from robots.registry import UnknownName, names, resolve
 from sim import faults, rows
 from sim.capabilities import require
 from sim.curriculum import parse_curriculum, start_draws
-from sim.episodes import EpisodeRecord, Recipe, draw_episodes, episode_record
+from sim.episodes import Draws, EpisodeRecord, Recipe, draw_episodes, episode_record, plain, replay, require_same
 from sim.outputs import Compiled, General, Results
 from sim.pushes import Disturbances
 from sim.random import stream, uniform
@@ -71,6 +71,8 @@ class Env:
         self.objective, self.extra = (on_device(part, self.device) for part in (task.objective, task.extra))
         self.worlds = torch.arange(self.num_worlds, device=self.device)
         self.action_dim, self.command_dim = task.act.action_dim, task.robot.command(task.command).size
+        self.keys = self.worlds
+        """By which world numbers [N] draws are keyed: other than ``worlds`` after :meth:`begin`."""
         self.instead: Tensor | None = None
         """A command [N, U] that the next step sends in place of the one the action maps to."""
         self.obs_dim = task.observe.obs_dim
@@ -88,6 +90,10 @@ class Env:
         self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
         self._clear()
         self._begun = False  # whether all worlds have had a first episode
+        self._before: Tensor | None = None
+        self.about = about(task, backend, randomize=randomize, sensors=sensors, pushes=pushes, cameras=look,
+                           curriculum=curriculum, explore=explore)
+        self.replayed: dict[int, EpisodeRecord] = {}  # by world: the running episodes that are from records
 
     @property
     def recipe(self) -> Recipe:
@@ -239,12 +245,49 @@ class Env:
     @torch.no_grad()
     def reset(self) -> Obs:
         """A new episode in every world. The first call starts at episode 0."""
+        return self._begin_all()
+
+    def _begin_all(self) -> Obs:
         first = self._begin(self.worlds)
         self._begun = True
         if self.pictures is None:
             return first
         self.images = self.pictures.take()
         return first._replace(images=self.images)
+
+    @torch.no_grad()
+    def begin(self, episodes: Sequence[EpisodeRecord]) -> Obs:
+        """Play recorded episodes, one in each world; their first observations.
+
+        What changes within them (noise, losses, pushes, gusts) is as it was, too: given the same actions, the same
+        happens. From then on world i goes by the number ``episodes[i].world``: what follows are that world's next
+        episodes.
+
+        Raises:
+            ValueError: the records are of another task, seed, backend or settings, there are not as many as worlds, or
+                this environment has a curriculum (a record holds what the curriculum chose; leave it out).
+        """
+        if len(episodes) != self.num_worlds:
+            raise ValueError(f"begin takes one record for each of the {self.num_worlds} worlds, got {len(episodes)}")
+        if self.curriculum is not None:
+            raise ValueError("begin: make the environment without curriculum; records hold what it chose")
+        but = RECORDED if self.pictures is not None else (*RECORDED, "cameras")
+        for record in episodes:
+            require_same("the record of an episode", {**record.about, "seed": record.seed},
+                         {**self.about, "seed": self.seed}, but)
+        before = self.keys, self.episode.clone()
+        drawn = replay(episodes, self.device)
+        self.keys = drawn.worlds
+        self.episode.copy_(drawn.episode - 1)
+        try:
+            self._lay_in(self.worlds, drawn)
+            first = self._begin_all()
+        except Exception:
+            self.keys, self.episode = before
+            self.ready[:] = False
+            raise
+        self.replayed = dict(enumerate(episodes))
+        return first
 
     def _begin(self, ids: Tensor) -> Obs:
         """Set a new episode for the worlds ``ids`` [K]: their first observations [K, ...].
@@ -254,6 +297,8 @@ class Env:
         """
         if not bool(self.ready[ids].all()):
             self._draw_starts((~self.ready).nonzero()[:, 0])
+        if self.replayed:
+            self.replayed = {w: r for w, r in self.replayed.items() if w not in set(ids.tolist())}
         self.ready[ids] = False  # whatever comes of it: what the simulator refuses is not tried again
         self._set(ids)
         self.episode[ids] += 1
@@ -273,7 +318,8 @@ class Env:
         base = {name: params[name].reshape(len(ids), -1) for name in set(self.disturbances.names) & set(params)}
         if self.disturbances.names:  # the episode before may have ended in a push, this one may begin in one
             start = self.next[0, ids].long()  # of the columns, the first: the count
-            params = params | _flat(self.disturbances.values(self.seed, ids, self.episode[ids] + 1, start, params))
+            key, episode = self.keys[ids], self.episode[ids] + 1
+            params = params | _flat(self.disturbances.values(self.seed, key, episode, start, params))
         if params:
             self.backend.set_params(ids, params)
         self.backend.reset(ids, given["state"])
@@ -286,8 +332,11 @@ class Env:
         return Obs(*(torch.empty(n, size, device=self.device) for size in (self.obs_dim, self.critic_dim)))
 
     def _draw_starts(self, ids: Tensor) -> None:
-        """Parameters, state and columns of the next episode of the worlds ``ids``."""
-        drawn = draw_episodes(self.recipe, ids, self.episode[ids] + 1)
+        """Draw the next episode of the worlds ``ids``."""
+        self._lay_in(ids, draw_episodes(self.recipe, self.keys[ids], self.episode[ids] + 1))
+
+    def _lay_in(self, ids: Tensor, drawn: Draws) -> None:
+        """Parameters, state and columns of the next episode of the worlds ``ids``: as ``drawn``."""
         extra = {k: v for k, v in drawn.state.items() if f"extra.{k}" in self.columns}
         state = {k: v for k, v in drawn.state.items() if k not in extra}
         for group, table in (("params", drawn.parameters), ("look", drawn.cameras), ("state", state)):
@@ -304,15 +353,15 @@ class Env:
                     column[place].copy_(value)
         for name, value in (*drawn.sensors.items(), *((f"extra.{k}", v) for k, v in extra.items())):
             column[name].copy_(value)
-        self._draw_samples(ids, drawn.episode, column["count"].long(), column)
+        self._draw_samples(drawn.worlds, drawn.episode, column["count"].long(), column)
         self.next[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         self.ready[ids] = True
 
-    def _draw_samples(self, ids: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]) -> None:
-        """Fill the columns that are drawn anew at each sample ``step`` [K] of the worlds ``ids`` [K]."""
-        self.sensors.draw_noise(self.seed, ids, episode, step, column)
+    def _draw_samples(self, keys: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]) -> None:
+        """Fill the columns that are drawn anew at each sample ``step`` [K] of the worlds with these ``keys`` [K]."""
+        self.sensors.draw_noise(self.seed, keys, episode, step, column)
         if self.chances:
-            column["chance"].copy_(uniform(self.seed, ids, episode, stream("chance"), self.chances, step=step))
+            column["chance"].copy_(uniform(self.seed, keys, episode, stream("chance"), self.chances, step=step))
 
     def step(self, action: Tensor) -> Step:
         """One control step with ``action`` [N, A]."""
@@ -334,7 +383,10 @@ class Env:
         backend.step(self.command, self.task.substeps)
         truth = backend.signals()
         if self.drawing:
-            self._draw_samples(self.worlds, self.episode, self.count + 1, self.column)
+            self._draw_samples(self.keys, self.episode, self.count + 1, self.column)
+        if self._before is not None:
+            self._before.copy_(self.table)
+        self.given_action = action
         work.after(truth, action, found)
         some_ended, some_bad = work.finish(backend.bad, found)
         if some_bad:
@@ -377,6 +429,10 @@ class Env:
 
     def _disturb(self) -> None:
         """Set what changes in mid-episode: pushes, gusts."""
+        if self.keys is not self.worlds:  # of recorded episodes: several may have the number of one world
+            values = self.disturbances.values(self.seed, self.keys, self.episode, self.count, self.base)
+            self.backend.set_params(self.worlds, _flat(values))
+            return
         found = self.disturbances.at(self.seed, self.worlds, self.episode, self.count, self.base)
         if found is not None:
             ids, values = found
@@ -389,6 +445,7 @@ class Env:
         """
         require(type(self.backend).__module__.rpartition(".")[2], self.backend.capabilities, ["full_state"])
         self.fault_dir, self.backend.snapshot = folder, True
+        self._before = torch.empty_like(self.table)
 
     def health(self) -> dict[str, int]:
         """What has gone wrong: ``faults`` and the simulator's ``warnings``, counted since construction, and the number
@@ -401,8 +458,46 @@ class Env:
         return {"faults": self.faults, "warnings": warnings, "overflow": overflow}
 
     def record(self, world: int) -> EpisodeRecord:
-        """What the running episode of ``world`` was made of."""
-        return episode_record(self.recipe, world, int(self.episode[world]))
+        """What the running episode of ``world`` was made of, for :meth:`begin`."""
+        if world in self.replayed:
+            return self.replayed[world]
+        if not 0 <= world < self.num_worlds:
+            raise ValueError(f"world is from 0 to {self.num_worlds - 1}, got {world}")
+        return episode_record(self.recipe, int(self.keys[world]), int(self.episode[world]), self.about)
+
+    def before(self) -> dict[str, Tensor]:
+        """What each world remembered before what followed from its last step, [N, ...] by column.
+
+        Kept from :meth:`keep_faults` on.
+        """
+        if self._before is None:
+            raise ValueError("what worlds remembered before a step is kept after keep_faults()")
+        return {k: v for k, v in rows.views(self._before, self.columns, self.num_worlds).items() if k not in FIGURES}
+
+    @torch.no_grad()
+    def causes(self, world: int) -> list[str]:
+        """What was not sound in the last step of ``world``, before its next episode: the simulator, the action, a
+        signal, the reward, what is observed, or its start. Needs :meth:`keep_faults`.
+        """
+        one = slice(world, world + 1)
+        truth = {f"truth.{k}": v[one] for k, v in self.backend.signals().items()}
+        columns = {k: v[one] for k, v in self.before().items()}
+        sound = self._judged({**columns, **truth, "action": self.given_action[one]})[1]
+        given_up = ["simulator"] if bool(self.backend.bad[world]) else []
+        return given_up + [name for name, good in sound.items() if not bool(good)]
+
+    @torch.no_grad()
+    def relive(self, state: Mapping[str, Tensor], columns: Mapping[str, Tensor], record: EpisodeRecord) -> None:
+        """Put an environment of one world where a recorded episode was: the ``state`` of the simulator, what the world
+        remembered (:meth:`before`).
+        """
+        self.begin([record])
+        if set(columns) != set(self.column) - set(FIGURES):
+            raise ValueError(f"a world of this environment remembers {', '.join(self.column)}, got "
+                             f"{', '.join(columns)}")
+        self.backend.set_state(state)
+        for name, value in columns.items():
+            self.column[name].copy_(value)
 
     def _give_up(self, bad: Tensor) -> None:
         """End the worlds that the simulator could not step."""
@@ -421,8 +516,9 @@ class Env:
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
         state = {
-            "backend": self.backend.state(), "episode": self.episode.clone(), "ready": self.ready.clone(),
-            "midway": self.midway.clone(),
+            "about": self.about, "seed": self.seed, "worlds": self.num_worlds, "faults": self.faults,
+            "keys": self.keys.clone(), "backend": self.backend.state(), "episode": self.episode.clone(),
+            "ready": self.ready.clone(), "midway": self.midway.clone(),
             "columns": {k: v.clone() for k, v in self.column.items()},
             "base": {k: v.clone() for k, v in self.base.items()}}
         if self.curriculum is not None:
@@ -432,8 +528,15 @@ class Env:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned.
+
+        Raises:
+            ValueError: it is of another task, backend, seed or number of worlds, or of other settings; nothing changes.
+        """
+        self._require_fits(state)
         self.backend.set_state(state["backend"])
+        self.faults, self.replayed = state["faults"], {}
+        self.keys = self.worlds if torch.equal(state["keys"], self.worlds) else state["keys"].clone()
         self.episode, self.midway = state["episode"].clone(), state["midway"].clone()
         self._begun = bool((self.episode >= 0).all())
         for name, place in self.column.items():
@@ -450,8 +553,33 @@ class Env:
             self._draw_starts(ahead)
 
 
+    def _require_fits(self, state: Mapping[str, Any]) -> None:
+        """A ValueError where ``state`` is not of an environment like this one."""
+        what = "the state of an environment"
+        if missing := {"about", "seed", "worlds", "faults", "keys", "columns"} - set(state):
+            raise ValueError(f"not {what}: {', '.join(sorted(missing))} missing")
+        require_same(what, {**state["about"], "seed": state["seed"], "num_worlds": state["worlds"]},
+                     {**self.about, "seed": self.seed, "num_worlds": self.num_worlds})
+        was, now = ({k: list(v.shape[1:]) for k, v in c.items()} for c in (state["columns"], self.column))
+        require_same(what, was, now)
+        if ("look" in state) != (self.pictures is not None):
+            raise ValueError(f"{what} {'with' if 'look' in state else 'without'} cameras does not fit this one")
+
+
+RECORDED = ("explore", "curriculum")
+"""Settings of an environment that matter to how an episode was drawn, but not to how its record is played."""
+
 FIGURES = ("reward", "ended", "terminated", "truncated", "finite", "success")
 """The last columns, which a step writes and does not read."""
+
+
+def about(task: Task, backend: Backend, **settings: Any) -> dict[str, Any]:
+    """What an environment is made of, as plain data; ``settings``: those of :class:`Env`."""
+    return plain({
+        "task": task.name, "formula": task.formula_text, "constants": task.constants, "command": task.command,
+        "control_dt": task.control_dt, "substeps": task.substeps, "episode_s": task.episode_s,
+        "backend": faults.backend_name(backend), **{k: v or 0.0 if k == "explore" else v or {}
+                                                    for k, v in settings.items()}})
 
 
 def _group(prefix: str, x: Mapping[str, Tensor]) -> dict[str, Tensor]:

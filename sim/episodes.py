@@ -5,16 +5,17 @@
     record = episode_record(recipe, world=17, episode=3)    # the same numbers, of one world, by name
     EpisodeRecord.from_json(record.to_json()) == record
     replay([record])                                        # the same draws again, without the recipe
+    env.begin([record])                                     # the same episode again, in an environment of one world
 
 Everything is a function of (seed, world, episode): a record is not kept while an episode runs but made when it is asked
 for. What changes within an episode (white noise, losses, pushes, gusts) is not in the record: it is drawn by the same
-keys, step by step, from ``seed``, ``world`` and ``episode``.
+keys, step by step, from ``seed``, ``world`` and ``episode``, as the settings in ``about`` say.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -110,7 +111,7 @@ class EpisodeRecord:
     Args:
         curriculum: values by dimension.
         midway: whether it starts in the middle of the mission.
-        about: what else tells one episode from another: task, backend, versions; kept, not interpreted.
+        about: what else tells one episode from another: of an environment its task, backend and settings.
     """
 
     seed: int
@@ -173,6 +174,25 @@ def episode_record(
     groups = {group: {k: v[0].tolist() for k, v in getattr(draws, group).items()} for group in GROUPS}
     return EpisodeRecord(recipe.seed, world, episode, **groups, curriculum=values,
                          midway=bool(draws.midway[0]), about=dict(about or {}))
+
+
+def plain(value: Any) -> Any:
+    """``value`` as JSON gives it back: mappings, lists, numbers, texts; of others what they print."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, Tensor) or hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+
+
+def require_same(what: str, was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[str] = ()) -> None:
+    """A ValueError that names each key with both values where ``was`` differs from ``now``, keys ``but`` left out."""
+    different = [f"{key}: it has {was.get(key)!r}, here it is {now.get(key)!r}" for key in {**was, **now}
+                 if key not in but and (key not in was or key not in now or was[key] != now[key])]
+    if different:
+        raise ValueError(f"{what} does not fit this environment; {'; '.join(different)}")
 
 
 def replay(records: Sequence[EpisodeRecord], device: torch.device | str = "cpu") -> Draws:

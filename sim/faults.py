@@ -1,10 +1,12 @@
-"""A world that went wrong, kept so that it can be looked at: its state before the step, and what it was given.
+"""A world that went wrong, kept so that it can be looked at: its state before the step, what it was given, and why.
 
     env = make_env(task, backend="mujoco")
     env.keep_faults(Path("outputs/faults"))
     ...
     fault = load("outputs/faults/lift-seed1-world17-episode3-step42.npz")
+    fault.about["causes"]                        # such as ["signal joint_vel", "reward"]
     backend = replay(fault, make_backend(1))     # a backend of one world, stepped once from there
+    step = relive(fault, make_env(task, num_worlds=1, seed=1))    # the same step with its rewards and observations
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sim.episodes import EpisodeRecord
+
 if TYPE_CHECKING:
     from sim.env import Env
-    from sim.types import Backend
+    from sim.types import Backend, Step
 
 KEPT = 100  # files: a task that fails all the time must not fill the disk
 
@@ -34,12 +38,19 @@ class Fault:
     Args:
         state: of the world before the step, as ``Backend.set_state`` of a backend with one world takes it.
         command: [1, U] that the step was made with.
-        about: task, backend, seed, world, episode, step, substeps.
+        about: task, backend, seed, world, episode, step, substeps; ``causes``: what was not sound
+            (:meth:`sim.env.Env.causes`).
+        action: [1, A] that the command was made from.
+        columns: what the world remembered then, [1, ...] by name (:meth:`sim.env.Env.before`).
+        record: of the episode.
     """
 
     state: dict[str, Tensor]
     command: Tensor
     about: dict[str, Any]
+    action: Tensor
+    columns: dict[str, Tensor]
+    record: EpisodeRecord
 
 
 def save(env: Env, world: int, folder: Path) -> Path | None:
@@ -50,11 +61,14 @@ def save(env: Env, world: int, folder: Path) -> Path | None:
     about = {
         "task": env.task.name, "backend": backend_name(env.backend), "seed": env.seed,
         "world": world, "episode": int(env.episode[world]), "step": int(env.count[world]),
-        "substeps": env.task.substeps, "command": env.task.command, "dt": env.backend.dt}
+        "substeps": env.task.substeps, "command": env.task.command, "dt": env.backend.dt, "causes": env.causes(world)}
     path = folder / (f"{about['task']}-seed{about['seed']}-world{world}-episode{about['episode']}-step{about['step']}"
                      ".npz")
     state = {f"state.{k}": v.cpu().numpy() for k, v in env.backend.extract(world, before=True).items()}
-    np.savez(path, about=json.dumps(about), given=env.command[world : world + 1].cpu().numpy(), **state)
+    columns = {f"column.{k}": v[world : world + 1].cpu().numpy() for k, v in env.before().items()}
+    given = {"given": env.command, "action": env.given_action}
+    np.savez(path, about=json.dumps(about), record=env.record(world).to_json(),
+             **{k: v[world : world + 1].cpu().numpy() for k, v in given.items()}, **state, **columns)
     return path
 
 
@@ -73,10 +87,12 @@ def load(path: str | Path) -> Fault:
     if not isinstance(data, np.lib.npyio.NpzFile):
         raise ValueError(f"{path} holds no fault of a simulated world: it is one array")
     with data:
-        if "about" not in data or "given" not in data:
-            raise ValueError(f"{path} holds no fault of a simulated world")
-        state = {k.removeprefix("state."): torch.from_numpy(data[k]) for k in data.files if k.startswith("state.")}
-        return Fault(state, torch.from_numpy(data["given"]), json.loads(str(data["about"])))
+        if missing := {"about", "given", "action", "record"} - set(data.files):
+            raise ValueError(f"{path} holds no fault of a simulated world: {', '.join(sorted(missing))} missing")
+        state, columns = ({k.removeprefix(group): torch.from_numpy(data[k]) for k in data.files if k.startswith(group)}
+                          for group in ("state.", "column."))
+        return Fault(state, torch.from_numpy(data["given"]), json.loads(str(data["about"])),
+                     torch.from_numpy(data["action"]), columns, EpisodeRecord.from_json(str(data["record"])))
 
 
 def replay(fault: Fault, backend: Backend) -> Backend:
@@ -89,3 +105,12 @@ def replay(fault: Fault, backend: Backend) -> Backend:
     backend.set_state(fault.state)
     backend.step(fault.command.to(backend.device), int(fault.about["substeps"]))
     return backend
+
+
+def relive(fault: Fault, env: Env) -> Step:
+    """Make the step of ``fault`` in ``env``, which has one world and the task and settings of the one it was in."""
+    if env.num_worlds != 1:
+        raise ValueError(f"a fault is relived in one world, the environment has {env.num_worlds}")
+    env.relive(fault.state, fault.columns, fault.record)
+    env.instead = fault.command.to(env.device)
+    return env.step(fault.action.to(env.device))

@@ -754,7 +754,10 @@ def restore(learner: Learner, path: Path) -> None:
     torch.set_rng_state(state["torch_rng"])
     if state["cuda_rng"] is not None and device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda_rng"], device)
-    learner.env.load_state_dict(_to(state["env"], device))
+    try:
+        learner.env.load_state_dict(_to(state["env"], device))
+    except ValueError as error:
+        raise checkpoint.CheckpointError(f"{path} cannot be resumed: {error}") from error
     learner.obs = Obs(*_to(state["obs"], device))
     learner.hidden, learner.running_return = _to([state["hidden"], state["running_return"]], device)
 

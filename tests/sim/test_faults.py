@@ -86,6 +86,7 @@ def test_a_fault_is_replayed_from_its_file(backend, tmp_path, compiled):
     fault = faults.load(next(tmp_path.iterdir()))
     assert fault.about["backend"] == backend and (fault.about["world"], fault.about["step"]) == (2, 4)
     assert torch.isnan(fault.command).any() and fault.command.shape == (1, env.action_dim)
+    assert "action" in fault.about["causes"] and ("simulator" in fault.about["causes"]) == (backend == "mujoco")
     sim = alone(env)
     sim.set_state(fault.state)
     assert all(torch.equal(v[0], before[k]) for k, v in sim.signals().items())
@@ -197,6 +198,70 @@ def test_a_reset_that_the_simulator_refuses_changes_nothing():
     assert torch.equal(env.step(torch.zeros(4, 4)).obs.critic, other.step(torch.zeros(4, 4)).obs.critic)
 
 
+FULL = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "normal", "std": 0.01}},
+        "pushes": {"interval_s": 0.1, "duration_s": 0.06, "force_n": 0.1},
+        "sensors": {"noise": {"base_pos_w": 0.01}, "bias": {"base_vel_w": 0.1}, "delay_steps": 2}}
+
+
+def endless(record):
+    """Observation maps that remember infinity after an action that ends above a half."""
+    def other(self, memory, action):
+        after = record(self, memory, action)
+        return {k: torch.where(action[:, 3:] > 0.5, torch.inf, v) for k, v in after.items()}
+
+    return other
+
+
+def test_a_fault_says_what_was_not_sound_and_is_relived(tmp_path, compiled):
+    task = altered(load_task("hover"), reward=quotient)
+    task.observe.__class__ = type("Deep", (type(task.observe),), {"record": endless(type(task.observe).record)})
+    env = env_of("quadrotor", tmp_path, n=16, compiled=compiled, task=task, **FULL)
+    env.reset()
+    for t in range(8):
+        env.step(0.1 * torch.randn(16, 4, generator=torch.Generator().manual_seed(t)))
+    action = torch.zeros(16, 4)
+    action[3, 0], action[5, 3], action[7, 1] = 0.9, 0.9, float("nan")
+    step = env.step(action)
+    found = {f.about["world"]: f for f in map(faults.load, tmp_path.iterdir())}
+    assert set(found) == {3, 5, 7}
+    assert found[3].about["causes"] == ["reward"] and {"observation"} == set(found[5].about["causes"])
+    assert {"action", "signal base_pos_w"} < set(found[7].about["causes"])
+    for world, fault in found.items():
+        assert torch.equal(fault.action, action[world : world + 1]) or world == 7
+        other = env_of("quadrotor", tmp_path / "again", n=1, compiled=compiled, task=task, **FULL)
+        again = faults.relive(fault, other)
+        assert not again.info["finite"].any() and other.faults == 1
+        torch.testing.assert_close(again.final_obs.critic[0], step.final_obs.critic[world], rtol=0, atol=0)
+        kept = [faults.load(f) for f in (tmp_path / "again").iterdir()]
+        assert [f.about["causes"] for f in kept if f.record == fault.record] == [fault.about["causes"]]
+    with pytest.raises(ValueError, match="relived in one world, the environment has 2"):
+        faults.relive(found[3], env_of("quadrotor", None, n=2, task=task, **FULL))
+    with pytest.raises(ValueError, match="sensors: it has .*delay_steps.*, here it is {}"):
+        faults.relive(found[3], env_of("quadrotor", None, n=1, task=task, **{**FULL, "sensors": {}}))
+
+
+def test_a_signal_that_is_not_finite_is_named(tmp_path, monkeypatch):
+    env = env_of("quadrotor", tmp_path, n=16)
+    env.reset()
+    signals = env.backend.signals
+
+    def poisoned():
+        found = {k: v.clone() for k, v in signals().items()}
+        found["base_vel_w"][4, 1] = torch.nan
+        return found
+
+    monkeypatch.setattr(env.backend, "signals", poisoned)
+    env.step(torch.zeros(16, 4))
+    assert faults.load(next(tmp_path.iterdir())).about["causes"] == ["signal base_vel_w"]
+
+
+def test_a_start_that_is_not_finite_is_named(tmp_path, compiled):
+    env = env_of("quadrotor", tmp_path, compiled=compiled, task=altered(load_task("hover"), observe=blind))
+    env.reset()
+    env.step(torch.full((4, 4), 0.1))
+    assert all(faults.load(path).about["causes"] == ["start"] for path in tmp_path.iterdir())
+
+
 def test_nothing_is_written_without_a_folder_or_beyond_the_limit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = env_of("quadrotor", None)
@@ -222,6 +287,7 @@ def test_a_backend_that_does_not_fit_is_refused(tmp_path):
         faults.replay(fault, alone(env, dt=0.001))
     with pytest.raises(ValueError, match="with backend 'quadrotor', this backend has 'mujoco'"):
         faults.replay(fault, mujoco.make(env.task.scene, 1, env.task.command, dt=env.backend.dt, threads=1))
+    assert fault.record == replace(fault.record, world=2, episode=0)
     with pytest.raises(ValueError, match="keys"):
         faults.replay(replace(fault, state={}), alone(env))
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sim.env import make_env, on_device
-from sim.episodes import replay
+from sim.episodes import EpisodeRecord, replay
 from sim.task import load_task
 
 SETTINGS = {
@@ -44,6 +44,92 @@ def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
     after.load_state_dict(before.state_dict())
     assert torch.equal(torch.cat([part, play(after, 50, 90)]), whole)
     assert straight.episode.max() > 0 and straight.curriculum.metrics() == after.curriculum.metrics()
+
+
+@pytest.mark.parametrize("backend", ["quadrotor", "mujoco"])
+@pytest.mark.parametrize("settings", [{}, {"curriculum": None, "explore": 0.5}], ids=["curriculum", "mid-mission"])
+def test_recorded_episodes_play_again_in_a_new_environment(settings, backend):
+    """Same task, seed and settings; other worlds, in another order, one of them in another episode."""
+    task = "waypoints" if "explore" in settings else "hover"
+    env = make_env(load_task(task), backend=backend, num_worlds=16, seed=3, threads=1, **{**SETTINGS, **settings})
+    firsts = [env.reset(), env.reset()]
+    records = {w: EpisodeRecord.from_json(env.record(w).to_json()) for w in (11, 2, 7)}
+    assert records[2].about["task"] == task and records[2].about["pushes"] == SETTINGS["pushes"]
+    again = make_env(load_task(task), backend=backend, num_worlds=3, seed=3, threads=1,
+                     **{**SETTINGS, "curriculum": None})
+    again.reset()
+    again.step(ACTIONS[0, :3])
+    ids = list(records)
+    assert torch.equal(again.begin(list(records.values())).critic, firsts[1].critic[ids])
+    assert [again.record(i) for i in range(3)] == list(records.values())
+    running, moved = torch.ones(3, dtype=torch.bool), 0
+    for t in range(60):
+        a, b = env.step(ACTIONS[t]), again.step(ACTIONS[t][ids])
+        assert torch.equal(b.final_obs.critic[running], a.final_obs.critic[ids][running])
+        assert torch.equal(b.reward[running], a.reward[ids][running])
+        running &= ~(b.terminated | b.truncated)
+        moved += int(running.sum())
+    assert moved > 60
+    assert not running.any() or again.record(int(running.nonzero()[0])) in records.values()
+
+
+def test_what_follows_a_recorded_episode_is_the_next_of_its_world():
+    env, again = environment(16, curriculum=None), environment(2, curriculum=None)
+    env.reset()
+    again.begin([env.record(9), env.record(4)])
+    assert torch.equal(again.reset().critic, env.reset().critic[[9, 4]])
+    assert again.record(0).world == 9 and again.record(0).episode == 1
+    with pytest.raises(ValueError, match="world is from 0 to 1, got 2"):
+        again.record(2)
+    state = again.state_dict()
+    other = environment(2, curriculum=None)
+    other.load_state_dict(state)
+    assert torch.equal(play(other, 0, 40), play(again, 0, 40))
+
+
+def test_records_that_do_not_fit_are_refused():
+    env = environment(2, curriculum=None)
+    env.reset()
+    records = [env.record(0), env.record(1)]
+    with pytest.raises(ValueError, match="one record for each of the 2 worlds, got 1"):
+        env.begin(records[:1])
+    with pytest.raises(ValueError, match="without curriculum"):
+        environment(2).begin(records)
+    with pytest.raises(ValueError, match="pushes: it has .*0.1.*here it is {}"):
+        environment(2, curriculum=None, pushes=None).begin(records)
+    with pytest.raises(ValueError, match="seed: it has 3, here it is 4"):
+        make_env(load_task("hover"), num_worlds=2, seed=4, **{**SETTINGS, "curriculum": None}).begin(records)
+    with pytest.raises(ValueError, match="task: it has 'hover', here it is 'track'"):
+        make_env(load_task("track"), num_worlds=2, seed=3, **{**SETTINGS, "curriculum": None}).begin(records)
+
+
+def test_the_state_of_another_environment_is_refused_and_changes_nothing():
+    env = environment(4)
+    env.reset()
+    state = env.state_dict()
+    for others, told in (({"sensors": None}, "sensors: it has {'noise'"), ({"curriculum": None}, "here it is {}"),
+                         ({"randomize": {"mass": {"kind": "sources"}}, "curriculum": None}, "randomize: it has"),
+                         ({"n": 5}, "num_worlds: it has 4, here it is 5"), ({"pushes": None}, "pushes")):
+        other = environment(**{"n": 4, **others})
+        other.reset()
+        before = other.episode.clone()
+        with pytest.raises(ValueError, match=f"state of an environment does not fit this environment; .*{told}"):
+            other.load_state_dict(state)
+        assert torch.equal(other.episode, before)
+    with pytest.raises(ValueError, match="curriculum: it has {}, here it is {'kind': 'adr'"):
+        environment(4).load_state_dict(environment(4, curriculum=None).state_dict())
+    with pytest.raises(ValueError, match="seed: it has 3, here it is 8"):
+        make_env(load_task("hover"), num_worlds=4, seed=8, **SETTINGS).load_state_dict(state)
+    with pytest.raises(ValueError, match="not the state of an environment: about, "):
+        env.load_state_dict({"columns": {}})
+
+
+def test_faults_are_part_of_the_state():
+    env, other = environment(4), environment(4)
+    env.reset()
+    env.step(torch.full((4, 4), torch.nan))
+    other.load_state_dict(env.state_dict())
+    assert env.faults == other.faults == 4
 
 
 def test_worlds_do_not_depend_on_how_many_there_are():
