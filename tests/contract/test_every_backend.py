@@ -309,6 +309,19 @@ def test_what_slides_and_touches_is_felt(case):
     assert (sim.signals()["finger_pos"] - start_pos).abs().max() < 0.02  # the cube is between them: they cannot close
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if "objects" in c.claims and c.slippery], ids=str)
+def test_an_objects_own_friction_stops_it_on_the_floor(case):
+    """From 1 m/s within v^2 / (2 mu g)."""
+    sim = simulated(case, 2)
+    mu = torch.tensor([0.2, 0.4])
+    sim.set_params(every(sim), {"cube.friction": mu})
+    sim.reset(every(sim), batch({"cube_vel_w": (1.0, 0.0, 0.0)}, 2))
+    before = seen(sim)["cube_pos_w"]
+    sim.step(hold(case, 2), 400)
+    way = seen(sim)["cube_pos_w"][:, 0] - before[:, 0]
+    torch.testing.assert_close(way, 1 / (2 * mu * 9.81), rtol=0.05, atol=0)
+
+
 @each("delay")
 def test_a_delay_shifts_the_command_by_physics_steps(case):
     plain, delayed = simulated(case, 1), simulated(case, 2)

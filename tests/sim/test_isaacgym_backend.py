@@ -379,3 +379,9 @@ def test_a_mesh_is_written_as_it_is(tmp_path):
     back = mujoco.MjModel.from_xml_path(str(tmp_path / "back.xml"))
     assert back.body_mass[1] == pytest.approx(mj.body_mass[1], rel=1e-5)
     assert back.body_inertia[1] == pytest.approx(mj.body_inertia[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(("floor", "ground"), [(None, None), (1e-5, 1.0), (0.0, 1.0), (0.4, 0.4)])
+def test_the_ground_of_a_floor_that_has_no_friction(floor, ground):
+    """PhysX 4 takes the mean of two shapes: with 0 things would rub with half of their own."""
+    assert isaacgym.ground_friction(floor) == ground
