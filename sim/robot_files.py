@@ -37,7 +37,9 @@ def read(robot: RobotSpec) -> mujoco.MjSpec:
     try:
         spec = parsed(robot, Path(robot.model))
     except ValueError as error:
-        raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}") from error
+        newer = "nsample" in str(error) and not hasattr(mujoco.mjtState, "mjSTATE_HISTORY")
+        told = f"\nDelays of actuators came with MuJoCo 3.5, this is {mujoco.__version__}: update it" if newer else ""
+        raise ValueError(f"robot {robot.name!r}: MuJoCo refuses {robot.model}: {error}{told}") from error
     if Path(robot.model).suffix.lower() == ".urdf":
         spec.compiler.fusestatic = False  # keep links behind fixed joints: tools and sensors have names there
         name_root(spec, robot)

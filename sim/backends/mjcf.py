@@ -135,7 +135,8 @@ def assemble(scene: Scene) -> mujoco.MjSpec:
     for key in list(spec.keys):  # made for the robot alone: see `home`
         spec.delete(key)
     for body in spec.bodies:  # MuJoCo refuses another centre of mass for a free body that it compiled as simple
-        body.simple = False
+        if hasattr(body, "simple"):  # since MuJoCo 3.11; before, such a body has no parameter "com"
+            body.simple = False
     return spec
 
 
@@ -485,7 +486,11 @@ def _limited(mj: mujoco.MjModel, g: Group) -> bool:
 
 
 def _buffered(mj: mujoco.MjModel, g: Group) -> bool:
-    return bool((mj.actuator_history[g.actuators, 0] > 0).all())
+    return hasattr(mj, "actuator_history") and bool((mj.actuator_history[g.actuators, 0] > 0).all())  # MuJoCo 3.5
+
+
+def _movable(mj: mujoco.MjModel, g: Group) -> bool:
+    return not mj.body_simple[g.bodies].any()
 
 
 NOTHING = np.zeros(0)
@@ -493,7 +498,8 @@ QUANTITIES: dict[str, Quantity] = {
     "mass": Quantity("kg", ("body_mass", "body_inertia"), lambda mj, g: mj.body_mass[g.bodies], _write_mass, True),
     "inertia": Quantity("kg m^2", ("body_mass", "body_inertia"), lambda mj, g: mj.body_inertia[g.bodies].ravel(),
                         _write_mass, True),
-    "com": Quantity("m", ("body_ipos",), lambda mj, g: mj.body_ipos[g.bodies].ravel(), _write_com),
+    "com": Quantity("m", ("body_ipos",), lambda mj, g: mj.body_ipos[g.bodies].ravel() if _movable(mj, g) else NOTHING,
+                    _write_com),
     "friction": Quantity("1", ("geom_friction",), lambda mj, g: mj.geom_friction[g.geoms, 0], _write_friction),
     "damping": _of_dofs("dof_damping", "N m s/rad"),
     "armature": _of_dofs("dof_armature", "kg m^2"),

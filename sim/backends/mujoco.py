@@ -1,4 +1,5 @@
-"""N worlds of a scene in MuJoCo, on CPU threads: the backend over MuJoCo's own ``mujoco.batch``.
+"""N worlds of a scene in MuJoCo, on CPU threads: the backend over MuJoCo's own ``mujoco.batch``, or, in versions
+without it, over :mod:`sim.backends.mujoco_threads`.
 
     backend = make(Scene(load_robot("franka")), 256, "joint_pos_cmd", dt=0.002)
     backend.step(ctrl, substeps=10)          # ctrl [256, 7]: a control step of 20 ms
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -28,18 +30,13 @@ from robots.spec import RobotSpec
 from sim.backends import mjcf
 from sim.backends.checks import check_ids, check_state, check_world
 from sim.backends.mujoco_rows import After, Before
+from sim.backends.mujoco_threads import SET_CONST, SimulationError, engine_class
 from sim.capabilities import require
 from sim.scene import Scene, as_scene
 from sim.types import Backend, Status
 
-try:
-    from mujoco.batch import Batch, SimulationError
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"backend mujoco needs mujoco >= 3.17 for mujoco.batch: {error}; pip install -U mujoco", name=error.name
-    ) from error
-
-HAS = ("objects", "arms", "deterministic", "full_state", "wrench", "delay", "gravity", "mass", "overflow")
+HAS = ("objects", "arms", "deterministic", "full_state", "wrench", "gravity", "mass", "overflow",
+       *(("delay",) if hasattr(mujoco.mjtState, "mjSTATE_HISTORY") else ()))  # since MuJoCo 3.5
 VIEWS = ("time", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "xfrc_applied", "mocap_pos", "mocap_quat")
 LIMIT = 1e10  # beyond this MuJoCo itself calls a state bad (mjMAXVAL)
 FULL = ("mjWARN_CONTACTFULL", "mjWARN_CNSTRFULL")  # what had no room was left out
@@ -48,7 +45,7 @@ KINDS = tuple(k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING")
 
 def make(
     what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float = 0.002, device: str = "cpu", seed: int = 0,
-    threads: int = 0, needs: Iterable[str] = (),
+    threads: int = 0, engine: str = "auto", needs: Iterable[str] = (),
 ) -> Backend:
     """The backend for ``num_worlds`` worlds of a scene (or of a robot alone).
 
@@ -58,20 +55,22 @@ def make(
         device: where the tensors live; the simulation itself runs on the CPU.
         seed: kept for the caller; the physics draws no random numbers.
         threads: CPU threads; 0 takes every core this process may use.
+        engine: what steps the worlds: ``batch`` (``mujoco.batch``), ``threads``
+            (:mod:`sim.backends.mujoco_threads`), or ``auto`` for ``batch`` where this version of MuJoCo has it.
         needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
     if threads < 0:
         raise ValueError(f"threads is {threads}; it must be 0 (every core) or more")
-    scene, threads = as_scene(what), threads or len(os.sched_getaffinity(0))
+    scene, threads, steps = as_scene(what), threads or len(os.sched_getaffinity(0)), engine_class(engine)
     if scene.robot.kind == "quadrotor":
         from sim.backends import mujoco_quadrotor
 
         require("mujoco (quadrotors)", mujoco_quadrotor.HAS, needs)
-        return mujoco_quadrotor.MuJoCo(scene, num_worlds, command, dt, torch.device(device), seed, threads)
+        return mujoco_quadrotor.MuJoCo(scene, num_worlds, command, dt, torch.device(device), seed, threads, steps)
     require("mujoco", HAS, needs)
-    return MuJoCo(mjcf.build(scene, command, dt), num_worlds, command, torch.device(device), seed, threads)
+    return MuJoCo(mjcf.build(scene, command, dt), num_worlds, command, torch.device(device), seed, threads, steps)
 
 
 class MuJoCo:
@@ -81,13 +80,14 @@ class MuJoCo:
     snapshot = True  # it costs nothing here: bad worlds are put back
 
     def __init__(
-        self, model: mjcf.Model, num_worlds: int, command: str, device: torch.device, seed: int, threads: int
+        self, model: mjcf.Model, num_worlds: int, command: str, device: torch.device, seed: int, threads: int,
+        engine: Any,
     ) -> None:
         self.model, self.scene, self.robot = model, model.scene, model.scene.robot
         self.command, self.num_worlds, self.device, self.seed = command, num_worlds, device, seed
         self.dt, self.threads = float(model.mj.opt.timestep), threads
         self.parameters = model.parameters
-        self.batch = Batch(model.mj, num_worlds, nthread=threads)
+        self.batch = engine(model.mj, num_worlds, nthread=threads)
         self._rows = self.batch.state  # [N, S]: each world's whole state
         self._field = {name: self.batch.bind(name) for name in ("qpos", "qvel", "ctrl", "xfrc_applied")}
         if any(read.field == "sensordata" for read in model.reads.values()):
@@ -135,7 +135,7 @@ class MuJoCo:
         self._field["qpos"][worlds], self._field["qvel"][worlds] = qpos, qvel
         ctrl = mjcf.holding_ctrl(self.model, qpos)
         self._field["ctrl"][worlds] = ctrl
-        if self.model.mj.nhistory:
+        if getattr(self.model.mj, "nhistory", 0):  # since MuJoCo 3.5
             mjcf.fill_history(self.model, self.batch.bind("history"), worlds, ctrl)
         self._apply_wrench(worlds)
         self._bad[worlds], self._overflow[worlds] = False, False
@@ -228,7 +228,7 @@ class MuJoCo:
         names = set(names)
         values = {name: value[worlds] for name, value in self._values.items()}
         written = mjcf.write_params(self.model, self.batch.expand, worlds, values, names)
-        if written & set(self.model.mj._setconst_inputs):
+        if written & SET_CONST:
             self.batch.set_const(worlds)
         if any(name.endswith(tuple(mjcf.WRENCH)) for name in names):
             self._apply_wrench(worlds)
@@ -297,7 +297,7 @@ def _values(source: np.ndarray, read: mjcf.Read) -> np.ndarray:
     return np.linalg.norm(values.reshape(len(values), -1, 3), axis=-1) if read.norm else values
 
 
-_LOUD: list[mujoco.MjLogConfig] = []  # what MuJoCo's log was set to before the first of the calls that run now
+_LOUD: list[Any] = []  # what MuJoCo's log was set to before the first of the calls that run now
 _CALLS = [0]
 _LOCK = threading.Lock()
 
@@ -307,8 +307,12 @@ def hush() -> None:
     with _LOCK:
         _CALLS[0] += 1
         if _CALLS[0] == 1:
-            _LOUD[:] = [mujoco.MjLogConfig.get()]
-            _silent().set()
+            if hasattr(mujoco, "MjLogConfig"):
+                _LOUD[:] = [mujoco.MjLogConfig.get()]
+                _silent().set()
+            else:  # MuJoCo 3
+                _LOUD[:] = [mujoco.get_mju_user_warning()]
+                mujoco.set_mju_user_warning(_ignore)
 
 
 def unhush() -> None:
@@ -316,11 +320,18 @@ def unhush() -> None:
     with _LOCK:
         _CALLS[0] -= 1
         if _CALLS[0] == 0:
-            _LOUD.pop().set()
+            if hasattr(mujoco, "MjLogConfig"):
+                _LOUD.pop().set()
+            else:
+                mujoco.set_mju_user_warning(_LOUD.pop())
+
+
+def _ignore(warning: str) -> None:
+    pass
 
 
 @cache
-def _silent() -> mujoco.MjLogConfig:
+def _silent() -> Any:
     silent = mujoco.MjLogConfig.get()
     silent.logto_console = silent.logto_file = False
     return silent

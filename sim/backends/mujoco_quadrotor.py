@@ -14,16 +14,17 @@ until it is reset. The other worlds do not notice.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import mujoco
 import numpy as np
 import torch
-from mujoco.batch import Batch, SimulationError
 from torch import Tensor
 
 from sim.backends import mujoco_model
 from sim.backends.checks import check_ids, check_state, check_world
 from sim.backends.mujoco import KINDS, quiet
+from sim.backends.mujoco_threads import SimulationError
 from sim.backends.rotor import SIZES, Rotors, flight_parameters
 from sim.scene import Scene
 from sim.types import Status
@@ -41,7 +42,8 @@ class MuJoCo:
     snapshot = True  # it costs nothing here: bad worlds are put back
 
     def __init__(
-        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, threads: int
+        self, scene: Scene, num_worlds: int, command: str, dt: float, device: torch.device, seed: int, threads: int,
+        engine: Any,
     ) -> None:
         robot = scene.robot
         self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
@@ -49,7 +51,7 @@ class MuJoCo:
         self.dt, self.device, self.seed = dt, device, seed
         self.model = mujoco_model.build(robot, dt)
         self.rotors = Rotors(robot, mujoco_model.layout(self.model), num_worlds, command, dt)
-        self.batch = Batch(self.model, num_worlds, nthread=threads)
+        self.batch = engine(self.model, num_worlds, nthread=threads)
         self._rows = {name: self.batch.bind(name) for name in (*STATE_FIELDS, "ctrl", "qfrc_applied")}
         self._fields = {name: self.batch.expand(name) for name in mujoco_model.PER_WORLD}
         self._bad = np.zeros(num_worlds, dtype=bool)
