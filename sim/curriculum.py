@@ -202,7 +202,8 @@ def _nominal(
 ) -> float:
     """The value between ``low`` and ``high`` that changes nothing."""
     nominal = parameters[of].nominal if of in parameters else ()
-    same = {nominal[i] for i in components or range(len(nominal))} if action == "value" else {float(action == "scale")}
+    same = {float(action == "scale")} if action != "value" else {
+        x for i, x in enumerate(nominal) if i in (components or range(len(nominal)))}
     if len(same) != 1 or not low <= (value := same.pop()) <= high:
         raise ValueError(f"{where} needs first, where the range begins: a number or [least, greatest] within {low:g} "
                          f"to {high:g}; what is nominal is not one number there")

@@ -321,6 +321,7 @@ def test_no_curriculum():
     ({"kind": "linear", "episodes": 2.5}, "episodes is a whole number"),
     ({"kind": "levels", "levels": 2.5}, "levels is a whole number"), ({"kind": "levels", "up": 7}, "up is a share"),
     ({"parameters": {"start.initial": {"low": 0, "high": 1}}}, "start.initial needs first"),
+    ({"parameters": {"start.initial": {"low": 0, "high": 1, "components": [0]}}}, "start.initial needs first"),
     ({"parameters": {"mass": {"low": 3, "high": 4}}}, "mass needs first, where the range begins"),
     ({"parameters": {"friction": {"low": 0.5, "high": 4}}}, "friction needs first"),
     ({"parameters": {"mass": {"as": "scale", "low": 2, "high": 4}}}, "within 2 to 4; what is nominal"),

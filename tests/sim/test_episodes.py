@@ -14,8 +14,8 @@ SETTINGS = {"randomize": {"mass": {"kind": "sources"}, "force_w": {"kind": "norm
                           "motor_gain": {"kind": "scale", "by": "log_uniform", "low": 0.9, "high": 1.1}},
             "sensors": {"bias": {"base_quat_w": 0.01}, "delay_steps": 2}}
 CURRICULUM = {"kind": "adr", "samples": 5, "parameters": {
-    "mass": {"as": "scale", "low": 0.5, "high": 2.0, "first": 1.0}, "start.initial": {"low": 0.0, "high": 1.0,
-                                                                                     "components": [0]}}}
+    "mass": {"as": "scale", "low": 0.5, "high": 2.0, "first": 1.0}, "start.initial": {
+        "low": 0.0, "high": 1.0, "first": [0.0, 1.0], "components": [0]}}}
 
 
 def environment(n=4, explore=0.5):
