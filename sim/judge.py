@@ -20,6 +20,7 @@ class Verdict(NamedTuple):
     progress: Progress
     hits: Tensor  # [N] subgoals hit at this sample
     done: Tensor  # [N] bool: all subgoals are hit
+    inside: Tensor  # [N] 1 where the predicate of the stage to work on holds, 0 where not, or where there is no stage
     safe: Tensor  # [N] smallest margin of what must be kept now, NEVER where nothing
     memory: dict[str, Tensor]
 
@@ -42,7 +43,8 @@ class Judge:
         safe = progress.keep.min(-1).values if progress.keep.shape[-1] else torch.full_like(progress.time, NEVER)
         broken = torch.maximum(memory["broken"], (safe <= 0).float())
         done = progress.hit.float().min(-1).values > 0.5 if progress.hit.shape[-1] else progress.time >= 0
-        return Verdict(progress, hits, done, safe, {**after, "broken": broken})
+        inside = ((progress.margin * progress.stage).sum(-1) > 0).float()
+        return Verdict(progress, hits, done, inside, safe, {**after, "broken": broken})
 
     def success(self, memory: Mapping[str, Tensor]) -> Tensor:
         """Whether all subgoals were hit and nothing was broken, bool [N]: implies that the formula is satisfied."""

@@ -27,6 +27,15 @@ Example:
 """
 
 
+def next_step(out: Path, robot: str) -> str:
+    """What to do with the artifact in ``out``: a robot without ROS 2 interfaces can only be judged so far."""
+    from robots.spec import load_robot
+
+    if load_robot(robot).ros is not None:
+        return f"next: temporeal deploy {out} --sim"
+    return f"next: temporeal eval {out} (deploy needs a ROS 2 interface, ros.yaml, which robot {robot!r} has not yet)"
+
+
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("export", HELP)
@@ -74,7 +83,7 @@ def run(argv: Sequence[str]) -> int:
         reads, gives = ", ".join(s.name for s in manifest.signals), ", ".join(c.name for c in manifest.commands)
         say(f"{out}: {manifest.robot}, {manifest.rate_hz:g} Hz, reads {reads}, gives {gives}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
-            f"next: temporeal deploy {out} --sim")
+            + next_step(out, manifest.robot))
     return OK
 
 

@@ -88,6 +88,9 @@ def train(
         raise BadInput(f"processes is at least 1, got {settings['processes']}")
     runs.check_device(settings["device"])
     module, configuration = runs.algorithm(settings)
+    if settings.get("cameras"):
+        raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "
+                       "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/adapters.md)")
     if settings["processes"] > 1 and "RANK" not in os.environ:
         runs.make_task(settings)  # its errors are clearer here than from several processes at once
         runs.open_run(settings, folder, overwrite)

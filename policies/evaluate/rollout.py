@@ -151,27 +151,38 @@ def graph_policy(graph: PolicyGraph) -> Act:
         action, hidden[0] = graph.actor(seen, hidden[0])
         return cast("Tensor", action)
 
+    if graph.hidden_dim:  # what it carries from step to step, for a golden trace
+        setattr(act, CARRIED, lambda n: hidden[0] if hidden else torch.zeros(n, graph.hidden_dim))
     return act
+
+
+CARRIED = "carried"
 
 
 def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, np.ndarray]:
     """A golden trace for `policies.export.artifact.export`: what world 0 measured and was commanded in one episode.
 
     ``signals.<name>`` are the *measured* signals (noise and latency included) as they entered the environment's
-    observation map, ``commands.<name>`` what its action map sent to the simulator, each [T, *shape], from the
-    first step of an episode to its end (or ``steps``). Use an environment of its own with one world, not compiled.
+    observation map, ``memory.<name>`` what that map (and a recurrent network) remembered then, ``commands.<name>`` what
+    the action map sent to the simulator, each [T, *shape], from the first step of an episode to its end (or ``steps``).
+    Use an environment of its own with one world, not compiled.
     """
     if env.num_worlds != 1:
         raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
     seen: list[dict[str, np.ndarray]] = []
     sent: list[np.ndarray] = []
-    observe = env.observe
-    spy = _Spy(observe, lambda args: seen.append({k: host(args[0][k])[0].copy() for k in observe.signals}))
+    hidden: list[np.ndarray] = []
+    observe, carried = env.observe, getattr(policy, CARRIED, None)
+    spy = _Spy(observe, lambda args: seen.append({
+        **{f"signals.{k}": host(args[0][k])[0].copy() for k in observe.signals},
+        **{f"memory.{k}": host(args[1][k])[0].copy() for k in observe.memory}}))
     env.observe = spy
     try:
         with torch.no_grad():
             obs = env.reset()
             for _ in range(steps or env.task.steps):
+                if carried is not None:
+                    hidden.append(host(carried(1))[0].copy())
                 action = policy(obs.actor)
                 step = env.step(action)
                 sent.append(host(env.command)[0].copy())
@@ -184,8 +195,10 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
     if len(seen) < count:
         raise ValueError("the environment's maps are compiled, so what they are given is not to be seen: make it with "
                          "compiled=False")
-    signals = {f"signals.{name}": np.stack([row[name] for row in seen[:count]]) for name in observe.signals}
-    return {**signals, f"commands.{env.task.command}": np.stack(sent)}
+    trace = {name: np.stack([row[name] for row in seen[:count]]) for name in seen[0]}
+    if hidden:
+        trace["memory.hidden"] = np.stack(hidden)
+    return {**trace, f"commands.{env.task.command}": np.stack(sent)}
 
 
 class _Spy:

@@ -87,9 +87,9 @@ def export(
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
     ``golden`` holds a recorded mission from its first step: ``signals.<name>`` and ``commands.<name>`` [T, *shape] of
-    the environment it was trained in. The folder appears complete under its name or not at all: it is written
-    beside it, loaded, self-tested against ``golden``, and only then renamed. An older artifact there is replaced;
-    anything else there is left alone and is an error.
+    the environment it was trained in, and ``memory.<name>``, what the policy remembered before each step. The folder
+    appears complete under its name or not at all: it is written beside it, loaded, self-tested against ``golden``, and
+    only then renamed. An older artifact there is replaced; anything else there is left alone and is an error.
     """
     path = Path(path)
     refuse_foreign(path)
@@ -195,11 +195,13 @@ def state_outputs(model: Any, manifest: Manifest) -> None:
 
 
 def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
-    """The file ``golden.npz``: the arrays that the manifest needs, as float32."""
+    """The file ``golden.npz``: the arrays that the manifest needs, as float32; memory where all of it was recorded."""
     needed = [f"signals.{s.name}" for s in manifest.signals] + [f"commands.{c.name}" for c in manifest.commands]
     missing = [name for name in needed if name not in golden]
     if missing:
         raise ArtifactError(f"the golden trace lacks {missing}; got {sorted(golden)}")
+    memory = [f"memory.{m.name}" for m in manifest.memory]
+    needed += memory if all(name in golden for name in memory) else []
     buffer = io.BytesIO()
     arrays: dict[str, Any] = {name: np.asarray(golden[name], dtype=np.float32) for name in needed}
     np.savez_compressed(buffer, **arrays)
@@ -210,9 +212,12 @@ def check_batch(artifact: Artifact, tolerance: float = SELF_TEST_TOLERANCE) -> N
     """Three robots at once give what each gives alone: nothing of the batch size was frozen by the tracer."""
     rows = [0, len(next(iter(artifact.golden.values()))) // 2, -1]
     signals = {name: artifact.golden[f"signals.{name}"][rows] for name in artifact.schema}
-    together, _ = artifact.act_batch(signals, artifact.initial_memory(3))
+    memory = {name: artifact.golden[f"memory.{name}"][rows] if f"memory.{name}" in artifact.golden else start
+              for name, start in artifact.initial_memory(3).items()}
+    together, _ = artifact.act_batch(signals, memory)
     for i in range(3):
-        alone, _ = artifact.act_batch({k: v[i : i + 1] for k, v in signals.items()}, artifact.initial_memory(1))
+        one = slice(i, i + 1)
+        alone, _ = artifact.act_batch({k: v[one] for k, v in signals.items()}, {k: v[one] for k, v in memory.items()})
         for name, value in alone.items():
             whole = together[name].shape[0] == 3
             error = float(artifact.difference(name, together[name][i], value[0]).max()) if whole else np.inf

@@ -113,19 +113,34 @@ class Artifact:
         return dict(zip(commands, values)), dict(zip(after, values[len(commands):]))
 
     def self_test(self, tolerance: float = 1e-5) -> SelfTest:
-        """Replay the golden trace from the initial memory and compare the commands with the recorded ones.
+        """Replay the golden trace and compare the commands with the recorded ones.
+
+        Each step starts from the memory that was recorded with it, and what it makes of it must be the memory of the
+        next one: on a robot the physics closes the loop, but here it does not, and a policy that feeds its own commands
+        back multiplies float32 roundings from step to step until nothing can be compared. A trace without memory (of
+        older artifacts) is replayed from the initial one.
 
         ``tolerance`` is a share of each component's range (high - low): a policy's gains and its memory of velocity
-        differences multiply float32 roundings, so that what a rad/s and what a newton may differ by is not one number.
-        The artifact's own memory is left as it was. Raises :class:`ArtifactError` beyond ``tolerance``.
+        differences multiply roundings, so that what a rad/s and what a newton may differ by is not one number. Of
+        memory, which has no range, it is ten shares of its largest value, or of 1. The artifact's own memory is left as
+        it was. Raises :class:`ArtifactError` beyond ``tolerance``.
         """
         memory, errors = self.initial_memory(1), []
         steps = len(self.golden[f"commands.{self.manifest.commands[0].name}"])
+        recorded = {k: self.golden[f"memory.{k}"] for k in memory if f"memory.{k}" in self.golden}
+        room = {k: 10 * tolerance * max(1.0, float(np.abs(v).max(initial=0.0))) for k, v in recorded.items()}
         for t in range(steps):
+            memory |= {name: value[t : t + 1] for name, value in recorded.items()}
             signals = {name: self.golden[f"signals.{name}"][t][None] for name in self.schema}
             commands, memory = self.act_batch(signals, memory)
             errors.append(max(float(self.difference(name, value[0], self.golden[f"commands.{name}"][t]).max())
                               for name, value in commands.items()))
+            for name, value in recorded.items() if t + 1 < steps else ():
+                error = float(np.abs(memory[name][0] - value[t + 1]).max(initial=0.0))
+                if not error <= room[name]:
+                    raise ArtifactError(
+                        f"self-test of {self.path}: after step {t} of {steps} the memory {name!r} differs from the "
+                        f"recorded one by {error:.3g}, {room[name]:.3g} is allowed")
         worst = int(np.argmax(np.nan_to_num(errors, nan=np.inf)))
         if not errors[worst] <= tolerance:
             raise ArtifactError(
@@ -218,8 +233,10 @@ def read_golden(data: bytes, manifest: Manifest) -> Arrays:
         raise ArtifactError(f"{GOLDEN} cannot be read: {error}") from error
     shapes = {f"signals.{spec.name}": spec.shape for spec in manifest.signals}
     shapes.update({f"commands.{spec.name}": spec.shape for spec in manifest.commands})
-    if set(golden) != set(shapes):
-        raise ArtifactError(f"{GOLDEN} holds {sorted(golden)}, the manifest needs {sorted(shapes)}")
+    memory = {f"memory.{spec.name}": spec.shape for spec in manifest.memory}
+    if set(golden) not in (set(shapes), set(shapes | memory)):
+        raise ArtifactError(f"{GOLDEN} holds {sorted(golden)}, the manifest needs {sorted(shapes | memory)}")
+    shapes.update(memory)
     steps = {array.shape[0] if array.ndim else 0 for array in golden.values()}
     if len(steps) != 1 or 0 in steps:
         raise ArtifactError(f"{GOLDEN}: every array has the same number of steps, at least 1; found {sorted(steps)}")

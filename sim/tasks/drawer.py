@@ -79,7 +79,7 @@ class Reward:
     gripped: float = 1.0  # while the bar is between the fingers and they are on it
     opened: float = 6.0  # times the share of the opening asked for
     pulling: float = 2.0  # times the drawer's speed outwards, up to 0.3 m/s, until it is open, in 0.3 m/s
-    inside: float = 3.0  # while the formula's region is held
+    inside: float = 3.0  # while what the formula asks for next holds
     effort: float = 0.01  # times the squared action
     smooth: float = 0.02  # times the squared change of the action
     violated: float = 5.0  # once, when the tool is on the floor or the drawer slams: the episode ends
@@ -147,12 +147,11 @@ class Objective:
         angles = tilt.square().sum(-1).sqrt() + least(turn).abs()
         share = (signals["drawer_pos"] / self.opening).clamp(0.0, 1.0)
         pulling = (signals["drawer_vel"] / 0.3).clamp(0.0, 1.0) * (share < 1).float()
-        inside = (verdict.progress.margin[:, 0] > 0).float()
         terminated = verdict.safe <= 0
         reward = self.judge.mission.dt * (
             w.approach * (1 - torch.tanh(5 * away)) + w.near * (1 - torch.tanh(away / 0.02))
             + w.aligned * (1 - torch.tanh(angles / 0.3)) + w.gripped * gripped(signals) + w.opened * share
-            + w.pulling * pulling + w.inside * inside - w.effort * action.square().sum(-1)
+            + w.pulling * pulling + w.inside * verdict.inside - w.effort * action.square().sum(-1)
             - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
         return reward, terminated, {**verdict.memory, "previous": action}
 

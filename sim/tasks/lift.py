@@ -59,7 +59,7 @@ class Reward:
     lifted: float = 2.0  # times the height of a grasped cube, up to 5 cm, in 5 cm
     carry: float = 3.0  # times 1 - tanh(5 |goal - cube| / m) of a lifted cube
     fine: float = 3.0  # times 1 - tanh(30 |goal - cube| / m) of a lifted cube
-    inside: float = 3.0  # while the formula's region is held
+    inside: float = 3.0  # while what the formula asks for next holds
     effort: float = 0.01  # times the squared action
     smooth: float = 0.02  # times the squared change of the action
     violated: float = 5.0  # once, when the tool is on the table: the episode ends
@@ -99,11 +99,10 @@ class Objective:
         x, y = signals["grip_quat_w"][:, 1], signals["grip_quat_w"][:, 2]
         down = (2 * (x * x + y * y) - 1).clamp(min=0.0)  # minus the z component of the tool's own z axis
         terminated = verdict.safe <= 0
-        inside = (verdict.progress.margin[:, 0] > 0).float()
         reward = self.judge.mission.dt * (
             w.approach * (1 - torch.tanh(5 * between)) + w.above * down + w.grasped * held + w.lifted * height
             + height * (w.carry * (1 - torch.tanh(5 * away)) + w.fine * (1 - torch.tanh(30 * away)))
-            + w.inside * inside - w.effort * action.square().sum(-1)
+            + w.inside * verdict.inside - w.effort * action.square().sum(-1)
             - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
         return reward, terminated, {**verdict.memory, "previous": action}
 

@@ -155,7 +155,7 @@ class Objective:
         centred = aligned * (1 - torch.tanh(off / 0.002))
         deep = (-tip[:, 2] / self.depth).clamp(0.0, 1.0) * (off < 0.25 * WIDTH).float()
         near = 1 - torch.tanh(5 * tip.square().sum(-1).sqrt())
-        inside = (verdict.progress.margin[:, 0] > 0).float() * (1 - verdict.memory["broken"])
+        inside = verdict.inside * (1 - verdict.memory["broken"])
         terminated = (signals["peg_pos_w"] - signals["grip_pos_w"]).square().sum(-1) >= self.slip**2
         reward = self.judge.mission.dt * (
             w.approach * torch.maximum(near, deep) + w.beside * beside + w.upright * (1 - torch.tanh(angles / 0.5))

@@ -42,7 +42,7 @@ class Reward:
     close: float = 2.0  # times 1 - tanh(distance / 0.02 m)
     turned: float = 0.4  # times the angle, rad
     aligned: float = 1.5  # times (1 - tanh(angle / 0.2 rad)) and of (1 - tanh(distance / 0.1 m))
-    inside: float = 4.0  # while the formula's region is held
+    inside: float = 4.0  # while what the formula asks for next holds
     speed: float = 0.02  # times the squared joint velocity near the goal
     effort: float = 0.02  # times the squared action
     smooth: float = 0.05  # times the squared change of the action
@@ -76,11 +76,10 @@ class Objective:
         distance = (signals["goal_pos_w"] - signals["grip_pos_w"]).norm(dim=-1)
         _, angle = turn_between(signals["grip_quat_w"], signals["goal_quat_w"])
         near = 1 - torch.tanh(distance / 0.1)
-        inside = (verdict.progress.margin[:, 0] > 0).float()
         terminated = verdict.safe <= 0
         reward = self.judge.mission.dt * (
             -w.far * distance + w.near * near + w.close * (1 - torch.tanh(distance / 0.02)) - w.turned * angle
-            + w.aligned * near * (1 - torch.tanh(angle / 0.2)) + w.inside * inside
+            + w.aligned * near * (1 - torch.tanh(angle / 0.2)) + w.inside * verdict.inside
             - w.speed * near * signals["joint_vel"].square().sum(-1) - w.effort * action.square().sum(-1)
             - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
         return reward, terminated, {**verdict.memory, "previous": action}

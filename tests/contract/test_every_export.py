@@ -1,0 +1,79 @@
+"""Every task exports: its artifact proves itself, also where commands feed back through the policy's memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from policies.evaluate.handover import export_policy
+from policies.evaluate.rollout import graph_policy, record_golden
+from policies.export.artifact import export
+from policies.export.manifest import ArtifactError
+from policies.nets.actor import make_actor
+from policies.nets.normalizer import Normalizer
+from robots.registry import names
+from sim.env import make_env
+from sim.maps import PolicyGraph
+from sim.task import load_task
+
+STEPS = 60
+
+
+def graph_of(task, hidden=0):
+    """A policy of high gain: what it does a step later is far from what it does now."""
+    torch.manual_seed(3)
+    actor = make_actor(task.observe.obs_dim, task.act.action_dim, (32, 32), hidden_dim=hidden)
+    with torch.no_grad():
+        for parameter in (actor.head if hidden else actor.net[-1]).parameters():
+            parameter.mul_(200.0)
+    return PolicyGraph(task.observe, Normalizer(task.observe.obs_dim), actor, task.act).eval()
+
+
+def environment(task):
+    seen = [name for name in task.observe.signals if name in task.robot.signals]
+    return make_env(task, num_worlds=1, seed=2, compiled=False, threads=1, sensors={"noise": dict.fromkeys(seen, 1e-3)})
+
+
+def write(task, graph, golden, path):
+    return export(graph, path, robot=task.robot, signals=graph.signals, command=task.command,
+                  rate_hz=1 / task.control_dt, formula_text=task.formula_text, constants=task.constants,
+                  horizon_s=task.episode_s, training={}, seed=0, golden=golden, stop=task.stop,
+                  task_signals=dict(task.schema))
+
+
+@pytest.mark.parametrize("task", names("sim.tasks"))
+def test_every_task_exports(task, tmp_path):
+    task = load_task(task)
+    graph = graph_of(task)
+    golden = record_golden(environment(task), graph_policy(graph), steps=STEPS)
+    commands = golden[f"commands.{task.command}"]
+    assert len(commands) > 1 and np.abs(np.diff(commands, axis=0)).max() > 0
+    artifact = write(task, graph, golden, tmp_path / "artifact")
+    assert artifact.self_test().steps == len(commands)
+    assert {f"memory.{m.name}" for m in artifact.manifest.memory} <= set(artifact.golden)
+
+
+def test_a_wrong_memory_is_found_at_its_step(tmp_path):
+    task = load_task("reach")
+    graph = graph_of(task)
+    golden = record_golden(environment(task), graph_policy(graph), steps=10)
+    golden["memory.target"] = golden["memory.target"].copy()
+    golden["memory.target"][6] += 1e-3
+    with pytest.raises(ArtifactError, match="after step 5 of 10 the memory 'target' differs"):
+        write(task, graph, golden, tmp_path / "artifact")
+
+
+def test_what_a_recurrent_network_carries_is_recorded(tmp_path):
+    task = load_task("reach")
+    graph = graph_of(task, hidden=8)
+    golden = record_golden(environment(task), graph_policy(graph), steps=10)
+    assert golden["memory.hidden"].shape == (10, 8)
+    assert not golden["memory.hidden"][0].any() and golden["memory.hidden"][9].any()
+    assert write(task, graph, golden, tmp_path / "artifact").self_test().steps == 10
+
+
+def test_an_exported_run_carries_its_memory(tmp_path):
+    task = replace(load_task("hover", history=2), episode_s=0.2)
+    artifact = export_policy(graph_of(task), task, tmp_path / "artifact", environment(task), training={}, seed=0)
+    assert "memory.actions" in artifact.golden
