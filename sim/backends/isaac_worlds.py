@@ -28,6 +28,7 @@ from sim.backends import mujoco as reference
 from sim.backends.checks import check_ids, check_state, check_world
 from sim.backends.isaac_assets import Gather, Plan
 from sim.backends.mjcf import Array
+from sim.backends.mujoco_threads import engine_class
 from sim.types import Status
 
 LIMIT = 1e10  # as in backend mujoco: beyond this a state is bad
@@ -143,7 +144,8 @@ class Worlds:
         self._dirty, self._stepped, self._diverged = np.ones(num_worlds, bool), False, 0
         self.bad = torch.zeros(num_worlds, dtype=torch.bool, device=self.device)
         self._out, self._was = ({n: zeros(*s.shape) for n, s in self.scene.signals.items()} for _ in range(2))
-        self._kinematics = reference.MuJoCo(model, min(num_worlds, KINEMATICS), command, torch.device("cpu"), 0, 1)
+        self._kinematics = reference.MuJoCo(model, min(num_worlds, KINEMATICS), command, torch.device("cpu"), 0, 1,
+                                            engine_class("auto"))
         self.reset(torch.arange(num_worlds), {})
 
     # ---- the protocol
