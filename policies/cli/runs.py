@@ -12,7 +12,7 @@ import tempfile
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -128,12 +128,11 @@ def check_whole(key: str, value: object, least: int | None) -> None:
 
 def check_options(backend: str, options: Mapping[str, Any]) -> None:
     """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind."""
-    from robots.registry import resolve
     from sim.env import backend_names
 
     if backend not in backend_names():
         return  # who makes it names the known ones
-    make = resolve("sim.backends", backend).make
+    make = _make_of(backend)
     given, hints = inspect.signature(make).parameters, typing.get_type_hints(make)
     legal = [name for name in given if name not in EVERY_BACKEND]
     for key, value in options.items():
@@ -143,6 +142,12 @@ def check_options(backend: str, options: Mapping[str, Any]) -> None:
         if not fits(value, hints[key]):
             wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
             raise BadInput(f"backend.{key}={value}: expected {wanted}")
+
+
+def _make_of(backend: str) -> Any:
+    from robots.registry import resolve
+
+    return resolve("sim.backends", backend).make
 
 
 def check_device(device: str) -> None:
@@ -242,10 +247,20 @@ def resumes(settings: Mapping[str, Any]) -> bool | Path:
 def check_same(old: Settings, new: Settings) -> None:
     """A resumed run is the same run: task, learner, worlds and seed may not change."""
     for key in SAME:
-        before, now = old.get(key, UNSAID.get(key)), new.get(key, UNSAID.get(key))
+        before, now = (backend_defaults(x.get(key)) if key == "backend" else x.get(key, UNSAID.get(key))
+                       for x in (old, new))
         if (key in old or key in UNSAID) and (found := difference(key, before, now)):
             was, is_now = (UNSET if x is UNSET else config.shown(x) for x in found[1:])
-            raise BadInput(f"resume: {found[0]} of the run is {was}, now {is_now}; resume with the settings it was started with")
+            raise BadInput(f"resume: {found[0]} of the run is {was}, now {is_now}; resume with the settings it was "
+                           "started with")
+
+
+def backend_defaults(chosen: Any) -> Any:
+    """A backend's settings, with those that are not said as its ``make`` has them: its file may have grown."""
+    with suppress(LookupError, ValueError, AttributeError, TypeError, ImportError):
+        given = inspect.signature(_make_of(chosen["name"])).parameters
+        return {**{name: p.default for name, p in given.items() if name not in EVERY_BACKEND}, **chosen}
+    return chosen
 
 
 def difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any] | None:

@@ -83,6 +83,14 @@ def test_resume_refuses_other_ranges_and_another_teacher() -> None:
     runs.check_same(old, compose(words))
 
 
+def test_a_file_of_a_backend_may_have_grown_since() -> None:
+    """What the run did not say was as the backend's ``make`` has it."""
+    new = compose(["task=reach", "backend=mujoco_warp"])
+    runs.check_same({**new, "backend": {"name": "mujoco_warp"}}, new)
+    with pytest.raises(BadInput, match="backend.contacts of the run is 0, now 60"):
+        runs.check_same({**new, "backend": {"name": "mujoco_warp"}}, override(new, ["backend.contacts=60"]))
+
+
 def test_a_run_of_before_there_were_curricula_had_none() -> None:
     new = compose(["curriculum=adr", "curriculum.parameters.mass={as: scale, low: 0.5, high: 2.0}"])
     old = {key: value for key, value in new.items() if key != "curriculum"}
@@ -100,7 +108,7 @@ def test_numbers_that_are_not_whole_are_told(keywords: dict[str, Any], told: str
 
 
 @pytest.mark.parametrize(("task", "backend", "told"), [
-    ("reach", {"name": "mujoco", "contacts": 3}, "backend.contacts: backend mujoco has no such setting; it has none"),
+    ("reach", {"name": "mujoco", "contacts": 3}, "backend.contacts: backend mujoco has no such setting; legal: engine"),
     ("reach", {"name": "mujoco_warp", "contact": 3}, "no such setting; legal: contacts, constraints, deterministic"),
     ("reach", {"name": "mujoco_warp", "contacts": "many"}, "backend.contacts=many: expected int"),
     ("hover", {"name": "quadrotor", "shared": 3}, "backend.shared=3: expected bool")])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from policies.algos import ppo
+from policies.algos.checkpoint import CheckpointError
 from policies.algos.ranks import Ranks
 from sim.env import make_env
 from sim.task import load_task
@@ -15,15 +16,15 @@ KINDS = {
 SMALL = {"rollout_steps": 16, "minibatches": 2, "epochs": 1, "actor_hidden": (8,), "critic_hidden": (8,), "threads": 1}
 
 
-def env_of(kind):
-    settings = {**KINDS[kind], "outcome": "return", "return_range": [0.0, 5.0],
+def env_of(kind, **change):
+    settings = {**KINDS[kind], **change, "outcome": "return", "return_range": [0.0, 5.0],
                 "parameters": {"mass": {"as": "scale", "low": 0.8, "high": 1.3, "first": [1.0, 1.1]}}}
     return make_env(load_task("hover", history=2), num_worlds=32, seed=5, threads=1, curriculum=settings)
 
 
-def train(kind, out, iterations, resume=False):
+def train(kind, out, iterations, resume=False, **change):
     config = ppo.PPOConfig(total_steps=14 * 16 * 32, **SMALL)
-    env = env_of(kind)
+    env = env_of(kind, **change)
     return ppo.train(env, config, out=out, seed=1, resume=resume,
                      on_iteration=lambda learner: learner.iteration >= iterations), env
 
@@ -39,6 +40,14 @@ def test_a_resumed_training_goes_on_with_the_same_curriculum(kind, tmp_path):
     assert mine == theirs and any(v != 0 for v in mine.values())
     logged = [figures for figures in whole.history if "curriculum/episodes" in figures]
     assert len(logged) == 14 and sum(f["curriculum/episodes"] for f in logged) > 30
+
+
+@pytest.mark.parametrize(("kind", "change", "told"), [
+    ("alp_gmm", {}, "cannot be resumed: .*curriculum.*alp_gmm"), ("adr", {"samples": 5}, "curriculum.*'samples': 5")])
+def test_a_training_does_not_go_on_with_another_curriculum(kind, change, told, tmp_path):
+    train("adr", tmp_path / "run", 2)
+    with pytest.raises(CheckpointError, match=told):
+        train(kind, tmp_path / "run", 4, resume=True, **change)
 
 
 def test_rows_of_one_process_are_gathered_as_they_are():
