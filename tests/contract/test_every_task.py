@@ -12,7 +12,8 @@ from sim.task import load_task
 TASKS = names("sim.tasks")
 FLYING = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3},
           "force_w": {"kind": "normal", "std": 0.01}}
-JOINTED = {"mass": {"kind": "sources"}, "damping": {"kind": "sources"}, "kp": {"kind": "sources", "scale": 0.5, "optional": True}}
+JOINTED = {"mass": {"kind": "sources"}, "damping": {"kind": "sources"},
+           "kp": {"kind": "sources", "scale": 0.5, "optional": True}}
 
 
 def env_of(task, n=6, seed=3, **kw):
@@ -39,6 +40,11 @@ def test_sizes_and_finiteness(task):
             assert torch.isfinite(value).all()
         assert step.reward.shape == step.terminated.shape == step.truncated.shape == (6,)
         assert not (step.terminated & step.truncated).any()
+    action = torch.zeros(6, env.action_dim)
+    action[2, -1] = torch.nan
+    step = env.step(action)
+    assert step.info["finite"].tolist() == [True, True, False, True, True, True] and env.faults == 1
+    assert all(torch.isfinite(value).all() for value in (*step.obs[:2], *step.final_obs[:2], step.reward))
 
 
 @pytest.mark.parametrize("task", TASKS)
