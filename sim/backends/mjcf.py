@@ -588,7 +588,7 @@ def check_matter(name: str, values: Array, nominal: Array) -> None:
     if (values > np.maximum(MOST, nominal)).any():
         raise ValueError(f"set_params: {name} is at most {MOST:g} {unit}, got {values.max():g}")
     if name.rpartition(".")[2] == "inertia":
-        moments = np.sort(values.reshape(len(values), -1, 3), -1)
+        moments = np.sort(values.reshape(len(values), len(nominal) // 3, 3), -1)
         plain = np.sort(nominal.reshape(-1, 3), -1)
         slack = (1 + ROUNDING) * moments[..., :2].sum(-1) - moments[..., 2]
         wrong = (slack < 0) & (plain[:, :2].sum(-1) >= (1 - ROUNDING) * plain[:, 2])
