@@ -21,7 +21,7 @@ import logging
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -87,7 +87,7 @@ class Seat:
     def __init__(self, model: mujoco.MjModel) -> None:
         self.data = mujoco.MjData(model)
         self.warned, self.info = self.data.warning.number, self.data.warning.lastinfo
-        self.outputs: list[tuple[np.ndarray, Sequence[np.ndarray]]] = []  # where they lie, and each world's row
+        self.outputs: list[tuple[np.ndarray, list[np.ndarray]]] = []  # where they lie, and each world's row
 
 
 class Threads:
@@ -111,7 +111,7 @@ class Threads:
         self._layout = _layout(self.model)
         # live; as bits, the same and what was written to the models
         self._expanded: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        self._bound: dict[str, np.ndarray] = {}
+        self._bound: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # outputs, and the same to be read only
         self._failed: dict[int, str] = {}
         first = np.empty(mujoco.mj_stateSize(self.model, WHOLE))
         mujoco.mj_getState(self.model, self._seats[0].data, first, WHOLE)
@@ -135,9 +135,9 @@ class Threads:
             out = np.zeros((self.nsim, *template.shape), template.dtype)
             for seat in self._seats:
                 seat.outputs.append((_field(seat.data, name), _rows(out)))
-            self._bound[name] = out.view()
-            self._bound[name].flags.writeable = False
-        return self._bound[name]
+            self._bound[name] = out, out.view()
+            self._bound[name][1].flags.writeable = False
+        return self._bound[name][1]
 
     def expand(self, name: str) -> np.ndarray:
         """A live array [N, ...] of a model field's values per world; fields of MjOption are ``opt.<name>``."""
@@ -238,7 +238,7 @@ class Threads:
             failed = np.array(sorted(self._failed), dtype=np.int32)
             raise SimulationError(failed, self._failed[int(failed[0])], len(sims))
 
-    def _take(self, seat: int, todo: deque[Sequence[int]], work: Callable[[Seat, int], None]) -> None:
+    def _take(self, seat: int, todo: deque[list[int]], work: Callable[[Seat, int], None]) -> None:
         """Work on chunks of worlds until none is left."""
         for chunk in _taken(todo):
             for sim in chunk:
@@ -253,9 +253,8 @@ class Threads:
     def _another(self) -> Seat:
         """A seat instead of one whose MjData an error left in the middle of a step."""
         seat = Seat(self.model)
-        for name, out in self._bound.items():
-            # the view that callers have is to be read only
-            seat.outputs.append((_field(seat.data, name), _rows(out.base)))
+        for name, (out, _) in self._bound.items():
+            seat.outputs.append((_field(seat.data, name), _rows(out)))
         return seat
 
     def _save(self, seat: Seat, sim: int) -> None:
@@ -270,7 +269,10 @@ class Threads:
 
 
 def _stages(model: mujoco.MjModel, data: mujoco.MjData, stage: int) -> None:
-    """MuJoCo's pipeline up to ``stage``, sensors included."""
+    """MuJoCo's pipeline up to ``stage``, sensors included, after its checks of the state, as the batch does it."""
+    if stage >= POS:
+        mujoco.mj_checkPos(model, data)
+        mujoco.mj_checkVel(model, data)
     if stage >= ACC:
         mujoco.mj_forward(model, data)
     elif stage >= POS:
@@ -314,7 +316,7 @@ def _value(model: mujoco.MjModel, name: str) -> np.ndarray:
     value = getattr(owner, field, None)
     asset = owner is model and field.startswith(ASSETS)
     if owner is model.opt and isinstance(value, (int, float)):
-        return np.asarray(value)
+        return np.asarray(value, dtype=np.int32 if isinstance(value, int) else np.float64)
     if asset or not isinstance(value, np.ndarray):
         raise ValueError(f"{name} is not a field of MjModel (opt.<name>: of MjOption) that can differ between worlds "
                          f"in mujoco {mujoco.__version__}")
@@ -346,7 +348,7 @@ def _rows(out: np.ndarray) -> list[np.ndarray]:
     return [out[sim, ...] for sim in range(len(out))]
 
 
-def _taken(todo: deque[Sequence[int]]) -> Iterator[Sequence[int]]:
+def _taken(todo: deque[list[int]]) -> Iterator[list[int]]:
     """The chunks that no other thread has taken."""
     while True:
         try:
