@@ -49,8 +49,8 @@ class Env:
         self, task: Task, backend: Backend, *, seed: int = 0, randomize: Mapping[str, Any] | None = None,
         sensors: Mapping[str, Any] | None = None, pushes: Mapping[str, Any] | None = None,
         curriculum: Mapping[str, Any] | None = None, cameras: Sequence[Camera] = (),
-        look: Mapping[str, Any] | None = None, renderer: str = "auto", explore: float = 0.0,
-        compiled: bool | None = None,
+        look: Mapping[str, Any] | None = None, renderer: str = "auto", augment: Mapping[str, Any] | None = None,
+        explore: float = 0.0, compiled: bool | None = None,
     ) -> None:
         if not 0.0 <= explore <= 1.0:
             raise ValueError(f"explore is the share of episodes that start mid-mission, 0 to 1; got {explore}")
@@ -66,7 +66,7 @@ class Env:
         self.randomization = parse_randomization(randomize, backend.parameters)
         self.disturbances = Disturbances.parse(pushes, self.randomization, backend.parameters, task.control_dt)
         self.pushed = bool(self.disturbances.names)
-        self._see(cameras, look, renderer)
+        self._see(cameras, look, renderer, augment)
         self.observe, self.act = task.observe.to(self.device), task.act.to(self.device)
         self.objective, self.extra = (on_device(part, self.device) for part in (task.objective, task.extra))
         self.worlds = torch.arange(self.num_worlds, device=self.device)
@@ -102,7 +102,14 @@ class Env:
         return Recipe(self.seed, task.initial, self.backend.parameters, self.randomization, self.sensors, task.explore,
                       self.explore, visual, self.look, self.curriculum)
 
-    def _see(self, cameras: Sequence[Camera], look: Mapping[str, Any] | None, renderer: str) -> None:
+    def _take(self, ids: Tensor | None = None) -> Images:
+        """Pictures now of the worlds ``ids`` (all if left out), augmented where that was asked for."""
+        return self.pictures.take(ids, seed=self.seed, episode=self.episode, step=self.count)
+
+    def _see(
+        self, cameras: Sequence[Camera], look: Mapping[str, Any] | None, renderer: str,
+        augment: Mapping[str, Any] | None,
+    ) -> None:
         """The cameras, and how what they see differs from episode to episode."""
         self.pictures: Pictures | None = None
         self.look: dict[str, Distribution] = {}
@@ -110,10 +117,12 @@ class Env:
         if not cameras:
             if look:
                 raise ValueError(f"randomize.cameras has {', '.join(look)}, but there is no camera: name some")
+            if augment:
+                raise ValueError(f"augment has {', '.join(augment)}, but there is no camera: name some")
             return
         from sim.pictures import Pictures
 
-        self.pictures = Pictures(self.backend, cameras, renderer=renderer)
+        self.pictures = Pictures(self.backend, cameras, renderer=renderer, augment=augment)
         self.look = parse_randomization(look, self.pictures.rig.parameters)
 
     def _lay_out(self, seen: rows.Shapes, compiled: bool) -> None:
@@ -252,7 +261,7 @@ class Env:
         self._begun = True
         if self.pictures is None:
             return first
-        self.images = self.pictures.take()
+        self.images = self._take()
         return first._replace(images=self.images)
 
     @torch.no_grad()
@@ -393,7 +402,7 @@ class Env:
             self._give_up(backend.bad)
             some_ended, _ = work.finish(backend.bad, found)
         if self.pictures is not None:
-            self.images = self.pictures.take()
+            self.images = self._take()
             found = found._replace(obs=found.obs._replace(images=self.images))
         info = {"signals": {**truth, **self.own}, "success": found.success, "finite": found.finite,
                 "length": self.column["count"], "return": self.column["return"]}
@@ -423,7 +432,7 @@ class Env:
         if self.pictures is None:
             return after
         self.images = {name: value.clone() for name, value in obs.images.items()}
-        for name, value in self.pictures.take(ids).items():
+        for name, value in self._take(ids).items():
             self.images[name][ids] = value
         return after._replace(images=self.images)
 
@@ -546,7 +555,7 @@ class Env:
             self.curriculum.load_state_dict(state["curriculum"])
         if self.pictures is not None:
             self.pictures.rig.set_state(state["look"])
-            self.images = self.pictures.take()
+            self.images = self._take()
         # starts that were drawn ahead are drawn again: at the first of them a curriculum's teacher may have known less
         self.ready[:] = False
         if len(ahead := state["ready"].nonzero()[:, 0]):
@@ -644,7 +653,7 @@ def make_env(
 
     ``backend="auto"``: ``quadrotor`` for quadrotors, ``mujoco`` for everything else. ``options``: what the backend's
     own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``, ``pushes``, ``curriculum``,
-    ``cameras``, ``look``, ``renderer``, ``explore``, ``compiled``).
+    ``cameras``, ``look``, ``renderer``, ``augment``, ``explore``, ``compiled``).
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")

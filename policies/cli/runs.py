@@ -115,6 +115,7 @@ def make_env(
             randomize=drawn.get("parameters"), sensors=drawn.get("sensors"), pushes=drawn.get("pushes"),
             look=drawn.get("cameras"), cameras=parse_cameras(settings.get("cameras")),
             renderer=settings.get("renderer", "auto"),
+            augment=settings.get("augment") if training else None,
             curriculum=of_group(settings, "curriculum") if training else None)
 
 

@@ -30,7 +30,7 @@ OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: l
              "own write a task, docs/adding-a-robot.md has a whole one")
 
 OPEN = ("task.settings", "randomize.parameters", "randomize.sensors", "randomize.pushes", "randomize.cameras",
-        "curriculum.parameters", "cameras")
+        "curriculum.parameters", "cameras", "augment")
 """Where keys may be added: what reads them (a task's ``make``, the randomization) knows the legal ones."""
 
 DISTRIBUTION = ("kind", "shared", "components", "when", "optional", "scale", "low", "high", "std", "mean", "by",

@@ -119,7 +119,7 @@ def step_ctbr(state, params, ctrl, nominal, dt, substeps, worlds):
 
 @on_device
 def store(state, i, s, ctrl, w):
-    """Write the state and the command of world ``w``; a command that is not finite shows in the position (as on CPUs)."""
+    """Write the state and the command of world ``w``; one that is not finite shows in the position (as on CPUs)."""
     put_sixteen(state, i, 16, s)
     zero = np.float32(0.0)
     state[i] = s[0] + (zero * ctrl[w, 0] + zero * ctrl[w, 1] + zero * ctrl[w, 2] + zero * ctrl[w, 3])

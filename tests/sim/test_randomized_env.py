@@ -188,3 +188,24 @@ def test_all_of_a_task_moves_to_another_device(task):
     assert all(t.device.type == "meta" for t in found)
     assert len(found) == len(tensors(objective)) > 0
     assert all(t.device.type == "cpu" for t in tensors(objective))
+
+
+def test_pictures_are_augmented_by_world_episode_and_step():
+    from sim.cameras import Camera
+
+    def env_of(n, augment):
+        eye = Camera("wrist", 16, 16, kinds=("rgb",))
+        return make_env(load_task("reach"), num_worlds=n, seed=3, threads=1, cameras=(eye,), renderer="gl",
+                        augment=augment)
+
+    shifted = {"wrist_rgb": {"shift": {"high": 4}}}
+    few, many, plain = env_of(2, shifted), env_of(5, shifted), env_of(2, None)
+    a, b, c = (env.reset().images["wrist_rgb"] for env in (few, many, plain))
+    assert torch.equal(a, b[:2]) and not torch.equal(a, c)
+    few.step(torch.zeros(2, 6))
+    state = few.state_dict()
+    later = few.step(torch.zeros(2, 6)).obs.images["wrist_rgb"]
+    few.load_state_dict(state)
+    assert torch.equal(few.step(torch.zeros(2, 6)).obs.images["wrist_rgb"], later)
+    with pytest.raises(ValueError, match="no camera"):
+        make_env(load_task("reach"), num_worlds=2, augment=shifted)
