@@ -76,8 +76,8 @@ def engine_class(name: str) -> Any:
         _TOLD.append(name)
         log.warning(
             "engine auto: threads, because mujoco %s has no mujoco.batch (it came with 3.17). Results are the same; "
-            "each step costs 2 to 20 us more for each world, in Python and one world after the other, and once a parameter "
-            "is set each world has its own copy of the model", mujoco.__version__)
+            "each step costs 2 to 20 us more for each world, in Python and one world after the other, and once a "
+            "parameter is set each world has its own copy of the model", mujoco.__version__)
     return Threads if name == "threads" or Batch is None else Batch
 
 
