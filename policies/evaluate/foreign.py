@@ -310,8 +310,11 @@ def statistics_of(model: Any, found: Origin, normalize: Any) -> Any:
 def was_normalized(model: Any) -> bool | None:
     """Whether the model learned under ``VecNormalize``: it then keeps observations as they were before. None: unknown.
 
-    ``_last_original_obs`` is among what SB3's ``save`` writes, the ``VecNormalize`` itself is not.
+    ``_last_original_obs`` is among what SB3's ``save`` writes, the ``VecNormalize`` itself is not. Algorithms with a
+    replay buffer (SAC, TD3, DDPG) write it in any case.
     """
+    if hasattr(model, "replay_buffer"):
+        return None
     if getattr(model, "_last_original_obs", None) is not None:
         return True
     return None if getattr(model, "_last_obs", None) is None else False
