@@ -561,7 +561,6 @@ class Env:
         if len(ahead := state["ready"].nonzero()[:, 0]):
             self._draw_starts(ahead)
 
-
     def _require_fits(self, state: Mapping[str, Any]) -> None:
         """A ValueError where ``state`` is not of an environment like this one."""
         what = "the state of an environment"

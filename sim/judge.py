@@ -51,3 +51,19 @@ class Judge:
         done = memory["broken"] == 0
         hit = memory["hit"]
         return done & (hit.min(-1).values > 0) if hit.shape[-1] else done
+
+
+class Judged:
+    """What objectives share that succeed where the formula's decomposition does, and pay for smooth actions."""
+
+    def __init__(self, judge: Judge, action_dim: int) -> None:
+        self.judge = judge
+        self.memory = {**judge.memory, "previous": (action_dim,)}
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        return {**memory, **self.judge(signals, memory).memory}
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """The formula, as its decomposition sees it."""
+        return self.judge.success(memory)

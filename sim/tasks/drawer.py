@@ -32,7 +32,7 @@ from sim.arms import (
     postures,
     standing,
 )
-from sim.judge import Judge
+from sim.judge import Judge, Judged
 from sim.maps import rotation
 from sim.scene import Object, Scene, numbers
 from sim.stl.parse import parse
@@ -124,18 +124,14 @@ class Seen:
             turn, tilt, axes(signals["handle_quat_w"]), 5 * signals["drawer_pos"][:, None]], -1)
 
 
-class Objective:
+class Objective(Judged):
     """To the handle, then pull; the formula says when it is open."""
 
     privileged_dim = 3 + 1 + 1 + 1
 
     def __init__(self, judge: Judge, reward: Reward, opening: float, action_dim: int) -> None:
-        self.judge, self.weights, self.opening = judge, reward, opening
-        self.memory = {**judge.memory, "previous": (action_dim,)}
-
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return {**memory, **self.judge(signals, memory).memory}
+        super().__init__(judge, action_dim)
+        self.weights, self.opening = reward, opening
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
@@ -160,10 +156,6 @@ class Objective:
         return torch.cat([
             signals["grip_vel_w"], signals["drawer_vel"][:, None], gripped(signals)[:, None],
             signals["mission_time"][:, None] / 6], -1)
-
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
-        """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
 
 
 def make(

@@ -29,7 +29,7 @@ from sim.arms import (
     pointing_down,
     postures,
 )
-from sim.judge import Judge
+from sim.judge import Judge, Judged
 from sim.scene import Scene, box
 from sim.stl.parse import parse
 from sim.task import Constant, Draw, Task, task_schema, weights
@@ -74,18 +74,14 @@ def seen(signals: Mapping[str, Tensor]) -> Tensor:
                       5 * (signals["goal_pos_w"] - signals["cube_pos_w"])], -1)
 
 
-class Objective:
+class Objective(Judged):
     """Approach, grasp, lift, carry; the formula says when it is there."""
 
     privileged_dim = 3 + 3 + 3 + 1 + 1
 
     def __init__(self, judge: Judge, reward: Reward, action_dim: int) -> None:
-        self.judge, self.weights = judge, reward
-        self.memory = {**judge.memory, "previous": (action_dim,)}
-
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return {**memory, **self.judge(signals, memory).memory}
+        super().__init__(judge, action_dim)
+        self.weights = reward
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
@@ -111,10 +107,6 @@ class Objective:
         return torch.cat([
             signals["grip_vel_w"], signals["cube_vel_w"], 0.1 * signals["cube_ang_vel_w"],
             grasped(signals)[:, None], signals["mission_time"][:, None] / 6], -1)
-
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
-        """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
 
 
 def grasped(signals: Mapping[str, Tensor]) -> Tensor:

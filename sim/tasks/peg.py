@@ -32,7 +32,7 @@ from sim.arms import (
     postures,
     standing,
 )
-from sim.judge import Judge
+from sim.judge import Judge, Judged
 from sim.maps import rotation
 from sim.scene import Object, Scene, free_body, numbers
 from sim.stl.parse import parse
@@ -123,7 +123,7 @@ class Seen:
                           axes(signals["hole_quat_w"])], -1)
 
 
-class Objective:
+class Objective(Judged):
     """Over the hole, upright, centred, in; the formula says when it is deep enough.
 
     An episode ends when the peg is lost, not when the block was pushed too hard, although it cannot succeed any more:
@@ -135,12 +135,8 @@ class Objective:
     def __init__(
         self, judge: Judge, reward: Reward, depth: float, slip: float, square: float, action_dim: int,
     ) -> None:
-        self.judge, self.weights, self.depth, self.slip, self.square = judge, reward, depth, slip, square
-        self.memory = {**judge.memory, "previous": (action_dim,)}
-
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return {**memory, **self.judge(signals, memory).memory}
+        super().__init__(judge, action_dim)
+        self.weights, self.depth, self.slip, self.square = reward, depth, slip, square
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
@@ -171,10 +167,6 @@ class Objective:
         return torch.cat([
             signals["grip_vel_w"], signals["peg_vel_w"], 0.05 * signals["hole_force"][:, None],
             signals["mission_time"][:, None] / 8], -1)
-
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
-        """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
 
 
 def make(

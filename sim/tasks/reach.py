@@ -17,7 +17,7 @@ from robots.franka.spec import HIGH, HOME, LOW
 from robots.signals import SignalSpec
 from robots.spec import load_robot
 from sim.arms import ArmObserve, franka_action, franka_chain, turn_between
-from sim.judge import Judge
+from sim.judge import Judge, Judged
 from sim.scene import Scene
 from sim.stl.parse import parse
 from sim.task import Constant, Draw, Task, task_schema, weights
@@ -55,18 +55,14 @@ def way(signals: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([5 * (signals["goal_pos_w"] - signals["grip_pos_w"]), turn], -1)
 
 
-class Objective:
+class Objective(Judged):
     """Closer, aligned, still; the formula says when it is there."""
 
     privileged_dim = 3 + 1
 
-    def __init__(self, judge: Judge, reward: Reward) -> None:
-        self.judge, self.weights = judge, reward
-        self.memory = {**judge.memory, "previous": (6,)}
-
-    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Memory after the sample at time 0."""
-        return {**memory, **self.judge(signals, memory).memory}
+    def __init__(self, judge: Judge, reward: Reward, action_dim: int) -> None:
+        super().__init__(judge, action_dim)
+        self.weights = reward
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
@@ -87,10 +83,6 @@ class Objective:
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
         """Velocity of the tool and the time, for the critic."""
         return torch.cat([signals["grip_vel_w"], signals["mission_time"][:, None] / 4], -1)
-
-    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
-        """The formula, as its decomposition sees it."""
-        return self.judge.success(memory)
 
 
 def make(
@@ -124,5 +116,5 @@ def make(
         name="reach", scene=Scene(robot), command="joint_pos_cmd", control_dt=control_dt, substeps=substeps,
         episode_s=4.0, formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, tuple(GOAL.signals), way, 6), act=act,
-        objective=Objective(Judge(parsed, control_dt, 0.0), weights(Reward, reward)), initial=initial, extra=GOAL,
-        stop="hold")
+        objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
+        extra=GOAL, stop="hold")

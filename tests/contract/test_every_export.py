@@ -51,6 +51,7 @@ def test_every_task_exports(task, tmp_path):
     assert len(commands) > 1 and np.abs(np.diff(commands, axis=0)).max() > 0
     artifact = write(task, graph, golden, tmp_path / "artifact")
     assert artifact.self_test().steps == len(commands)
+    assert {s.name for s in artifact.manifest.signals} == set(task.observe.signals)
     assert {f"memory.{m.name}" for m in artifact.manifest.memory} <= set(artifact.golden)
 
 

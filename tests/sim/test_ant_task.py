@@ -5,12 +5,7 @@ from math import cos, pi, sin
 import pytest
 import torch
 
-from policies.evaluate.rollout import graph_policy, record_golden
-from policies.export.artifact import export
-from policies.nets.actor import make_actor
-from policies.nets.normalizer import Normalizer
 from sim.env import make_env
-from sim.maps import PolicyGraph
 from sim.stl.robustness import satisfied
 from sim.task import load_task
 from sim.tasks import ant
@@ -162,17 +157,3 @@ def test_an_ant_without_commands_stays_up():
         step = env.step(torch.zeros(16, 8))
         assert not step.terminated.any()
     assert (step.info["signals"]["base_pos_w"][:, 2] > 0.3).all()
-
-
-def test_a_fresh_policy_exports_and_replays(tmp_path):
-    task = load_task("ant")
-    env = make_env(task, num_worlds=1, seed=0, threads=1, compiled=False)
-    torch.manual_seed(0)
-    graph = PolicyGraph(task.observe, Normalizer(env.obs_dim), make_actor(env.obs_dim, 8, (32, 32)), task.act)
-    golden = record_golden(env, graph_policy(graph), steps=40)
-    artifact = export(
-        graph, tmp_path / "artifact", robot=task.robot, signals=graph.signals, command=task.command, rate_hz=20.0,
-        formula_text=task.formula_text, constants=task.constants, horizon_s=task.episode_s, training={}, seed=0,
-        golden=golden, stop=task.stop, task_signals=task.schema)
-    artifact.self_test(1e-5)
-    assert "goal_pos_w" in {s.name for s in artifact.manifest.signals}
