@@ -253,8 +253,8 @@ def start(device: str, launch: Mapping[str, Any] | None) -> None:
     if importlib.util.find_spec("isaaclab") is None:
         raise IsaacLabError(
             "backend isaaclab needs Isaac Lab 2.3 or 3.0 in this Python, and it is not there: see "
-            "https://isaac-sim.github.io/IsaacLab (2.3: pip install isaaclab[isaacsim,all]==2.3.2.post1, with the index "
-            "that this page names), then install this package into that environment")
+            "https://isaac-sim.github.io/IsaacLab (2.3: pip install isaaclab[isaacsim,all]==2.3.2.post1, with the "
+            "index that this page names), then install this package into that environment")
     if _APP or launch == {}:
         return
     launcher = importlib.import_module("isaaclab.app").AppLauncher
