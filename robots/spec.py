@@ -31,6 +31,20 @@ class Parameter:
             raise ValueError(f"parameter from {self.source!r}: nominal {self.nominal} lies outside its range")
 
 
+@dataclass(frozen=True)
+class MotionLimits:
+    """How a robot's joints may move, [J] each: rad and s (m where a joint slides).
+
+    ``low`` and ``high`` are the ends that braking at ``brake`` must come to rest at; ``brake <= acceleration``.
+    """
+
+    speed: tuple[float, ...]
+    acceleration: tuple[float, ...]
+    brake: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
 SOURCES = {
     "joint_pos": "positions of the joints (rad or m)", "joint_vel": "their velocities (rad/s or m/s)",
     "joint_torque": "what the actuators exert on the joints (N m or N)",
@@ -78,7 +92,7 @@ class RobotSpec:
 
     Args:
         name: folder name below ``robots/``.
-        kind: ``"quadrotor"``, ``"arm"``, ``"hand"`` or ``"quadruped"``.
+        kind: ``"quadrotor"``, ``"arm"``, ``"hand"``, ``"quadruped"`` or ``"planar"``.
         signals: what its sensors and state estimator give.
         commands: what its actuators take.
         limits: other limits by name (SI), each ``(low, high)``.

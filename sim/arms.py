@@ -9,9 +9,10 @@ from math import cos, pi, sin
 import torch
 from torch import Tensor, nn
 
-from robots.franka.spec import DENAVIT_HARTENBERG, HOME, SPEED
+from robots.franka.spec import DENAVIT_HARTENBERG, HOME, motion
 from robots.signals import SignalSpec, schema
 from robots.spec import RobotSpec, Source
+from sim.limits import Limiter
 from sim.maps import Limited, Memory, begin, rotation
 from sim.scene import Object
 
@@ -171,59 +172,82 @@ class ToolAction(Limited):
     """Actions move the tool: six numbers are a step of its centre (m) and a turn (rad, rotation vector), base frame.
 
     Differential kinematics on the targets of the joints (damped least squares: Nakamura and Hanafusa, J. Dyn. Sys.,
-    1986) gives the joints' steps; what does not move the tool draws them towards ``home``. No joint's target moves
-    faster than its ``step``: if one would, all are slowed alike, so that the direction stays. A seventh number, where
-    the command has a gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes it.
+    1986) gives the joints' steps; what does not move the tool draws them towards ``home``. The targets move as the
+    robot accepts it (:class:`sim.limits.Limiter`), whatever the actions are. A seventh number, where the command has a
+    gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes it.
 
     Args:
         chain: the arm's kinematics. ``home``: [J] rad.
+        limiter: how the joints' targets may move.
         reach: step of the tool at action 1, m. ``turn``: the same, rad.
-        step: [J] rad, greatest step of each joint.
-        pull: share of the way home that is made in one step.
-        leash: rad, how far targets may be from the measured joints: bounds the force against what stands in the way,
-            which a target that runs on would raise without end. None: no bound.
+        pull: share of the way home that is wanted in one step.
+        leash: rad, how far targets may be from the measured joints; one beyond is drawn back as fast as ``limiter``
+            allows. Bounds the force against what stands in the way, which a target that runs on would raise without
+            end. None: no bound.
         grip: m, the opening that is commanded throughout. None: actions command it.
     """
 
     def __init__(
-        self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], *, reach: float, turn: float,
-        step: Sequence[float], pull: float = 0.02, leash: float | None = None, grip: float | None = None,
+        self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], limiter: Limiter, *, reach: float,
+        turn: float, pull: float, leash: float | None = None, grip: float | None = None,
     ) -> None:
         super().__init__(robot, command)
-        self.chain, self.joints, self.pull = chain, len(home), pull
+        self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), pull
         self.gripper = len(self.low) - self.joints
         if leash is not None and not leash > 0:
             raise ValueError(f"leash is how far targets may be from the joints, rad: positive or None, got {leash}")
+        if leash is not None and not bool((limiter.within(torch.tensor([leash])) > 0.25 * leash).all()):
+            raise ValueError(f"on a leash of {leash} rad targets could hardly move: with steps that far apart braking "
+                             f"takes all of it; take a shorter control_dt")
         if grip is not None and not self.gripper:
             raise ValueError(f"command {command!r} has no gripper whose opening could be {grip} m")
         self.leash, self.grip = leash, grip
         self.action_dim = 6 + (self.gripper if grip is None else 0)
-        for name, value in (("home", home), ("step", step), ("scale", [reach] * 3 + [turn] * 3)):
+        for name, value in (("home", home), ("scale", [reach] * 3 + [turn] * 3)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.home: Tensor
-        self.step: Tensor
         self.scale: Tensor
-        self.memory = {"target": (len(self.low),), "begun": ()}
+        self.memory = {"target": (len(self.low),), "begun": (), "step": (self.joints,),
+                       **({} if leash is None else {"measured": (self.joints,), "moved": (self.joints,)})}
 
     def follow(self, measured: Tensor, memory: Memory) -> Memory:
         """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
+        joints = measured[:, : self.joints]
         after = begin(self, measured, memory)
+        begun = memory["begun"][:, None] > 0.5
+        # where the joints are, even beyond the limits: the first command must not jump, and the limiter brings them in
+        target = torch.cat([torch.where(begun, memory["target"][:, : self.joints], joints),
+                            after["target"][:, self.joints :]], -1)
+        after = {**after, "target": target}
         if self.leash is None:
             return after
-        joints, near = after["target"][:, : self.joints], measured[:, : self.joints]
-        joints = torch.minimum(torch.maximum(joints, near - self.leash), near + self.leash)
-        return {**after, "target": self.limit(torch.cat([joints, after["target"][:, self.joints :]], -1))}
+        moved = (joints - memory["measured"]) * memory["begun"][:, None]
+        return {**after, "measured": joints, "moved": moved}
 
     def move(self, memory: Memory, action: Tensor) -> Memory:
         """The memory with the target moved by ``action`` [N, A]."""
         action, target = action.clamp(-1.0, 1.0), memory["target"][:, : self.joints]
+        step = self.limiter(target, memory["step"], self.wanted(target, action), self.bounds(memory))
+        return {**memory, "step": step, "target": torch.cat([target + step, self.opening(action)], -1)}
+
+    def wanted(self, target: Tensor, action: Tensor) -> Tensor:
+        """The step [N, J] of ``target`` [N, J] that ``action`` [N, A] asks for."""
         jacobian = self.chain.jacobian(target)
         rest = self.pull * (self.home - target)
-        wanted = self.scale * action[:, :6] - (jacobian @ rest[:, :, None])[:, :, 0]
+        tool = self.scale * action[:, :6] - (jacobian @ rest[:, :, None])[:, :, 0]
         square = jacobian @ jacobian.transpose(1, 2) + DAMPING**2 * torch.eye(6, device=action.device)
-        moved = rest + (jacobian.transpose(1, 2) @ solve(square, wanted)[:, :, None])[:, :, 0]
-        moved = moved / (moved.abs() / self.step).max(-1).values.clamp(min=1.0)[:, None]
-        return {**memory, "target": self.limit(torch.cat([target + moved, self.opening(action)], -1))}
+        return rest + (jacobian.transpose(1, 2) @ solve(square, tool)[:, :, None])[:, :, 0]
+
+    def bounds(self, memory: Memory) -> tuple[Tensor, Tensor] | None:
+        """The least and the greatest step [N, J] that let a target stop at its leash's end if its joint goes on so."""
+        if self.leash is None:
+            return None
+        away = memory["target"][:, : self.joints] - memory["measured"]
+        return memory["moved"] - self._slack(self.leash + away), memory["moved"] + self._slack(self.leash - away)
+
+    def _slack(self, room: Tensor) -> Tensor:
+        """The step [N, J] relative to the joints that ``room`` [N, J] rad of leash allows: back if negative."""
+        return torch.where(room > 0, self.limiter.within(room), room)
 
     def opening(self, action: Tensor) -> Tensor:
         """What ``action`` [N, A] commands the gripper, [N, 1] m ([N, 0] where there is none)."""
@@ -270,7 +294,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-SHARE_OF_SPEED = 0.6  # of the joints' speed limits: how fast targets move at most
+HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
+SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targets move at most
 
 
 def franka_action(
@@ -278,12 +303,13 @@ def franka_action(
     leash: float | None = None, grip: float | None = None,
 ) -> ToolAction:
     """Actions of a Franka arm: action 1 moves the tool at ``speed`` m/s or turns it at ``turn`` rad/s."""
-    return ToolAction(robot, command, franka_chain(), home, reach=speed * control_dt, turn=turn * control_dt,
-                      step=[SHARE_OF_SPEED * control_dt * v for v in SPEED], leash=leash, grip=grip)
+    return ToolAction(robot, command, franka_chain(), home, Limiter(motion(SHARE_OF_LIMITS), control_dt),
+                      reach=speed * control_dt, turn=turn * control_dt, pull=HOMEWARD * control_dt, leash=leash,
+                      grip=grip)
 
 
 class ArmObserve(nn.Module):
-    """What a policy sees: the arm (joints, servo errors, fingers, tool), the task's own part, the last action.
+    """What a policy sees: the arm (joints, servo errors, last step, fingers, tool), the task's part, the last action.
 
     Args:
         act: the action map, whose target is memory here. Where its command has a gripper, fingers are seen.
@@ -302,9 +328,11 @@ class ArmObserve(nn.Module):
         own = ("joint_pos", "joint_vel", *(["finger_pos"] if self.fingers else []), "grip_pos_w", "grip_quat_w")
         self.signals = tuple(dict.fromkeys((*own, *reads)))
         self.register_buffer("home", torch.tensor(home))
+        self.register_buffer("longest", act.limiter.longest.clone())
         self.home: Tensor
+        self.longest: Tensor
         self.memory = {**act.memory, "last_action": (act.action_dim,)}
-        self.obs_dim = 3 * self.joints + 2 * self.fingers + 3 + 6 + size + act.action_dim
+        self.obs_dim = 4 * self.joints + 2 * self.fingers + 3 + 6 + size + act.action_dim
 
     def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
         """Observation [N, O] and the next memory."""
@@ -312,8 +340,8 @@ class ArmObserve(nn.Module):
         after = self.follow(torch.cat([joints, *(f.mean(-1, keepdim=True) for f in fingers)], -1), memory)
         return torch.cat([
             joints - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"][:, : self.joints] - joints),
-            *(25 * f for f in fingers), signals["grip_pos_w"], axes(signals["grip_quat_w"]), self.part(signals),
-            memory["last_action"]], -1), after
+            after["step"] / self.longest, *(25 * f for f in fingers), signals["grip_pos_w"],
+            axes(signals["grip_quat_w"]), self.part(signals), memory["last_action"]], -1), after
 
     def record(self, memory: Memory, action: Tensor) -> Memory:
         """The memory with ``action`` entered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 import torch
 from torch import Tensor
@@ -26,8 +27,8 @@ class Goals:
         self, spec: SignalSpec, dt: float, reach: float, miss: Callable[[Mapping[str, Tensor], Tensor], Tensor],
         following: Callable[[Tensor, Tensor], Tensor], chances: int,
     ) -> None:
-        if not reach > 0:
-            raise ValueError(f"reach is how near a goal is met: positive, got {reach}")
+        if isinstance(reach, bool) or not isinstance(reach, (int, float)) or not 0 < reach < inf:
+            raise ValueError(f"reach is how near a goal is met: a positive number, got {reach!r}")
         self.name, self.dt, self.reach, self.chances = spec.name, dt, reach, chances
         self.miss, self.following = miss, following
         self.signals: Schema = schema(spec, SignalSpec("goal_age", (), "s"), SignalSpec("goals_met", (), "1"))

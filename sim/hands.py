@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from math import pi
+from math import cos, pi, radians
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,10 @@ FRICTION = (0.3, 0.005, 0.0001)  # below the fingertips' 0.7, which therefore co
 
 PALMS = {"leap_hand": (-0.015, 0.038, 0.268), "allegro_hand": (0.007, 0.0, 0.247)}
 """m, world: where a cube lies on the palm, its centre. The mean of the stored starts."""
+
+LEVEL, ASIDE, OVER = radians(30.0), radians(70.0), radians(120.0)
+"""Tilts of faces: of one that is level, of one on a side, and of one whose heading is no longer sound. A heading moves
+with the tilt's direction by the tangent of half the tilt; at 180 degrees there is none."""
 
 HISTORY = 3  # samples of joint angles and targets that a policy sees (Qi et al., CoRL 2022)
 SEES = ("cube", "joints")  # what a policy sees: the cube's pose as well, from a tracker, or the joints alone
@@ -107,6 +111,48 @@ def cube_look(quat_wxyz: Tensor) -> Tensor:
     parts = [x * x * x * x, y * y * y * y, z * z * z * z, x * x * x * y, x * y * y * y, x * x * x * z, x * z * z * z,
              y * y * y * z, y * z * z * z]
     return 2 * torch.stack([p.sum(-1) for p in parts], -1)
+
+
+def watched(quat_wxyz: Tensor, face: Tensor) -> tuple[Tensor, Tensor]:
+    """The face [N, 3] whose heading counts, its outward normal in the cube's frame; and where it is still ``face``.
+
+    The one most upward takes over when it is level to :data:`LEVEL` and ``face`` on a side, or when ``face`` is tilted
+    by more than :data:`OVER`. Zeros: none was before.
+    """
+    up = rotation(quat_wxyz)[:, 2]
+    height = (up * face).sum(-1)
+    x, y, z = up.abs().unbind(-1)
+    settled = (up.abs().max(-1).values > cos(LEVEL)) & (height < cos(ASIDE))
+    kept = (face.abs().sum(-1) > 0.5) & (height > cos(OVER)) & ~settled
+    first, second = (x >= y) & (x >= z), y >= z  # of equals one
+    most = torch.stack([first, ~first & second, ~first & ~second], -1).float()
+    upward = most * torch.where(up < 0, -torch.ones_like(up), torch.ones_like(up))
+    return torch.where(kept[:, None], face, upward), kept
+
+
+def heading(quat_wxyz: Tensor, face: Tensor) -> Tensor:
+    """Cosine and sine [N, 2] of where the edges beside ``face`` [N, 3] (one of six) point, once it is tilted level.
+
+    Tilted the shortest way, about a horizontal axis (the twist of the swing-twist decomposition about the vertical): a
+    tilt of up to :data:`OVER` in any direction changes nothing, a turn about the vertical changes it by its angle.
+    """
+    axes = rotation(quat_wxyz)
+    normal = (axes * face[:, None]).sum(-1)
+    side = (axes * face.abs()[:, None, [2, 0, 1]]).sum(-1)
+    level = side[:, :2] - normal[:, :2] * (side[:, 2:] / (1 + normal[:, 2:]).clamp(min=1e-6))
+    return level / level.square().sum(-1, keepdim=True).clamp(min=1e-12).sqrt()
+
+
+def heading_change(before: Tensor, now: Tensor, kept: Tensor) -> Tensor:
+    """The turn [N] rad between two headings [N, 2], at most half a turn; where not ``kept`` [N], faces changed.
+
+    Then at most an eighth: between headings of two faces a whole number of quarter turns does not count. 0 from or to
+    the heading (0, 0).
+    """
+    c = (before * now).sum(-1)
+    s = before[:, 0] * now[:, 1] - before[:, 1] * now[:, 0]
+    c2, s2 = c * c - s * s, 2 * c * s
+    return torch.where(kept, torch.atan2(s, c), 0.25 * torch.atan2(2 * c2 * s2, c2 * c2 - s2 * s2))
 
 
 def cube_motion(signals: Mapping[str, Tensor]) -> Tensor:

@@ -373,7 +373,7 @@ def _drawn(dist: Distribution, p: Parameter, name: str, key: str, draw: _Draw) -
         columns = [_drawn(dist.components[i], component(p, i), name, f"{key}.{i}", draw) if i in dist.components
                    else value[:, i : i + 1] for i in range(count)]
         value = torch.cat(columns, -1)
-    if name.rpartition(".")[2] == "inertia" and dist.kind not in ("sources", "uniform") and count % 3 == 0:
+    if name.rpartition(".")[2] == "inertia" and count % 3 == 0:
         value = possible_inertia(value)
     return value
 

@@ -32,7 +32,7 @@ from math import pi
 from pathlib import Path
 
 from robots.signals import CommandSpec, SignalSpec, schema
-from robots.spec import Parameter, RobotSpec, Source
+from robots.spec import MotionLimits, Parameter, RobotSpec, Source
 
 HERE = Path(__file__).parent
 
@@ -43,10 +43,15 @@ OPEN = 0.04  # m, stroke of one finger [U]
 
 LOW = (-2.7437, -1.7837, -2.9007, -3.0421, -2.8065, 0.5445, -3.0159)  # rad [U]
 HIGH = (2.7437, 1.7837, 2.9007, -0.1518, 2.8065, 4.5169, 3.0159)
-# rad/s [U]. What the robot accepts falls towards the ends of the ranges (FCI documentation): there, move slower
-SPEED = (2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26)
+SPEED = (2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26)  # rad/s [U]
 ACCELERATION = (10.0,) * 7  # rad/s^2 [C]
 JERK = (5000.0,) * 7  # rad/s^3 [C]
+# rad/s; rad/s^2; rad: towards the ends of its range the robot accepts a speed of at most
+# sqrt(ENVELOPE (end - position)) - OFFSET ([C], and libfranka, rate_limiting.h)
+OFFSET = (0.30, 0.20, 0.20, 0.30, 0.35, 0.35, 0.35)
+ENVELOPE = (12.0, 5.17, 7.0, 8.0, 34.0, 11.0, 34.0)
+END_LOW = (-2.7501, -1.7918, -2.9065, -3.0481, -2.8101, 0.54092, -3.0196)
+END_HIGH = (2.7501, 1.7918, 2.9065, -0.1458, 2.8101, 4.5205, 3.0196)
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)  # N m [U]
 TORQUE_RATE = (1000.0,) * 7  # N m/s [C]
 GRIP_FORCE, FINGER_SPEED = 70.0, 0.05  # N per finger, m/s [H]
@@ -63,6 +68,19 @@ MASS_FER = (2.3966, 2.7907, 2.542, 2.2513, 2.2037, 2.2855, 1.353, 0.35973)
 HAND = (0.6544, 0.0291, 0.0291)  # hand, fingers [U]
 KP = (3000.0, 3000.0, 3000.0, 2500.0, 2500.0, 2000.0, 2000.0)
 KD = (96.0, 148.0, 121.0, 109.0, 34.0, 31.0, 25.0)
+
+
+def motion(share: float = 1.0) -> MotionLimits:
+    """Limits of setpoints: ``share`` of the speeds and accelerations that the robot accepts.
+
+    Braking is gentler than the robot's envelope allows and ends before its ends, so that whoever brakes so stays
+    inside: sqrt(2 b (r - m)) <= sqrt(k r) - c for every room r, if 2 b < k and m = c^2 / (k - 2 b).
+    """
+    brake = tuple(min(share * a, 0.4 * k) for a, k in zip(ACCELERATION, ENVELOPE))
+    margin = [c * c / (k - 2 * b) for c, k, b in zip(OFFSET, ENVELOPE, brake)]
+    return MotionLimits(
+        speed=tuple(share * v for v in SPEED), acceleration=tuple(share * a for a in ACCELERATION), brake=brake,
+        low=tuple(end + m for end, m in zip(END_LOW, margin)), high=tuple(end - m for end, m in zip(END_HIGH, margin)))
 
 
 def limit(name: str, values: tuple[float, ...]) -> dict[str, tuple[float, float]]:

@@ -13,7 +13,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from sim.env import Env, make_env
+from sim.env import OF_KIND, Env, make_env
 from sim.task import Task, load_task
 from sim.types import Obs
 
@@ -116,7 +116,7 @@ def configured(task: str) -> dict[str, Any]:
 def default_backend(task: Task) -> str:
     """What the task's file names; else ours where it simulates the robot, and MuJoCo for all others."""
     named = configured(task.name).get("backend")
-    return str(named or ("quadrotor" if task.robot.kind == "quadrotor" else "mujoco"))
+    return str(named or OF_KIND.get(task.robot.kind, "mujoco"))
 
 
 def check_seed(seed: Any) -> int:

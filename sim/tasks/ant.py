@@ -35,6 +35,7 @@ CONSTANTS: dict[str, Any] = {
     "low": 0.27,  # m: a torso that lies on the floor is 0.25 m up
     "tilt": 0.25,  # x^2 + y^2 of the attitude is (1 - cos) / 2 of the torso's tilt: 60 degrees
 }
+POSITIVE = ("reach", "patience", "tilt")
 
 NEAR, FAR = 1.5, 5.0  # m from a goal to the next
 ARENA = 8.0  # m: goals lie within this square around the origin, to each side

@@ -25,7 +25,7 @@ from sim.judge import Judge
 from sim.maps import StepAction
 from sim.stl.parse import parse
 from sim.stl.syntax import signals_in
-from sim.task import Draw, Task, task_schema, weights
+from sim.task import Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 G[0,24] (norm(cube_pos_w - palm) < away)
@@ -36,6 +36,7 @@ CONSTANTS: dict[str, Any] = {
     "patience": 8.0,  # s for each goal
     "reach": 0.4,  # rad: a goal is met
 }
+POSITIVE = ("away", "patience", "reach")
 
 GOALS = ("any", "yaw")  # any attitude; or the cube turned about the vertical, the same face up
 LEAST = 0.6  # rad from a goal to the next, of goals about the vertical
@@ -177,6 +178,7 @@ def make(
     spec = hands.hand(robot)
     if goals not in GOALS:
         raise ValueError(f"goals is {goals!r}; legal: {', '.join(GOALS)}")
+    check_range("cube_reorient", "step", step, 0.0, pi, "rad", above=True)
     constants = {**CONSTANTS, "palm": PALMS[robot], **dict(constants or {})}
     scene = hands.hand_scene(spec)
     following = any_attitude if goals == "any" else turned

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import pi
 from typing import Any
 
 import torch
@@ -16,14 +17,13 @@ from torch import Tensor, nn
 from robots.signals import SignalSpec, schema
 from robots.spec import RobotSpec
 from sim import hands
-from sim.arms import turn_between
 from sim.gaits import GaitAction
 from sim.hands import COMMAND, JOINTS, PALMS, JointHistory, cube_look, cube_motion, cube_place, held, lowest
 from sim.judge import Judge
 from sim.maps import StepAction
 from sim.scene import Scene
 from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema, weights
+from sim.task import Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 G[0,12] (norm(cube_pos_w - palm) < away)
@@ -33,6 +33,7 @@ CONSTANTS: dict[str, Any] = {
     "away": 0.07,  # m from where the cube lies on the palm (``palm``, by robot)
     "enough": 2.0,  # rad over the last 2 s: 1 rad/s, steady
 }
+POSITIVE = ("away",)
 
 GAITS = ("none", "stored")
 WINDOW = 2.0  # s over which ``turned`` counts
@@ -61,26 +62,32 @@ class Reward:
 class Turned:
     """Task signals: by how much the cube turned about the vertical since the start (``spin``) and lately (``turned``).
 
-    Both in rad, the sum of the vertical components of the rotations from sample to sample, from the cube's attitude.
+    Both in rad: sums of the changes of the cube's heading (:func:`sim.hands.heading`), which a turn about the vertical
+    changes by its angle whatever the tilt, and a tilt that comes and goes, or goes round, does not change on the whole.
+    The heading is that of one face, about which the cube is tilted; when that tilt passes :data:`hands.OVER`, the face
+    that is then most upward takes over, a whole number of quarter turns away from the nearest.
     """
 
     chances = 0
 
     def __init__(self, dt: float) -> None:
         self.count = round(WINDOW / dt)
+        if abs(self.count * dt - WINDOW) > 1e-6:
+            raise ValueError(f"cube_rotate: control_dt is a whole part of the {WINDOW:g} s over which turning counts, "
+                             f"got {dt:g} s")
         self.signals = schema(SignalSpec("spin", (), "rad"), SignalSpec("turned", (), "rad"))
-        self.memory = {"before": (4,), "turns": (self.count,), "spin": ()}
+        self.memory = {"face": (3,), "heading": (2,), "turns": (self.count,), "spin": ()}
 
     def __call__(
         self, signals: Mapping[str, Tensor], chance: Tensor, memory: dict[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The signals of this sample and the memory for the next."""
-        quat, before = signals["cube_quat_w"], memory["before"]
-        first = before.square().sum(-1, keepdim=True) < 0.5  # zeros: nothing was before
-        vector, _ = turn_between(torch.where(first, quat, before), quat)
-        turns = torch.cat([vector[:, 2:], memory["turns"][:, :-1]], -1)
-        spin = memory["spin"] + vector[:, 2]
-        return {"spin": spin, "turned": turns.sum(-1)}, {"before": quat, "turns": turns, "spin": spin}
+        """The signals of this sample and the memory for the next. Zeros as memory: nothing was before, no turn."""
+        face, kept = hands.watched(signals["cube_quat_w"], memory["face"])
+        now = hands.heading(signals["cube_quat_w"], face)
+        turn = hands.heading_change(memory["heading"], now, kept)
+        turns = torch.cat([turn[:, None], memory["turns"][:, :-1]], -1)
+        spin = memory["spin"] + turn
+        return {"spin": spin, "turned": turns.sum(-1)}, {"face": face, "heading": now, "turns": turns, "spin": spin}
 
 
 class Observe(nn.Module):
@@ -182,6 +189,7 @@ def make(
     """
     if gait not in GAITS:
         raise ValueError(f"gait is {gait!r}; legal: {', '.join(GAITS)}")
+    check_range("cube_rotate", "step", step, 0.0, pi, "rad", above=True)
     spec = hands.hand(robot)
     constants = {**CONSTANTS, "palm": PALMS[robot], **dict(constants or {})}
     scene: Scene = hands.hand_scene(spec)

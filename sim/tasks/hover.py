@@ -21,13 +21,15 @@ from robots.spec import RobotSpec, load_robot
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
 from sim.stl.parse import parse
-from sim.task import Draw, Task, task_schema, weights
+from sim.task import Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,2.5] G[0,2.5] (norm(base_pos_w - home) < hold)
 & G[0,5] (abs(base_pos_w.x - home.x) < fence & abs(base_pos_w.y - home.y) < fence & abs(height - home.z) < fence)"""
 
 CONSTANTS: dict[str, Any] = {"home": (0.0, 0.0, 1.0), "hold": 0.3, "fence": 0.6}
+POSITIVE = ("hold", "fence")
+MOST_HISTORY = 500  # actions: those of an episode at 100 Hz
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ def make(
     history: int = 32, reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task; ``history``: actions remembered."""
+    check_range("hover", "history", history, 1, MOST_HISTORY, "actions")
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("crazyflie")
     home = torch.tensor(constants["home"], dtype=torch.float32)

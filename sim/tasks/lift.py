@@ -39,6 +39,7 @@ F[0,5] G[0,1] (norm(cube_pos_w - goal_pos_w) < reach)
 & G[0,6] (grip_pos_w.z > floor)"""
 
 CONSTANTS: dict[str, Any] = {"reach": 0.03, "floor": 0.005}  # m
+POSITIVE = ("reach",)
 
 HALF = 0.02  # m, of the cube's edges
 MASS = 0.05  # kg: 780 kg/m^3, hard wood
@@ -46,7 +47,8 @@ GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"))
 TOOL_SPEED, TOOL_TURN = 0.5, 1.5  # m/s, rad/s at action 1
 PLACE_LOW, PLACE_HIGH = (0.38, -0.18), (0.62, 0.18)  # m, where cubes start
 GOAL_LOW, GOAL_HIGH = (0.40, -0.18, 0.12), (0.60, 0.18, 0.35)  # m
-GRASPS = 512  # postures around cubes, for starts in the middle
+GRASPS = 1024  # postures around cubes and above, for starts in the middle
+OVER = 0.12  # m: how far above a cube open fingers start at most
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Reward:
     carry: float = 3.0  # times 1 - tanh(5 |goal - cube| / m) of a lifted cube
     fine: float = 3.0  # times 1 - tanh(30 |goal - cube| / m) of a lifted cube
     inside: float = 3.0  # while what the formula asks for next holds
+    hit: float = 5.0  # once per subgoal of the formula
     effort: float = 0.01  # times the squared action
     smooth: float = 0.02  # times the squared change of the action
     violated: float = 5.0  # once, when the tool is on the table: the episode ends
@@ -100,6 +103,7 @@ class Objective(Judged):
             + height * (w.carry * (1 - torch.tanh(5 * away)) + w.fine * (1 - torch.tanh(30 * away)))
             + w.inside * verdict.inside - w.effort * action.square().sum(-1)
             - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        reward = reward + w.hit * verdict.hits
         return reward, terminated, {**verdict.memory, "previous": action}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
@@ -152,21 +156,25 @@ def cube_at(place: Tensor, turn: Tensor) -> dict[str, Tensor]:
 
 @cache
 def midway() -> dict[str, Tensor]:
-    """Stored states with the cube between the fingers, on the table or in the air."""
+    """Stored states: the cube between the fingers, on the table or in the air; or on the table below open fingers."""
     generator = torch.Generator().manual_seed(0)
     place = torch.rand(GRASPS, 3, generator=generator)
+    kind = torch.rand(GRASPS, generator=generator)
+    held, air = kind < 0.5, kind < 0.25
     low, high = (*PLACE_LOW, HALF), (*PLACE_HIGH, 0.25)
-    place[:, 2] = place[:, 2] * (torch.rand(GRASPS, generator=generator) < 0.5)  # half of them on the table
+    place[:, 2] = place[:, 2] * air
     place = between(low, high, place)
     turn = 0.5 * pi * (torch.rand(GRASPS, generator=generator) - 0.5)
-    joints, good = postures(franka_chain(), place, pointing_down(turn), HOME, (LOW, HIGH))
-    state = {"joint_pos": joints, "finger_pos": torch.full_like(joints[:, :2], HALF + 0.0005),
-             "cube_pos_w": place, "cube_quat_w": about_z(turn)}
+    over = OVER * torch.rand(GRASPS, generator=generator) * ~held
+    tool = place + torch.stack([torch.zeros_like(over), torch.zeros_like(over), over], -1)
+    joints, good = postures(franka_chain(), tool, pointing_down(turn), HOME, (LOW, HIGH))
+    fingers = torch.where(held, HALF + 0.0005, OPEN)[:, None].expand(-1, 2)
+    state = {"joint_pos": joints, "finger_pos": fingers, "cube_pos_w": place, "cube_quat_w": about_z(turn)}
     return {name: value[good] for name, value in state.items()}
 
 
 class Explore:
-    """Starts with the cube between the fingers."""
+    """Starts with the cube between the fingers, or right below them."""
 
     def __init__(self, control_dt: float) -> None:
         self.control_dt = control_dt

@@ -50,6 +50,7 @@ CONSTANTS: dict[str, Any] = {
     "slip": 0.04,  # m, of the peg's centre from the tool's: 20 mm when well held
     "force": 60.0,  # N, on the block
 }
+POSITIVE = ("depth", "inside", "slip", "force")
 
 WIDTH, LENGTH = 0.02, 0.08  # m, of the peg; its ends are across the fingers' pads and below them
 MASS = 0.25  # kg: 7850 kg/m^3, steel
@@ -81,6 +82,7 @@ class Reward:
     low: float = 2.0  # times 1 - tanh(tip's height over the mouth / 3 cm), and of ``centred``
     deep: float = 5.0  # times the share of the depth asked for, of a peg that is in the hole
     inside: float = 3.0  # while the formula's region is held and nothing was broken
+    hit: float = 5.0  # once per subgoal of the formula
     push: float = 0.02  # times what the block is pushed with beyond 10 N, N
     broken: float = 5.0  # while what the formula says is to be kept is not
     effort: float = 0.01  # times the squared action
@@ -160,6 +162,7 @@ class Objective(Judged):
             - w.push * (signals["hole_force"] - 10.0).clamp(min=0.0)
             - w.broken * (verdict.safe <= 0).float() - w.effort * action.square().sum(-1)
             - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.lost * terminated.float()
+        reward = reward + w.hit * verdict.hits
         return reward, terminated, {**verdict.memory, "previous": action}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import pi
 from typing import Any
 
 import torch
@@ -20,13 +21,14 @@ from sim.arms import ArmObserve, franka_action, franka_chain, turn_between
 from sim.judge import Judge, Judged
 from sim.scene import Scene
 from sim.stl.parse import parse
-from sim.task import Constant, Draw, Task, task_schema, weights
+from sim.task import Constant, Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,3] G[0,1] (norm(grip_pos_w - goal_pos_w) < reach & rotation_angle(grip_quat_w, goal_quat_w) < turn)
 & G[0,4] (grip_pos_w.z > floor)"""
 
 CONSTANTS: dict[str, Any] = {"reach": 0.01, "turn": 0.1, "floor": 0.03}  # m, rad, m
+POSITIVE = ("reach", "turn")
 
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
 TOOL_SPEED, TOOL_TURN = 0.6, 2.0  # m/s, rad/s at action 1
@@ -40,9 +42,10 @@ class Reward:
     far: float = 2.0  # times the distance, m
     near: float = 1.0  # times 1 - tanh(distance / 0.1 m)
     close: float = 2.0  # times 1 - tanh(distance / 0.02 m)
-    turned: float = 0.4  # times the angle, rad
+    turned: float = 1.5  # times the angle, rad: with less of it one policy in three never turned
     aligned: float = 1.5  # times (1 - tanh(angle / 0.2 rad)) and of (1 - tanh(distance / 0.1 m))
     inside: float = 4.0  # while what the formula asks for next holds
+    hit: float = 5.0  # once per subgoal of the formula
     speed: float = 0.02  # times the squared joint velocity near the goal
     effort: float = 0.02  # times the squared action
     smooth: float = 0.05  # times the squared change of the action
@@ -78,6 +81,7 @@ class Objective(Judged):
             + w.aligned * near * (1 - torch.tanh(angle / 0.2)) + w.inside * verdict.inside
             - w.speed * near * signals["joint_vel"].square().sum(-1) - w.effort * action.square().sum(-1)
             - w.smooth * (action - memory["previous"]).square().sum(-1)) - w.violated * terminated.float()
+        reward = reward + w.hit * verdict.hits
         return reward, terminated, {**verdict.memory, "previous": action}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
@@ -90,6 +94,7 @@ def make(
     spread: float = 0.7, reward: Mapping[str, float] | None = None,
 ) -> Task:
     """The task. ``spread``: of the goals' postures around home, rad; starts lie within 0.15 rad of home."""
+    check_range("reach", "spread", spread, 0.0, pi, "rad")
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)

@@ -27,6 +27,7 @@ CONSTANTS: dict[str, Any] = {
     "center": (0.0, 0.0, 1.0), "ax": 1.0, "ay": 0.5, "pace": 2 * pi / 5.5, "close": 0.3, "fence": 1.8,
     "floor": 0.2, "ceiling": 2.0,
 }
+POSITIVE = ("close", "fence", "ceiling")
 
 FORMULA = """\
 G[2,11] (hypot(base_pos_w.x - (center.x + ax * sin(pace * mission_time)),

@@ -24,7 +24,7 @@ from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.plan import plan
 from sim.stl.syntax import constants_in, signals_in
-from sim.task import MISSION_TIME, Draw, Task, task_schema, weights
+from sim.task import MISSION_TIME, Draw, Task, check_range, task_schema, weights
 
 FORMULA = """\
 F[0,3] (norm(base_pos_w - a) < reach & F[0,3] (norm(base_pos_w - b) < reach))
@@ -39,6 +39,7 @@ CONSTANTS: dict[str, Any] = {
     "pillar_1": (0.6, 0.45, 0.0), "pillar_2": (0.1, 0.95, 0.0), "pillar_radius": 0.25,
     "fence": 1.8, "floor": 0.2, "ceiling": 2.0,
 }
+POSITIVE = ("reach", "hold", "pillar_radius", "fence", "ceiling")
 
 
 HISTORY = 3  # actions remembered: what is still on its way through delays and motor lag
@@ -253,6 +254,7 @@ def make(
     The reward asks for twice that: what counts as reached for the reward must have been noticed by the policy, or it
     would be paid for flying on to a point that it does not see as its next.
     """
+    check_range("waypoints", "slack", slack, 0.0, 1.0, "m")
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("crazyflie")
     parsed = parse(formula, task_schema(robot), constants)

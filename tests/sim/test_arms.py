@@ -5,11 +5,24 @@ from math import pi
 import pytest
 import torch
 
-from robots.franka.spec import HIGH, HOME, LOW, OPEN, SPEED
+from robots.franka.spec import (
+    ACCELERATION,
+    END_HIGH,
+    END_LOW,
+    ENVELOPE,
+    HIGH,
+    HOME,
+    JERK,
+    LOW,
+    OFFSET,
+    OPEN,
+    SPEED,
+    motion,
+)
 from robots.signals import SignalSpec, schema
 from robots.spec import Source, load_robot
 from sim.arms import (
-    SHARE_OF_SPEED,
+    SHARE_OF_LIMITS,
     ArmObserve,
     about_z,
     axes,
@@ -173,8 +186,8 @@ def begun(act, joints, opening=OPEN):
 def test_an_action_moves_the_tool_by_what_it_says():
     act, joints = action_map(), torch.tensor(HOME) + 0.1 * torch.randn(40, 7, generator=generator())
     memory = begun(act, joints)
-    # a tenth of the reach: no joint is at its speed limit, and the damping of the least squares takes little
-    action = torch.cat([0.1 * torch.randn(40, 6, generator=generator(1)).clamp(-1, 1), torch.zeros(40, 1)], -1)
+    # a little of the reach: no joint is at its limits, and the damping of the least squares takes little
+    action = torch.cat([0.03 * torch.randn(40, 6, generator=generator(1)).clamp(-1, 1), torch.zeros(40, 1)], -1)
     after = act.move(memory, action)
     (pos, quat), (there, turned) = act.chain(joints), act.chain(after["target"][:, :7])
     wanted = 0.5 * DT * action[:, :3]
@@ -194,18 +207,123 @@ def test_what_does_not_move_the_tool_goes_home():
     assert (joints - act.home).norm() < 0.8 * (elbow - act.home).norm()
 
 
-def test_no_joint_moves_faster_than_its_step_and_the_direction_stays():
+def followed(act, joints, actions):
+    """Targets [T + 1, N, 7] while the actions [T, N, A] are taken, the arm following at once."""
+    memory, targets = begun(act, joints), [joints]
+    for action in actions:
+        memory = act.move(memory, action)
+        memory = act.follow(memory["target"], memory)
+        targets.append(memory["target"][:, :7])
+    return torch.stack(targets).double()
+
+
+def accepted_speed(joints):
+    """Lowest and highest speed that the robot accepts at the joints [..., 7]: Franka's FCI documentation."""
+    speed, k, c = (torch.tensor(x, dtype=torch.float64) for x in (SPEED, ENVELOPE, OFFSET))
+    low, high = torch.tensor(END_LOW), torch.tensor(END_HIGH)
+    down, up = ((k * room.clamp(min=0.0)).sqrt() - c for room in (joints - low, high - joints))
+    return -torch.minimum(speed, down.clamp(min=0.0)), torch.minimum(speed, up.clamp(min=0.0))
+
+
+def assert_accepted(targets):
+    """That the robot accepts the setpoints as control points of a uniform cubic B-spline, from rest."""
+    points = torch.cat([targets[:1]] * 3 + [targets])
+    change = (points[2:] - 2 * points[1:-1] + points[:-2]) / DT**2  # what the spline's acceleration is linear between
+    assert (change.abs() <= SHARE_OF_LIMITS * torch.tensor(ACCELERATION) + 2e-2).all()
+    assert ((change[1:] - change[:-1]) / DT).abs().max() < 0.1 * min(JERK)
+    a, b, c, d = points[:-3], points[1:-2], points[2:-1], points[3:]
+    for u in torch.linspace(0, 1, 11, dtype=torch.float64):
+        at = ((1 - u)**3 * a + (3 * u**3 - 6 * u**2 + 4) * b + (-3 * u**3 + 3 * u**2 + 3 * u + 1) * c + u**3 * d) / 6
+        speed = ((1 - u)**2 * (b - a) + (-2 * u**2 + 2 * u + 1) * (c - b) + u**2 * (d - c)) / (2 * DT)
+        low, high = accepted_speed(at)
+        assert ((speed >= low - 1e-3) & (speed <= high + 1e-3)).all()
+
+
+def wild(kind, steps=150, n=64):
+    """Actions [T, N, 7] that a broken policy could take."""
+    sign = torch.sign(torch.randn(steps, n, 7, generator=generator(7)))
+    if kind == "held":
+        return sign[:1].expand(steps, -1, -1)
+    if kind == "flapping":
+        return sign[:1] * torch.tensor([1.0, -1.0]).repeat(steps // 2)[:, None, None]
+    return {"random": sign, "bursts": sign[::10].repeat_interleave(10, 0)}[kind]
+
+
+@pytest.mark.parametrize("leash", [None, 0.06])
+@pytest.mark.parametrize("kind", ["held", "flapping", "random", "bursts"])
+def test_the_robot_accepts_the_targets_of_whatever_actions(kind, leash):
+    actions = wild(kind)
+    targets = followed(action_map(leash=leash), random_joints(actions.shape[1], 3), actions)
+    assert_accepted(targets)
+    assert (targets[-1] - targets[0]).abs().max() > 0.05  # and they do move
+
+
+@pytest.mark.parametrize("noise, speed", [(0.006, 0.0), (0.05, 0.0), (0.0, 2.0), (0.0, 4.0), (0.001, 2.0)])
+def test_the_robot_accepts_the_targets_of_an_arm_that_is_shaken_or_pushed(noise, speed):
+    act, n = action_map(leash=0.012), 32
+    joints = random_joints(n, 3, margin=0.5)
+    memory, targets = begun(act, joints), [joints]
+    shaken = torch.randn(60, n, 7, generator=generator(9))
+    for k, action in enumerate(wild("bursts", 60, n)):
+        measured = memory["target"][:, :7] + noise * shaken[k] + (speed * DT if 20 <= k < 30 else 0.0)
+        memory = act.follow(torch.cat([measured, torch.full((n, 1), OPEN)], -1), act.move(memory, action))
+        targets.append(memory["target"][:, :7])
+    assert_accepted(torch.stack(targets).double())
+
+
+def test_the_first_command_does_not_jump():
+    act = action_map()
+    for at in (END_HIGH, END_LOW):
+        joints = torch.tensor([at])
+        targets = followed(act, joints, wild("random", 30, 1))
+        assert_accepted(targets)
+        assert (targets[0] - torch.tensor([at])).abs().max() == 0
+
+
+def test_a_leash_that_holds_targets_fast_is_refused():
+    with pytest.raises(ValueError, match="leash of 0.012 rad targets could hardly move"):
+        franka_action(ROBOT, "arm_cmd", 0.2, speed=0.2, turn=0.6, leash=0.012)
+
+
+def test_targets_come_to_rest_before_the_ends():
+    act = action_map()
+    limits, reached = motion(SHARE_OF_LIMITS), []
+    for sign in (1.0, -1.0):  # every joint is sent to its end, at its top speed
+        at, step = torch.tensor([HOME]), torch.zeros(1, 7)
+        for _ in range(400):
+            step = act.limiter(at, step, torch.full((1, 7), sign))
+            at = at + step
+        reached.append(at[0])
+    torch.testing.assert_close(reached[0], torch.tensor(limits.high), atol=2e-3, rtol=0)
+    torch.testing.assert_close(reached[1], torch.tensor(limits.low), atol=2e-3, rtol=0)
+    assert (reached[0] <= act.high[:7]).all() and (reached[1] >= act.low[:7]).all()
+
+
+def test_joints_beyond_the_ends_move_inwards_only():
+    act = action_map()
+    for at, out in ((HIGH, 1.0), (LOW, -1.0)):
+        begin = torch.tensor([at])
+        assert (act.limiter(begin, torch.zeros(1, 7), torch.full((1, 7), out)) == 0).all()
+        inwards = act.limiter(begin, torch.zeros(1, 7), torch.full((1, 7), -out))
+        assert (inwards * out < 0).all()
+
+
+def test_the_direction_of_a_step_stays():
+    limiter = action_map().limiter
+    wanted = torch.randn(50, 7, generator=generator(8))
+    at = torch.tensor(HOME).expand(50, 7)
+    step = limiter(at, torch.zeros(50, 7), wanted)
+    torch.testing.assert_close(step / step.norm(dim=-1, keepdim=True), wanted / wanted.norm(dim=-1, keepdim=True))
+    assert ((step.abs() / limiter.change).max(-1).values - 1).abs().max() < 1e-5
+
+
+def test_beyond_one_an_action_counts_as_one():
     act, joints = action_map(), random_joints(100, 3)
-    memory = begun(act, joints)
-    action = torch.sign(torch.randn(100, 7, generator=generator(2)))
-    moved = act.move(memory, 3.0 * action)["target"][:, :7] - memory["target"][:, :7]
-    step = SHARE_OF_SPEED * DT * torch.tensor(SPEED)
-    assert (moved.abs() <= step + 1e-6).all() and ((moved.abs() / step).max(-1).values > 0.99).any()
-    # beyond 1 an action counts as 1
-    torch.testing.assert_close(moved, act.move(memory, action)["target"][:, :7] - memory["target"][:, :7])
+    memory, action = begun(act, joints), torch.sign(torch.randn(100, 7, generator=generator(2)))
+    torch.testing.assert_close(act.move(memory, 3.0 * action)["target"], act.move(memory, action)["target"])
 
 
-def test_targets_stay_within_the_limits():
+def test_targets_do_not_leave_the_limits():
     act, memory = action_map(), begun(action_map(), torch.tensor([HIGH, LOW]))
     for _ in range(20):
         memory = act.move(memory, torch.ones(2, 7))
@@ -235,8 +353,14 @@ def test_a_leash_keeps_targets_near_the_joints():
     for _ in range(30):  # the arm is held fast
         memory = act.follow(measured, act.move(memory, action))
     away = (memory["target"][:, :7] - joints).abs()
-    assert away.max() == pytest.approx(0.02, abs=1e-6) and memory["target"][0, 7] == pytest.approx(OPEN)
-    free = action_map()
+    assert away.max() == pytest.approx(0.02, abs=1e-4) and memory["target"][0, 7] == pytest.approx(OPEN)
+    wild_memory, targets = begun(act, joints), [joints]
+    for action in wild("bursts", n=1):
+        wild_memory = act.follow(measured, act.move(wild_memory, action))
+        targets.append(wild_memory["target"][:, :7])
+    assert_accepted(torch.stack(targets).double())
+    assert (torch.stack(targets) - joints).abs().max() < 0.0201
+    free, action = action_map(), torch.tensor([[0.0, 0, -1, 0, 0, 0, 1]])
     memory = begun(free, joints)
     for _ in range(30):
         memory = free.follow(measured, free.move(memory, action))
@@ -249,7 +373,7 @@ def test_the_inverse_is_the_action_that_was_taken():
     for act in (action_map(), action_map(grip=0.0)):
         joints = torch.tensor(HOME) + 0.02 * torch.randn(20, 7, generator=generator(4))
         memory = begun(act, joints)
-        action = 0.2 * torch.randn(20, act.action_dim, generator=generator(5)).clamp(-1, 1)
+        action = 0.04 * torch.randn(20, act.action_dim, generator=generator(5)).clamp(-1, 1)
         found = act.inverse(act.move(memory, action)["target"], memory)
         torch.testing.assert_close(found, action, atol=0.05, rtol=0)
 
@@ -278,9 +402,11 @@ def test_what_a_policy_sees_of_an_arm():
         [[0.01, 0.03]]), "grip_pos_w": torch.tensor([[0.4, 0.1, 0.2]]), "grip_quat_w": about_z(torch.tensor([0.0])),
         "goal": torch.tensor([[1.0, 2.0, 3.0]])}
     memory = {name: torch.zeros(1, *shape) for name, shape in observe.memory.items()}
+    memory["step"] = 0.5 * DT * SHARE_OF_LIMITS * torch.tensor([SPEED])
     obs, after = observe(signals, memory)
     assert obs.shape == (1, observe.obs_dim)
-    expected = [*[0.1] * 7, *[0.3] * 7, *[0.0] * 7, 0.25, 0.75, 0.4, 0.1, 0.2, 1, 0, 0, 1, 0, 0, 2, 4, 6, *[0] * 7]
+    expected = [*[0.1] * 7, *[0.3] * 7, *[0.0] * 7, *[0.5] * 7,
+                0.25, 0.75, 0.4, 0.1, 0.2, 1, 0, 0, 1, 0, 0, 2, 4, 6, *[0] * 7]
     torch.testing.assert_close(obs[0], torch.tensor(expected), atol=1e-6, rtol=0)
     assert after["target"][0, 7] == pytest.approx(0.02)
     # the next sample sees how far the joints are behind their targets, and the action

@@ -113,6 +113,75 @@ def test_turned_counts_the_last_two_seconds_and_spin_everything():
         assert float(added["turned"]) == pytest.approx(late, abs=2e-3)
 
 
+def counted(quats):
+    """``spin`` and ``turned`` [T, N] of attitudes [T, N, 4]."""
+    extra, found = cube_rotate.Turned(0.05), []
+    memory = {k: torch.zeros(quats.shape[1], *shape) for k, shape in extra.memory.items()}
+    for quat in quats:
+        added, memory = extra({"cube_quat_w": quat}, torch.zeros(len(quat), 1), memory)
+        found.append(added)
+    return tuple(torch.stack([f[k] for f in found]) for k in ("spin", "turned"))
+
+
+def tilted(towards, angle):
+    """Attitudes tilted by ``angle`` [T] rad about the horizontal axis at ``towards`` [T] rad."""
+    c, s = (angle / 2).cos(), (angle / 2).sin()
+    return torch.stack([c, s * towards.cos(), s * towards.sin(), 0 * s], -1)
+
+
+def any_face(quats):
+    """Attitudes [T, 4] of cubes that stand on any face, [T, 24, 4]."""
+    return torch.stack([hands.product(quats, one.expand_as(quats)) for one in hands.symmetries()], 1)
+
+
+TIMES = 0.05 * torch.arange(240)
+
+
+@pytest.mark.parametrize("hz", [0.5, 3.0, 7.0])
+@pytest.mark.parametrize("tilt", [5, 20, 45, 55, 60])
+def test_a_tilt_that_goes_round_is_no_turn(hz, tilt):
+    angle = tilt / 180 * pi * (TIMES / 2).clamp(max=1.0)
+    spin, turned = counted(any_face(tilted(2 * pi * hz * TIMES, angle)))
+    assert spin.abs().max() < 1e-5 and turned.abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("lean", [(pi / 4, 0.0), (0.9553, pi / 4)])  # on an edge, on a corner
+def test_a_cube_that_wobbles_on_an_edge_or_a_corner_does_not_turn(lean):
+    base = hands.product(tilted(torch.zeros(1), torch.tensor([lean[0]])), about_z([lean[1]]))
+    wobble = tilted(2 * pi * 3.0 * TIMES, torch.full_like(TIMES, 0.35))
+    spin, _ = counted(any_face(hands.product(wobble, base.expand_as(wobble))))
+    assert spin.abs().max() < 0.4 and spin[::20].abs().max() < 1e-5  # it comes back with each third period
+
+
+@pytest.mark.parametrize("rate", [1.0, -1.5, 10.0])
+@pytest.mark.parametrize("tilt", [0.0, 30.0, 60.0, 85.0, 170.0])
+def test_a_turn_about_the_vertical_is_exact_at_any_tilt(rate, tilt):
+    lean = tilted(torch.tensor([0.4]), torch.tensor([tilt / 180 * pi])).expand(240, 4)
+    spin, turned = counted(any_face(hands.product(about_z(rate * TIMES), lean)))
+    torch.testing.assert_close(spin, (rate * TIMES)[:, None].expand_as(spin), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(turned[60:], torch.full_like(turned[60:], 2 * rate), rtol=1e-5, atol=1e-4)
+
+
+def test_turns_about_a_tilted_axis_of_the_cube_are_whole():
+    lean = tilted(torch.tensor([0.4]), torch.tensor([0.5])).expand(201, 4)
+    turns = about_z(2 * pi * torch.arange(201) / 50)
+    spin, _ = counted(any_face(hands.product(lean, turns)))
+    torch.testing.assert_close(spin[-1], torch.full((24,), 8 * pi), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("ways", [(0, 0, 0, 0), (0, 1, 2, 3), (0, 1, 0, 3, 3, 2, 1)])
+def test_tips_over_an_edge_are_no_turn_and_what_is_turned_in_between_counts(ways):
+    quats, turned = [about_z([0.0])], 0.0
+    for way in ways:
+        start, axis = quats[-1], torch.full((20,), way * pi / 2 + turned)
+        tips = hands.product(tilted(axis, pi / 40 * torch.arange(1, 21)), start.expand(20, 4))
+        turns = hands.product(about_z(0.02 * torch.arange(1, 21)), tips[-1:].expand(20, 4))
+        quats += [*tips[:, None], *turns[:, None]]
+        turned += 0.4
+    spin, _ = counted(torch.stack([any_face(q)[0] for q in quats]))
+    torch.testing.assert_close(spin[-1], torch.full((24,), turned), rtol=1e-5, atol=1e-4)
+
+
 def test_a_goal_is_shown_met_and_the_next_one_follows():
     extra = load_task("cube_reorient").extra
     goal, other = about_z([0.5]), torch.tensor([[0.1, 0.4, 0.7]])
@@ -403,7 +472,7 @@ def test_wrong_settings_are_told_the_legal_ones():
         gaits.gait("shadow")
     with pytest.raises(ValueError, match="goals is 'all'; legal: any, yaw"):
         load_task("cube_reorient", goals="all")
-    with pytest.raises(ValueError, match="positive, got 0"):
+    with pytest.raises(ValueError, match="reach must be positive, as in reach=0.4; got 0"):
         load_task("cube_reorient", constants={"reach": 0})
     with pytest.raises(ValueError, match="legal: .*turn"):
         load_task("cube_rotate", reward={"spin": 1.0})
