@@ -34,7 +34,8 @@ class Env:
 
     Everything random is keyed by (seed, world, episode), so that world i sees the same episodes whatever N is.
     The signals before a reset are in ``step.info``: ``info["signals"]`` are the true signals [N, ...] of the step
-    just made, ``info["success"]``, ``info["length"]`` and ``info["return"]`` are valid where an episode ended.
+    just made, ``info["success"]``, ``info["length"]`` and ``info["return"]`` are valid where an episode ended;
+    ``info["midway"]`` says which of them began in mid-mission.
 
     What a world remembers (memory of the maps, progress of the mission, goals, delayed samples, noise) is a column of
     one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
@@ -87,7 +88,9 @@ class Env:
         visual = self.pictures.rig.parameters if self.pictures is not None else {}
         self.curriculum = parse_curriculum(curriculum, {**backend.parameters, **visual}, start_draws(task.initial),
                                            self.num_worlds, seed)
-        self._lay_out(seen, self.device.type == "cpu" if compiled is None else compiled)
+        if compiled is None:
+            compiled = self.on_cpu and bool(getattr(task.observe, "compiles", True))
+        self._lay_out(seen, compiled)
         self._clear()
         self._begun = False  # whether all worlds have had a first episode
         self._before: Tensor | None = None
@@ -200,7 +203,11 @@ class Env:
         terminated = terminated | ~finite
         reward = torch.where(finite, reward, torch.zeros_like(reward))
         over = count >= self.task.steps
-        figures = (reward, terminated | over, terminated, over & ~terminated, finite, success & ~terminated)
+        if self.task.finite:
+            ends = (terminated | over, over & ~over)
+        else:
+            ends = (terminated, over & ~terminated)
+        figures = (reward, terminated | over, *ends, finite, success & ~terminated)
         return {
             "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)), **kept,
             **past, **seen}, sound
@@ -340,6 +347,10 @@ class Env:
     def _observations(self, n: int) -> Obs:
         return Obs(*(torch.empty(n, size, device=self.device) for size in (self.obs_dim, self.critic_dim)))
 
+    def forget_starts(self) -> None:
+        """Draw the starts of next episodes anew that were drawn ahead: where they come from has changed."""
+        self.ready[:] = False
+
     def _draw_starts(self, ids: Tensor) -> None:
         """Draw the next episode of the worlds ``ids``."""
         self._lay_in(ids, draw_episodes(self.recipe, self.keys[ids], self.episode[ids] + 1))
@@ -405,7 +416,7 @@ class Env:
             self.images = self._take()
             found = found._replace(obs=found.obs._replace(images=self.images))
         info = {"signals": {**truth, **self.own}, "success": found.success, "finite": found.finite,
-                "length": self.column["count"], "return": self.column["return"]}
+                "length": self.column["count"], "return": self.column["return"], "midway": self.midway}
         obs = found.obs
         after = self._end(found, info) if some_ended else obs
         return Step(after, found.reward, found.terminated, found.truncated, obs, info)
@@ -417,7 +428,7 @@ class Env:
         clean = _clone if bool(finite.all()) else _clean
         # copies of the backend's tensors: the resets would overwrite them
         info["signals"] = {k: clean(v) for k, v in info["signals"].items()}
-        info |= {"length": self.count, "return": self.column["return"].clone()}
+        info |= {"length": self.count, "return": self.column["return"].clone(), "midway": self.midway.clone()}
         if clean is _clean:
             self._report(~finite)
         if self.curriculum is not None and len(whole := ids[~self.midway[ids]]):
@@ -637,6 +648,10 @@ def on_device(part: Any, device: torch.device) -> Any:
     return moved
 
 
+OF_KIND = {"quadrotor": "quadrotor", "planar": "planar"}
+"""Backend by kind of robot, where it is one of ours."""
+
+
 def backend_names() -> list[str]:
     """The modules of ``sim/backends`` that make one: those with a ``make`` function (found without importing them)."""
     folder = Path(__file__).parent / "backends"
@@ -650,14 +665,14 @@ def make_env(
 ) -> Env:
     """The environment of ``task`` on the backend module ``sim/backends/<backend>.py``.
 
-    ``backend="auto"``: ``quadrotor`` for quadrotors, ``mujoco`` for everything else. ``options``: what the backend's
-    own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``, ``pushes``, ``curriculum``,
-    ``cameras``, ``look``, ``renderer``, ``augment``, ``explore``, ``compiled``).
+    ``backend="auto"``: ``quadrotor`` for quadrotors, ``planar`` for what moves in the plane, ``mujoco`` for everything
+    else. ``options``: what the backend's own ``make`` takes besides. ``settings``: those of :class:`Env` (``sensors``,
+    ``pushes``, ``curriculum``, ``cameras``, ``look``, ``renderer``, ``augment``, ``explore``, ``compiled``).
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is at least 1, got {num_worlds}")
     if backend == "auto":
-        backend = "quadrotor" if task.robot.kind == "quadrotor" else "mujoco"
+        backend = OF_KIND.get(task.robot.kind, "mujoco")
     if backend not in backend_names():
         raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
     built = resolve("sim.backends", backend).make(

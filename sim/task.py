@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import inf, isfinite
+from math import ceil, isfinite
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
@@ -15,11 +15,33 @@ from robots.signals import Schema, SignalSpec, schema
 from robots.spec import RobotSpec
 from sim.maps import ActionMap
 from sim.scene import Scene, as_scene
+from sim.stl.alternative import NotDecomposable
+from sim.stl.plan import NotSequential
+from sim.stl.syntax import Constant as Number
 from sim.stl.syntax import Formula, FormulaError, children, horizon, predicates_in, signals_in
 from sim.stl.windows import window_steps
 
 MISSION_TIME = SignalSpec("mission_time", (), "s")
 """Time since mission start: every evaluator of a formula supplies it (environment, report, on-robot monitor)."""
+
+CONTROL_DT = (1e-3, 1.0)  # s: no robot here takes more than 1000 commands a second, and fewer than one control nothing
+SUBSTEPS = 1000
+FINEST = 1e-5  # s: in shorter physics steps, what moves by mm/s is lost in the rounding of 32-bit states
+TOUCHING = 0.01  # s, longest physics step of bodies in contact
+FLYING = 0.05  # s, the same in flight: the shortest time constant of a rotor is 0.055 s (robots/crazyflie/spec.py)
+
+SEQUENTIAL = """\
+The reward of this task follows the formula: it is one sequence or tree of timed subgoals, and of what is kept:
+  F[a,b] p                reach p                       G[a,b] p       keep p
+  F[a,b] G[c,d] p         reach p and hold it           p U[a,b] q     keep p until q is reached
+  F[a,b] (p & F[c,d] q)   reach p, then q: any of these forms may stand for F[c,d] q
+Join such parts with &; windows are in seconds and have an end. p and q have no windows in them, but may have & | ! ->.
+Not taken: | or -> between parts with windows; F or U inside G; windows on the left of U; W and R; F around several
+parts with windows where nothing is to be reached at its own time.
+Tasks with a reward of their own (hover, track), and task=stl with algo=tgpo, which learns from | and from F inside G
+too, take every formula whose windows end, on every backend; `temporeal spec`
+judges recorded traces by any formula."""
+"""What to write where a task refuses a formula as :class:`NotSequential` or :class:`NotDecomposable`."""
 
 Draw = Callable[[str, int], Tensor]
 """``draw(stream, count)``: uniform numbers in [0, 1), [K, count], keyed by the episode of each of K worlds."""
@@ -96,6 +118,8 @@ class Task:
         observe: the observation map; ``act``: the action map; ``objective``: reward and termination.
         extra: signals that the task itself gives: a goal.
         shapes: to draw, each ``{"type": "sphere" | "cylinder" | "box", ...}``.
+        finite: the episode's end is the end of the task, after which nothing is worth anything: it terminates.
+            Otherwise time cuts what goes on in principle, and is said to truncate (Pardo et al., ICML 2018).
     """
 
     name: str
@@ -115,6 +139,7 @@ class Task:
     extra: Extra | None = None
     shapes: Sequence[Mapping[str, Any]] = ()
     stop: str = "level"
+    finite: bool = False
 
     @property
     def robot(self) -> RobotSpec:
@@ -147,7 +172,7 @@ def weights(kind: type[T], given: Mapping[str, float] | None) -> T:
     if unknown := set(given or {}) - set(legal):
         raise ValueError(f"reward: unknown weights {sorted(unknown)}; legal: {legal}")
     for name, value in (given or {}).items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not _finite(value):
             raise ValueError(f"reward.{name} is a finite number, got {value!r}")
     return kind(**dict(given or {}))
 
@@ -158,6 +183,8 @@ def load_task(name: str, **overrides: Any) -> Task:
     check_overrides(name, module, overrides)
     try:
         task: Task = module.make(**overrides)
+    except (NotSequential, NotDecomposable) as error:
+        raise FormulaError(f"task {name!r}: {error}\n{SEQUENTIAL}") from error
     except TypeError as error:
         if "unexpected keyword argument" not in str(error):
             raise
@@ -172,11 +199,15 @@ def load_task(name: str, **overrides: Any) -> Task:
         raise ValueError(f"task {name!r}: the formula looks {horizon(task.formula):g} s ahead, an episode lasts "
                          f"{task.episode_s:g} s: shorten its windows")
     check_formula(task)
+    check_physics_step(task, module, overrides)
     return task
 
 
 def check_formula(task: Task) -> None:
-    """Each predicate reads a signal, and each window is a whole number of control steps."""
+    """It reads a signal, as does each of its predicates, and each window is a whole number of control steps."""
+    if not signals_in(task.formula):
+        raise ValueError(f"task {task.name!r}: the formula {task.formula_text!r} reads no signal; signals: "
+                         f"{', '.join(task.schema)}")
     for predicate in predicates_in(task.formula):
         if not signals_in(predicate):
             raise ValueError(f"task {task.name!r}: {predicate} reads no signal: it is the same at all times; "
@@ -193,7 +224,7 @@ def check_formula(task: Task) -> None:
 
 
 def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> None:
-    """Each override is of the kind of the default that it replaces; times and counts are positive."""
+    """Each override is of the kind of the default that it replaces, and finite; times and constants make sense."""
     for key, default in (module.make.__kwdefaults__ or {}).items():
         if key not in overrides:
             continue
@@ -203,11 +234,81 @@ def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> Non
         elif isinstance(default, (int, float)):
             whole = isinstance(default, int)
             good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-            wanted = "a whole number" if whole else "a number"
+            good, wanted = good and (whole or _finite(value)), "a whole number" if whole else "a finite number"
         else:
             good, wanted = value is None or isinstance(value, Mapping), "a group of settings"
         if not good:
             raise ValueError(f"task {name!r}: {key} is {wanted}, got {value!r}")
-    for key in ("control_dt", "substeps"):
-        if key in overrides and not 0 < overrides[key] < inf:
-            raise ValueError(f"task {name!r}: {key} must be positive, got {overrides[key]}")
+    check_period(name, module, overrides)
+    check_constants(name, module, overrides.get("constants") or {})
+
+
+def check_range(name: str, key: str, value: float, low: float, high: float, unit: str, *, above: bool = False) -> None:
+    """The setting ``key`` of task ``name`` is ``low`` to ``high``; ``above``: and not ``low`` itself."""
+    if not (low < value if above else low <= value) or not value <= high:
+        told = f"above {low:g}, at most {high:g} {unit}" if above else f"{low:g} to {high:g} {unit}"
+        raise ValueError(f"task {name!r}: {key} is {told.strip()}, got {value}")
+
+
+def check_period(name: str, module: Any, overrides: Mapping[str, Any]) -> None:
+    """The control period, the substeps and the physics step can be simulated; what a task has itself is its own."""
+    if "control_dt" in overrides:
+        check_range(name, "control_dt", overrides["control_dt"], *CONTROL_DT, "s")
+    if "substeps" in overrides:
+        check_range(name, "substeps", overrides["substeps"], 1, SUBSTEPS, "")
+    dt, substeps = (overrides.get(key, default_of(module, key)) for key in ("control_dt", "substeps"))
+    if {"control_dt", "substeps"} & set(overrides) and dt and substeps and dt / substeps < FINEST:
+        raise ValueError(f"task {name!r}: the physics step control_dt / substeps must be at least {FINEST:g} s, got "
+                         f"{dt:g} s / {substeps} = {dt / substeps:g} s: fewer substeps")
+
+
+def default_of(module: Any, key: str) -> Any:
+    """Default of the setting ``key`` of the task ``module``; None: it has no such setting."""
+    return (module.make.__kwdefaults__ or {}).get(key)
+
+
+def check_physics_step(task: Task, module: Any, overrides: Mapping[str, Any]) -> None:
+    """The physics step is short enough for what happens there, or no longer than the task's own."""
+    dt, substeps = (default_of(module, key) for key in ("control_dt", "substeps"))
+    flying = task.robot.kind == "quadrotor" and not task.scene.objects
+    longest = max(FLYING if flying else TOUCHING, dt / substeps if dt and substeps else 0.0) * (1 + 1e-9)
+    step = task.control_dt / task.substeps
+    if {"control_dt", "substeps"} & set(overrides) and step > longest:
+        raise ValueError(f"task {task.name!r}: the physics step control_dt / substeps must be at most {longest:g} s "
+                         f"{'in flight' if flying else 'where bodies touch'}, got {task.control_dt:g} s / "
+                         f"{task.substeps} = {step:g} s: set substeps to {ceil(task.control_dt / longest)} or more")
+
+
+def check_constants(name: str, module: Any, given: Mapping[Any, Any]) -> None:
+    """Each constant is finite numbers, as many as the task's own of that name, and above 0 if ``POSITIVE`` has it."""
+    own, positive = getattr(module, "CONSTANTS", {}), getattr(module, "POSITIVE", ())
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise ValueError(f"task {name!r}: the name of a constant is a text, got {key!r}")
+        try:
+            shape = Number(value, key).shape
+            good = key not in own or shape == Number(own[key]).shape
+        except FormulaError as error:
+            if key not in own:
+                raise ValueError(f"task {name!r}: {error}") from error
+            good = False
+        if not good:
+            size = Number(own[key]).shape
+            wanted = f"{size[0]} finite numbers" if size else "a finite number"
+            raise ValueError(f"task {name!r}: constant {key} is {wanted}, as in {key}={_written(own[key])}; "
+                             f"got {value!r}")
+        if key in positive and not value > 0:
+            raise ValueError(f"task {name!r}: constant {key} must be positive, as in {key}={own[key]}; got {value!r}")
+
+
+def _finite(value: float) -> bool:
+    """Whether ``value`` is a number that a float can hold."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _written(value: Any) -> str:
+    """``value`` as on the command line."""
+    return str(list(value) if isinstance(value, tuple) else value).replace(" ", "")

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -103,6 +103,8 @@ class PPOConfig:
             object.__setattr__(self, name, widths)
 
 
+C = TypeVar("C", bound="PPOConfig")
+
 MAY_CHANGE = ("total_steps", "max_seconds", "checkpoint_seconds")  # between a run and its resumption
 
 
@@ -137,7 +139,7 @@ class Rollout:
     truncated: Tensor  # [T, N] bool
     hidden: Tensor  # [N, H] before the first step
     cut: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, worlds [K], true successor [K, C])
-    # sums over the episodes of the last rollout in which any ended; "count" of them
+    # sums over the whole episodes of the last rollout in which any ended; "count" of them
     episodes: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Moments] = field(default_factory=dict)  # of the rollout, by the learner's normalizer
 
@@ -186,6 +188,7 @@ class Learner:
     steps: int = 0
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+    companion: Companion | None = None
 
     @property
     def device(self) -> torch.device:
@@ -208,10 +211,24 @@ Loss = Callable[..., Tensor]
 OnIteration = Callable[[Learner], "bool | None"]
 
 
+class Companion(Protocol):
+    """What learns beside the networks, in every process: called after each iteration, kept in its checkpoints."""
+
+    def __call__(self, learner: Learner) -> None:
+        """After an iteration."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All state, for a bit-exact resume."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+
 def train(
     env: VecEnv, config: PPOConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
     progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
+    companion: Companion | None = None,
 ) -> Result:
     """Train on ``env`` until the budget is spent or ``on_iteration`` (of the first process) returns True.
 
@@ -220,6 +237,7 @@ def train(
     """
     out = Path(out)
     learner = start(env, config, seed, ranks)
+    learner.companion = companion
     if resume:
         restore(learner, resume if isinstance(resume, Path) else _latest(out, ranks))
     rollout = allocate(learner)
@@ -229,6 +247,8 @@ def train(
     with display, learner.workers, _threads_of_an_operation(config):
         while not stop:
             figures = iterate(learner, rollout, loss, out)
+            if companion is not None:
+                companion(learner)
             learner.seconds = ranks.of_first(time.monotonic() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
@@ -442,10 +462,14 @@ def act(learner: Learner, obs: Tensor) -> Tensor:
 
 
 def _count_episodes(sums: dict[str, Tensor], info: Mapping[str, Any], ended: Tensor) -> None:
-    """Add the figures [N] in ``info`` of the worlds ``ended`` [K]."""
+    """Add the figures [N] in ``info`` of the worlds ``ended`` [K], without episodes that began in mid-mission."""
+    if "midway" in info:
+        ended = ended[~info["midway"][ended]]
+    if not len(ended):
+        return
     for name, value in info.items():
         name = name.removeprefix("episode_")
-        if isinstance(value, Tensor) and value.ndim == 1:
+        if isinstance(value, Tensor) and value.ndim == 1 and name != "midway":
             total = value[ended].double().sum()
             sums[name] = sums[name] + total if name in sums else total
     count = torch.tensor(float(len(ended)), dtype=torch.float64, device=ended.device)
@@ -709,7 +733,7 @@ def report(
 
 
 def _episode_means(learner: Learner, rollout: Rollout) -> dict[str, float]:
-    """Means over the episodes that ended, and their number: of this process' last rollout in which any did."""
+    """Means over the whole episodes that ended, and their number: of this process' last rollout in which any did."""
     sums = {k: float(v) for k, v in rollout.episodes.items()}
     count = sums.pop("count", 0.0)
     return {"episodes": count, **{k: v / max(count, 1.0) for k, v in sums.items()}}
@@ -730,7 +754,8 @@ def keep(learner: Learner, out: Path) -> None:
         "steps": learner.steps, "seconds": learner.seconds, "history": learner.history,
         "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(), "cuda_rng": cuda,
         "env": learner.env.state_dict(), "obs": list(learner.obs), "hidden": learner.hidden,
-        "running_return": learner.running_return})
+        "running_return": learner.running_return,
+        "companion": None if learner.companion is None else learner.companion.state_dict()})
     ranks.wait()  # all processes have this iteration before any forgets an older one
     checkpoint.prune(folder, ranks.index, ranks.size)
 
@@ -749,6 +774,8 @@ def restore(learner: Learner, path: Path) -> None:
         getattr(learner, name).load_state_dict(state[name])
     for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
         setattr(learner, name, state[name])
+    if learner.companion is not None:
+        learner.companion.load_state_dict(state["companion"])
     device = learner.device
     learner.generator.set_state(state["generator"])
     torch.set_rng_state(state["torch_rng"])
@@ -764,6 +791,22 @@ def restore(learner: Learner, path: Path) -> None:
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, PPOConfig]:
     """The policy in a checkpoint file, or in the last one of a run's folder: ``actor(normalizer(obs))``."""
+    return policy_of(read_last(path), PPOConfig, device)
+
+
+def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Actor, Normalizer, C]:
+    """Actor, normalizer and configuration, a ``kind``, of the checkpoint ``state``."""
+    config = config_of(state, kind)
+    actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
+                       name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
+    normalizer = Normalizer(state["sizes"]["obs_dim"])
+    actor.load_state_dict(state["actor"])
+    normalizer.load_state_dict(state["normalizer"])
+    return actor.to(device), normalizer.to(device), config
+
+
+def read_last(path: Path) -> dict[str, Any]:
+    """The state in a checkpoint file, or in the last one of a run's folder."""
     path = Path(path)
     if path.is_dir():
         folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
@@ -771,18 +814,16 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, PPO
         if not files:
             raise checkpoint.CheckpointError(f"{path} holds no checkpoint: train first, or name another folder")
         path = files[-1]
-    state = _read(path)
-    known = {f.name for f in fields(PPOConfig)}
+    return {**_read(path), "path": str(path)}
+
+
+def config_of(state: Mapping[str, Any], kind: type[C]) -> C:
+    """The configuration, a ``kind``, of the checkpoint ``state``."""
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     if set(state["config"]) != known:
         raise checkpoint.CheckpointError(
-            f"{path} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
-    config = PPOConfig(**state["config"])
-    actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
-                       name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
-    normalizer = Normalizer(state["sizes"]["obs_dim"])
-    actor.load_state_dict(state["actor"])
-    normalizer.load_state_dict(state["normalizer"])
-    return actor.to(device), normalizer.to(device), config
+            f"{state['path']} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
+    return kind(**state["config"])
 
 
 def _read(path: Path) -> dict[str, Any]:

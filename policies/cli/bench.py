@@ -7,9 +7,10 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, plain, print_json, say
@@ -42,7 +43,7 @@ def parser() -> Parser:
     p = Parser("bench", HELP)
     p.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")
     p.add_argument("--list", action="store_true", help="list the benchmarks")
-    p.add_argument("--all", action="store_true", help="run every benchmark")
+    p.add_argument("--all", action="store_true", help="run every benchmark; those that take days only if quick")
     p.add_argument("--quick", action="store_true", help="a short run that shows the form, not the figures to quote")
     p.add_argument("--out", type=Path, default=Path("outputs/bench"), help="folder of the results (%(default)s)")
     add_json(p)
@@ -51,17 +52,22 @@ def parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Run the named benchmarks."""
-    options = parser().parse_intermixed_args(argv)
     known = bench_names()
+    own = own_options([name for name in known if name in argv])
+    p = parser()
+    for name, text in own.items():
+        p.add_argument(f"--{name}", metavar="A,B", help=text)
+    options = p.parse_intermixed_args(argv)
     if options.list:
         return show_list(known, options.json)
-    chosen = known if options.all else options.names
+    chosen = [name for name in known if options.quick or not takes_days(name)] if options.all else options.names
     unknown = [name for name in chosen if name not in known]
     if unknown or not chosen:
         told = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
         raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
     check_writable(options.out)
-    results = {name: measure(name, options.quick, options.out, quiet=options.json) for name in chosen}
+    given = {name: split(getattr(options, name)) for name in own}
+    results = {name: measure(name, options.quick, options.out, options.json, given) for name in chosen}
     if options.json:
         print_json(results)
     missed = [f"{name}: {row['name']}" for name, r in results.items() for row in r["rows"] if row["ok"] is False]
@@ -82,15 +88,40 @@ def show_list(known: Sequence[str], as_json: bool) -> int:
     return OK
 
 
-def measure(name: str, quick: bool, out: Path, quiet: bool) -> dict[str, Any]:
-    """Run one benchmark, show it and write its file."""
+def takes_days(name: str) -> bool:
+    """Whether the benchmark is a study to be run by its name."""
+    from robots.registry import resolve
+
+    return bool(getattr(resolve("policies.cli.benches", name.replace("-", "_")), "DAYS", False))
+
+
+def own_options(named: Sequence[str]) -> dict[str, str]:
+    """Options that the named benchmarks have besides those of all, with their help: each takes a list."""
+    from robots.registry import resolve
+
+    modules = [resolve("policies.cli.benches", name.replace("-", "_")) for name in named]
+    return {option: text for module in modules for option, text in getattr(module, "OPTIONS", {}).items()}
+
+
+def split(text: str | None) -> list[str] | None:
+    """The words of a list ``A,B``; None where it is not given."""
+    return None if text is None else [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def measure(
+    name: str, quick: bool, out: Path, quiet: bool, given: Mapping[str, list[str] | None] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Run one benchmark, show it and write its file. ``given``: options of benchmarks, of which it takes its own."""
     from policies.files import write_whole
     from robots.registry import resolve
 
     if not quiet:
         say(f"{name}{' (quick)' if quick else ''} ...")
     started = time.perf_counter()
-    rows: list[Row] = resolve("policies.cli.benches", name.replace("-", "_")).run(quick)
+    module = resolve("policies.cli.benches", name.replace("-", "_"))
+    own = getattr(module, "OPTIONS", None)
+    rows: list[Row] = module.run(quick) if own is None else module.run(
+        quick, out=out / name, **{option: given.get(option) for option in own})
     result = {
         "bench": name, "quick": quick, "seconds": round(time.perf_counter() - started, 3),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -11,13 +11,14 @@ from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_ove
 if TYPE_CHECKING:
     from policies.evaluate.evaluation import Evaluation
     from policies.evaluate.handover import Judged
+    from policies.export.runtime import Artifact
 
 SUMMARY = "judge a run or an artifact: P(satisfied) with interval, as a gate"
 HELP = """\
 Flies fresh, randomized episodes with the deterministic policy and judges each by the task's formula: probability of
 satisfaction with its Clopper-Pearson interval, robustness, which clause fails first, slack to the deadlines, effort.
 Writes report.json and report.html (plots and a 3-D replay; opens offline) into RUN/eval or --out.
-An artifact is judged through its own graph, as it would fly.
+An artifact is judged through its own graph, as it would fly; its recorded trace is replayed first.
 
 Exit status: 0 every requirement is met, 1 one is not, 2 bad input.
 
@@ -63,14 +64,15 @@ def run(argv: Sequence[str]) -> int:
     from policies.export.manifest import MANIFEST, POLICY
 
     is_artifact = any((options.policy / name).is_file() for name in (MANIFEST, POLICY))
-    settings = runs.artifact_settings(options.policy) if is_artifact else runs.load_run(options.policy)
+    artifact = runs.load_artifact(options.policy) if is_artifact else None
+    settings = runs.artifact_settings(options.policy, artifact) if artifact else runs.load_run(options.policy)
     settings = override(settings, options.overrides)
     folder = report_folder(options, is_artifact)
     runs.check_writable(folder)
     task = runs.make_task(settings)
     judged: list[tuple[str, Judged]] = []
     for backend in dict.fromkeys(options.backend or [settings["backend"]["name"]]):
-        found = judge(settings, options.policy, is_artifact, backend, options)
+        found = judge(settings, artifact or options.policy, backend, options)
         judged.append((backend, found))
         if not options.json:
             say(describe(TITLES.get(backend, backend), found.evaluation, found.seconds))
@@ -85,25 +87,28 @@ def run(argv: Sequence[str]) -> int:
     return OK if passed else FAILED
 
 
-def judge(settings: dict[str, Any], folder: Path, is_artifact: bool, backend: str, options: Any) -> Judged:
-    """Fresh episodes of the policy in ``folder`` on ``backend``."""
+def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, options: Any) -> Judged:
+    """Fresh episodes of an artifact, or of the policy of the run in a folder, on ``backend``."""
     import time
+    from functools import partial
 
     from policies.cli import runs
     from policies.evaluate.evaluation import evaluate
     from policies.evaluate.handover import EVALUATION_SEED, Judged, reference_of
     from policies.evaluate.rollout import graph_policy, rollout
+    from policies.evaluate.witness import witnessed
 
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
     task = runs.make_task(settings)
-    env = runs.make_env(settings, task=task, num_worlds=options.episodes, backend=backend, seed=seed,
-                        compiled=not is_artifact)
-    if is_artifact:
-        policy = runs.artifact_policy(runs.load_artifact(folder), env)
+    make_env = partial(runs.make_env, settings, num_worlds=options.episodes, backend=backend, seed=seed)
+    if isinstance(policy, Path):
+        graph = runs.load_graph(settings, policy, task)
+        env, act = make_env(task=runs.shown_to(graph, task)), graph_policy(graph)
     else:
-        policy = graph_policy(runs.load_graph(settings, folder, task))
+        env = make_env(task=witnessed(task))
+        act = runs.artifact_policy(policy, env)
     started = time.perf_counter()
-    found = rollout(env, policy, progress=counter(f"{backend}, step"))
+    found = rollout(env, act, progress=counter(f"{backend}, step"))
     seconds = time.perf_counter() - started
     evaluation = evaluate(found, task.formula, reference=reference_of(task), confidence=options.confidence)
     return Judged(evaluation, found, seconds)

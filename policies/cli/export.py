@@ -105,7 +105,7 @@ def of_run(run: Path, out: Path, name: str | None) -> Artifact:
     settings = runs.load_run(run)
     task = runs.make_task(settings)
     graph = runs.load_graph(settings, run, task)
-    env = runs.make_env(settings, task=runs.make_task(settings), num_worlds=1, compiled=False)
+    env = runs.make_env(settings, task=runs.shown_to(graph, task), num_worlds=1, compiled=False)
     with runs.bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
 

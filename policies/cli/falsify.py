@@ -201,10 +201,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def make_env(settings: dict[str, Any], folder: Path, backend: str, worlds: int, seed: int) -> Env:
-    """The environment of an evaluation; the artifact's policy looks at what its observation map is given."""
+    """The environment of an evaluation; an artifact's policy reads what is measured in it."""
     from policies.cli import runs
 
-    return runs.make_env(settings, num_worlds=worlds, backend=backend, seed=seed, compiled=not is_artifact(folder))
+    shown = runs.seen_by(folder, is_artifact(folder), settings, runs.make_task(settings))
+    return runs.make_env(settings, task=shown, num_worlds=worlds, backend=backend, seed=seed)
 
 
 def policy_of(settings: dict[str, Any], folder: Path, env: Env) -> tuple[Any, str]:

@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,8 @@ def run_folder(settings: Mapping[str, Any]) -> Path:
         raise BadInput(f"out={settings['out']}: one folder")
     if settings["out"] is not None:
         return Path(str(settings["out"]))
-    return Path("outputs/train") / f"{settings['task']['name']}-{settings['algo']['name']}-{settings['seed']}"
+    task = settings["task"]
+    return Path("outputs/train") / f"{task.get('title', task['name'])}-{settings['algo']['name']}-{settings['seed']}"
 
 
 def make_task(settings: Mapping[str, Any]) -> Task:
@@ -90,9 +91,8 @@ def make_env(
 ) -> Env:
     """The environment that the settings describe; keywords replace what an evaluation needs otherwise.
 
-    ``training`` takes the task's share of mid-mission starts (``task.explore``) and the curriculum; an evaluation never
-    does. Whoever
-    looks at what the observation map is given needs it not ``compiled``.
+    ``training`` takes the task's share of mid-mission starts (``task.explore``), the curriculum and the augmentation;
+    an evaluation never does. Whoever looks at what the observation map is given needs it not ``compiled``.
     """
     from sim.env import make_env as build
     from sim.views import parse_cameras
@@ -190,10 +190,10 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
 
     with bad_input():
         module = resolve("policies.algos", settings["algo"]["name"])
-        if "env" not in inspect.signature(module.train).parameters:
+        if not hasattr(module, "train") or "env" not in inspect.signature(module.train).parameters:
             told = (module.__doc__ or "").partition("\n")[0]
-            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of sim.tasks ({told}): "
-                           f"python -m {module.__name__} --help")
+            instead = f": python -m {module.__name__} --help" if hasattr(module, "main") else ""
+            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of sim.tasks ({told}){instead}")
         made = typing.get_type_hints(module.train)["config"]
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in of_group(settings, "algo").items()}
         hints = typing.get_type_hints(made)
@@ -303,6 +303,9 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
 
     module, _ = algorithm(settings)
     try:
+        if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
+            graph: PolicyGraph = module.load_graph(folder, task, settings["device"])
+            return graph
         actor, normalizer, _ = module.load_policy(folder, settings["device"])
     except CheckpointError as error:
         raise BadInput(str(error)) from error
@@ -311,6 +314,18 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
         raise BadInput(f"the policy in {folder} reads {reads} numbers, task {task.name!r} with this formula and these "
                        f"settings shows {task.observe.obs_dim}: judge it on what it was trained for")
     return PolicyGraph(task.observe, normalizer, actor, task.act).eval()
+
+
+def shown_to(graph: PolicyGraph, task: Task) -> Task:
+    """``task`` with the observation map of ``graph``: that of the policy that is judged or recorded."""
+    return task if graph.observe is task.observe else replace(task, observe=graph.observe)
+
+
+def seen_by(folder: Path, is_artifact: bool, settings: Mapping[str, Any], task: Task) -> Task:
+    """``task`` as an environment must show it to the artifact, or to the policy of the run, in ``folder``."""
+    from policies.evaluate.witness import witnessed
+
+    return witnessed(task) if is_artifact else shown_to(load_graph(settings, folder, task), task)
 
 
 def load_artifact(folder: Path) -> Artifact:
@@ -339,9 +354,9 @@ def added_signals(artifact: Artifact) -> Schema:
     return make_task(artifact.manifest.training).schema
 
 
-def artifact_settings(folder: Path) -> Settings:
-    """The settings that the artifact in ``folder`` was trained with."""
-    settings = dict(load_artifact(folder).manifest.training)
+def artifact_settings(folder: Path, artifact: Artifact | None = None) -> Settings:
+    """The settings that the artifact in ``folder`` was trained with. ``artifact``: it, where it is loaded already."""
+    settings = dict((artifact or load_artifact(folder)).manifest.training)
     if not {"task", "backend", "randomize", "seed"} <= set(settings):
         raise BadInput(f"{folder} does not hold the settings of its training: it was not written by `temporeal export`")
     return settings
@@ -350,9 +365,12 @@ def artifact_settings(folder: Path) -> Settings:
 def artifact_policy(artifact: Artifact, env: Env) -> Act:
     """The artifact's own graph as a policy of ``env``: it reads the measured signals, not the observation.
 
-    For rollouts of one episode per world: a world that starts a second episode keeps the memory of its first.
+    ``env`` is of a :func:`policies.evaluate.witness.witnessed` task, which keeps what was measured. For rollouts of one
+    episode per world: a world that starts a second episode keeps the memory of its first.
     """
     import torch
+
+    from policies.evaluate.witness import measured
 
     manifest, task = artifact.manifest, env.task
     if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
@@ -365,30 +383,18 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
     if lacking:
         raise BadInput(f"the artifact needs {', '.join(lacking)}, which task {task.name!r} does not have: "
                        "judge it on the task it was trained for")
-    measured: dict[str, Any] = {}
-    act = env.act
-    memory = artifact.initial_memory(env.num_worlds)
-
-    class Spy:
-        """The environment's observation map, reporting what it is given for all worlds."""
-
-        def __call__(self, signals: Mapping[str, Any], *rest: Any) -> Any:
-            if len(signals[observe.signals[0]]) == env.num_worlds:
-                measured.update({name: signals[name].cpu().numpy() for name in artifact.schema})
-            return observe(signals, *rest)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(observe, name)
+    act, memory = env.act, artifact.initial_memory(env.num_worlds)
 
     def policy(obs: Any) -> Any:
         nonlocal memory
-        commands, memory = artifact.act_batch(measured, memory)
+        commands, memory = artifact.act_batch(measured(env), memory)
         command = torch.as_tensor(commands[act.command]).to(obs.device)
-        env.instead = command  # its action is known only nearly, where the action map loses something
+        env.instead = command  # its action may be known only nearly, where the action map loses something
+        if (acted := memory.get("last_action")) is not None and acted.shape[-1] == act.action_dim:
+            return torch.as_tensor(acted).to(obs.device)
         return act.inverse(command, {k.removeprefix("memory."): v for k, v in env.column.items() if k.startswith(
             "memory.")})
 
-    setattr(env, "observe", Spy())  # noqa: B010 (it stands in for the module)
     return policy
 
 

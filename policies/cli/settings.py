@@ -6,6 +6,7 @@ import copy
 import difflib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,9 +58,9 @@ def groups() -> dict[str, list[str]]:
 
 
 def options_in(root: Path) -> dict[str, list[str]]:
-    """The groups below ``root`` and their options."""
+    """The groups below ``root`` and their options; those in folders of a group have the folder in their name."""
     return {
-        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
+        folder.name: sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
         for folder in sorted(root.iterdir() if root.is_dir() else ())
         if folder.is_dir() and not folder.name.startswith(("_", "."))
     }
@@ -112,7 +113,14 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
         if override.key_or_group not in known:
             check_value(override.key_or_group, override.value(), base)
         lines.append(str(override.input_line))
-    return checked_robot(_compose(lines, opened))
+    return titled(checked_robot(_compose(lines, opened)), [o.value() for o in parsed if o.key_or_group == "task"])
+
+
+def titled(settings: Settings, chosen: Sequence[Any]) -> Settings:
+    """``settings`` whose task has a title, where its file lies in a folder: many such files have one task's name."""
+    if chosen and "/" in str(chosen[-1]):
+        settings["task"].setdefault("title", str(chosen[-1]).replace("/", "-"))
+    return settings
 
 
 def checked_robot(settings: Settings) -> Settings:
@@ -188,7 +196,7 @@ def open_word(text: str) -> Opened | None:
         parts = [".".join(parts[:end]), *parts[end:]]
     parsed = parse_override(f"value={value}", text)
     if parsed.is_sweep_override():
-        raise BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]")
+        raise sweep(text)
     return Opened(text, (*place.split("."), *(part.strip("\"'") for part in parts)), parsed.value())
 
 
@@ -217,7 +225,43 @@ def parse_override(line: str, text: str = "") -> Override:
     try:
         return OverridesParser.create().parse_override(line)
     except HydraException as error:
-        raise BadInput(f"{text or line!r} is not a setting: write key=value, as in task=hover or seed=2") from error
+        raise BadInput(f"{text or line!r} is not a setting: {how_to_write(text or line)}") from error
+
+
+def how_to_write(text: str) -> str:
+    """What the user may have meant by ``text``, which is not in Hydra's grammar."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        return "write key=value, as in task=hover or seed=2"
+    first = value.strip()[:1]
+    if first in ("[", "{"):
+        return f"a list is written {key}=[1,2], a group of settings {key}={{low: 1, high: 2}}: close its bracket"
+    if first in ('"', "'"):
+        return f"what begins with a quote ends with it, {key}={first}...{first}, and a quote in between is \\{first}"
+    word = quoted(text)
+    if not word:
+        return "write key=value, as in task=hover or seed=2"
+    return f"a text with brackets, commas or signs stands in quotes, and the word in others for the shell: write {word}"
+
+
+def quoted(text: str) -> str:
+    """``key=value`` for the shell, its value in the quotes that the grammar wants; "" if that is no setting either.
+
+    What every task takes is put below ``task.settings``, where it is set.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, _, value = text.partition("=")
+    key = re.sub(r"^task\.(?=(formula|constants|reward)\b)", "task.settings.", key)
+    escaped = re.sub(r'(\\*)("|$)', lambda m: 2 * m[1] + (r'\"' if m[2] else ""), value)
+    # names below OPEN are not of the grammar: `open_word` has checked them
+    plain = "key" if key.startswith(tuple(f"{place}." for place in OPEN)) else key
+    try:
+        same = OverridesParser.create().parse_override(f'{plain}="{escaped}"').value() == value
+    except HydraException:
+        return ""
+    return shlex.quote(f'{key}="{escaped}"') if same else ""
 
 
 def check_form(override: Override) -> None:
@@ -229,7 +273,14 @@ def check_form(override: Override) -> None:
         raise BadInput(f"{text!r}: set what is below {override.key_or_group}, one word each: "
                        f"{override.key_or_group}.<name>=<value>")
     if override.is_sweep_override():
-        raise BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]")
+        raise sweep(str(text))
+
+
+def sweep(text: str) -> BadInput:
+    """What to say of several values, be it that a text has a comma in it or begins like a function of Hydra's."""
+    word = quoted(text)
+    return BadInput(f"{text!r} is a sweep: give one value; for a list write key=[1,2]"
+                    + (f", for a text {word}" if word else ""))
 
 
 def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> None:
@@ -257,6 +308,8 @@ def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:
             place = f"{'.'.join(path)} has" if path else "there is"
             legal = list(node) if isinstance(node, Mapping) else []
             told = f"legal: {', '.join(map(str, legal))}{hint(part, legal)}" if legal else "it is a single value"
+            if path == ["task"]:
+                told += f"; what the task itself takes is set below task.settings: task.settings.{rest}=<value>"
             raise BadInput(f"{key}={value}: {place} no setting {part!r}; {told}")
         node = node[part]
         path.append(part)

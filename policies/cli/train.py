@@ -105,7 +105,8 @@ def train(
     if ranks.is_first and not opened:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()
-    title = f"{settings['task']['name']}, {settings['algo']['name']}, seed {settings['seed']}"
+    task = settings["task"]
+    title = f"{task.get('title', task['name'])}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
     with (events(folder / "events") if ranks.is_first else nullcontext() as logger,
           said_where(folder, ranks.size, again), stop_asked(quiet=opened) as asked):

@@ -139,7 +139,8 @@ def make_show(options: Any) -> Show:
     task = runs.make_task(settings)
     if options.at > task.episode_s:
         raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
-    env = runs.make_env(settings, task=task, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
+    shown = task if options.policy is None else runs.seen_by(options.policy, is_artifact, settings, task)
+    env = runs.make_env(settings, task=shown, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
                         compiled=False)
     try:
         policy = None if options.policy is None else policy_of(options.policy, is_artifact, settings, task, env)
@@ -158,13 +159,8 @@ def policy_of(folder: Path, is_artifact: bool, settings: Any, task: Task, env: E
     if not is_artifact:
         graph = runs.load_graph(settings, folder, task)
         return lambda: graph_policy(graph)
-    artifact, observe = runs.load_artifact(folder), env.observe
-
-    def fresh() -> Act:
-        setattr(env, "observe", observe)  # noqa: B010 (the episode before put its own in its place)
-        return runs.artifact_policy(artifact, env)
-
-    return fresh
+    artifact = runs.load_artifact(folder)
+    return lambda: runs.artifact_policy(artifact, env)
 
 
 def pictures(show: Show, size: tuple[int, int], options: Any) -> None:

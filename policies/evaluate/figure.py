@@ -19,6 +19,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from robots.registry import UnknownName
 from sim.backends import mjcf
 from sim.pictures import drawn
 from sim.stl.syntax import signals_in
@@ -295,18 +296,29 @@ class Goal:
 
 @dataclass(frozen=True)
 class Stage:
-    """What is drawn of a task. ``point``, ``attitude``: the signals of what the formula is about, if it has a place."""
+    """What is drawn of a task. ``point``, ``attitude``: the signals of what the formula is about, if it has a place.
+
+    ``thing``: what these are of, if it is an object that moves freely: an index of :attr:`Figure.bodies`.
+    """
 
     figure: Figure
     point: str | None
     attitude: str | None
     goals: tuple[Goal, ...]
+    thing: int | None = None
+
+    def ghost(self, goal: Goal) -> tuple[Part, ...]:
+        """The geoms, in their body's frame, of what ``goal`` is an attitude for; none where that is no free object."""
+        if goal.attitude is None or self.thing is None:
+            return ()
+        return tuple(part for part in self.figure.parts if part.body == self.thing)
 
 
 def stage_of(task: Task, *, corners: int = 24, most: int | None = None) -> Stage:
     """The stage of ``task``; ``corners`` and ``most`` as in :class:`Figure`."""
-    point, attitude = followed(task)
-    return Stage(Figure(drawn(task.scene), corners=corners, most=most), point, attitude, goals_of(task))
+    figure = Figure(drawn(task.scene), corners=corners, most=most)
+    point, attitude = followed(task, figure.model)
+    return Stage(figure, point, attitude, goals_of(task), free_thing(figure, attitude))
 
 
 def goals_of(task: Task) -> tuple[Goal, ...]:
@@ -325,22 +337,60 @@ def placed(specs: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     return [(n, e, s) for n, s in specs.items() for e, shapes in legal.items() if n.endswith(e) and s.shape in shapes]
 
 
-def followed(task: Task) -> tuple[str | None, str | None]:
-    """The first place that the formula names and that is no goal, and the attitude that goes with it."""
-    schema = task.schema
+def followed(task: Task, model: mjcf.Model) -> tuple[str | None, str | None]:
+    """The place that the formula is about, and the attitude that goes with it.
+
+    That is the first place that the formula names and that is no goal. What stands (a block with a hole, a cabinet) is
+    where something is brought to: it comes after what the robot moves. Places that no formula names come last.
+    """
     own = task.extra.signals if task.extra is not None else {}
-    bodies = [n.rpartition(e)[0] for n, e, _ in placed({n: s for n, s in schema.items() if n not in own})]
+    places = [n for n, e, _ in placed({n: s for n, s in task.schema.items() if n not in own}) if e == "_pos_w"]
     read = signals_in(task.formula)
 
-    def where(name: str) -> int:
-        found = [m.start() for m in re.finditer(rf"\b{re.escape(name)}_", task.formula_text)]
-        return found[0] if found else len(task.formula_text)
+    def named(place: str) -> bool:
+        return place in read or attitude_of(task, model, place) in read
 
-    ordered = sorted(dict.fromkeys(bodies), key=where)
-    named = [b for b in ordered if f"{b}_pos_w" in read or f"{b}_quat_w" in read] + ordered
-    for body in named:
-        if f"{body}_pos_w" in schema:
-            return f"{body}_pos_w", f"{body}_quat_w" if f"{body}_quat_w" in schema else None
-    return None, None
+    def where(place: str) -> int:
+        found = re.search(rf"\b{re.escape(place.removesuffix('_pos_w'))}_(pos|quat)_w\b", task.formula_text)
+        return found.start() if found else len(task.formula_text)
+
+    if not places:
+        return None, None
+    point = min(places, key=lambda place: (not named(place), stands(model, place), where(place)))
+    return point, attitude_of(task, model, point)
 
 
+def attitude_of(task: Task, model: mjcf.Model, place: str) -> str | None:
+    """The attitude that goes with a place: by its name, else that of the body on which the place is."""
+    own = place.removesuffix("_pos_w") + "_quat_w"
+    if own in task.schema:
+        return own
+    sources, body = task.scene.sources, carrier(model, place)
+    same = [n for n, s in sources.items() if s.what == "quat" and body is not None and carrier(model, n) == body]
+    return same[0] if same else None
+
+
+def carrier(model: mjcf.Model, signal: str) -> int | None:
+    """The body on which a place or attitude of the scene is; None for one that the model does not tell."""
+    source = model.scene.sources.get(signal)
+    if source is None or source.what not in ("pos", "quat"):
+        return None
+    try:
+        return mjcf.carrier(model.mj, source.names[0])
+    except UnknownName:
+        return None
+
+
+def stands(model: mjcf.Model, signal: str) -> bool:
+    """Whether a signal is of an object that is not free to move."""
+    return any(signal in thing.signals and mjcf.free_joint(model.mj, f"{thing.name}.root") is None
+               for thing in model.scene.objects)
+
+
+def free_thing(figure: Figure, attitude: str | None) -> int | None:
+    """The index in :attr:`Figure.bodies` of the object that moves freely with this attitude, if it is one's."""
+    body = carrier(figure.model, attitude) if attitude else None
+    objects = {f"{thing.name}.root" for thing in figure.model.scene.objects}
+    if body is None or figure.model.mj.body(body).name not in objects or mjcf.free_joint(figure.model.mj, body) is None:
+        return None
+    return figure.bodies.index(body)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import cos, radians, sin
 from typing import Any, NamedTuple
 
 import mujoco
@@ -17,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from policies.evaluate.figure import Figure, Goal, Stage, rotation
+from policies.evaluate.figure import Figure, Goal, Stage, carrier, rotation
 from policies.evaluate.rollout import Act, host
 from sim.env import Env
 from sim.pictures import positions
 from sim.stl.monitor import SATISFIED, UNDECIDED, VIOLATED, Monitor, Reading
 from sim.stl.syntax import signals_in
+from sim.views import GROUPS
 
 Array = np.ndarray
 ACTIONS = ("zero", "random")
@@ -150,13 +152,25 @@ class Look(NamedTuple):
         return quaternion(np.stack([side, np.cross(back, side), back], -1))
 
 
-SIDES = {"frame": (0.62, -0.62, 0.48), "front": (1.0, 0.0, 0.15), "side": (0.0, -1.0, 0.15), "top": (0.02, 0.0, 1.0)}
+SIDES = {"front": (1.0, 0.0, 0.15), "side": (0.0, -1.0, 0.15), "top": (0.02, 0.0, 1.0)}
 """Names of viewpoints, and the ways from what is looked at to the eye. A fixed robot reaches along x."""
 
+FRAME = "frame"
+"""The viewpoint that is chosen for the scene (:func:`best_way`)."""
 
-def look_at(points: Array, side: str, aspect: float, fovy: float = 40.0) -> Look:
-    """The viewpoint from which the points [M, 3] m just fill a picture of width / height ``aspect``."""
-    way = np.array(SIDES[side]) / np.linalg.norm(SIDES[side])
+USUAL = (0.62, -0.62, 0.48)  # to the eye, where nothing speaks for another way
+AZIMUTHS, RISES = range(0, 360, 30), (25.0, 37.0, 50.0)  # of ways to the eye that are tried, degrees
+SAMPLES, TRIED = 48, 4  # corners of a body that are looked for, and worlds in which
+NEAR, HOME = 0.5, 0.3  # what a picture without empty room, and the usual way, count beside what is seen
+
+
+def look_at(points: Array, side: str | Array, aspect: float, fovy: float = 40.0) -> Look:
+    """The viewpoint from which the points [M, 3] m just fill a picture of width / height ``aspect``.
+
+    ``side``: a name of :data:`SIDES`, or the way [3] from the points to the eye.
+    """
+    way = np.array(SIDES[side]) if isinstance(side, str) else side
+    way = way / np.linalg.norm(way)
     middle = 0.5 * (points.min(0) + points.max(0))
     look = Look(middle + way, middle, fovy)
     turn = rotation(np.array(look.quat))
@@ -171,11 +185,76 @@ def look_at(points: Array, side: str, aspect: float, fovy: float = 40.0) -> Look
 MARGIN = 1.2  # of a picture around what it shows
 
 
+def best_way(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]], aspect: float) -> Array:
+    """The way [3] from the scene to an eye that sees most of its objects and fills the picture with the scene.
+
+    An object counts by the corners that no geom hides (MuJoCo's rays), each body as much as another, in the worlds that
+    are shown first. Scenes without objects are looked at in the usual way.
+    """
+    usual = np.array(USUAL) / np.linalg.norm(USUAL)
+    wanted = objects_of(stage)
+    if not wanted:
+        return usual
+    ways = [np.array([cos(radians(a)) * cos(radians(r)), sin(radians(a)) * cos(radians(r)), sin(radians(r))])
+            for r in RISES for a in AZIMUTHS]
+    points = room(stage, moment, shapes)
+    looks = [look_at(points, way, aspect) for way in ways]
+    away = np.array([np.linalg.norm(look.eye - look.target) for look in looks])
+    seen = np.array([share_seen(stage, moment, wanted, look.eye) for look in looks])
+    level = np.array(ways)[:, :2] / np.linalg.norm(np.array(ways)[:, :2], axis=-1, keepdims=True)
+    beside = level @ usual[:2] / np.linalg.norm(usual[:2])
+    worth = (seen / np.maximum(seen.max(0), 1e-9)).mean(-1) + NEAR * away.min() / away + HOME * beside
+    return ways[int(worth.argmax())]
+
+
+def objects_of(stage: Stage) -> list[int]:
+    """Indices of :attr:`Figure.bodies` that are objects with a place that the simulator tells."""
+    figure, found = stage.figure, []
+    for thing in figure.model.scene.objects:
+        bodies = [carrier(figure.model, name) for name in thing.signals]
+        found += [int(figure.model.mj.body_weldid[b]) for b in bodies if b is not None]
+    return [figure.bodies.index(b) for b in dict.fromkeys(found) if b in figure.bodies]
+
+
+def share_seen(stage: Stage, moment: Moment, wanted: Sequence[int], eye: Array) -> Array:
+    """The share [B] of the corners of the bodies ``wanted`` that nothing hides from ``eye`` [3] m."""
+    figure, mj, data = stage.figure, stage.figure.model.mj, stage.figure.data
+    groups = np.isin(np.arange(mujoco.mjNGROUP), GROUPS).astype(np.uint8)
+    hit = np.zeros(1, np.int32)
+    seen: list[list[bool]] = [[] for _ in wanted]
+    for qpos in moment.qpos[:TRIED]:
+        (pos,), (quat,) = figure.poses(qpos[None])
+        for body, found in zip(wanted, seen):
+            for corner in corners_of(figure, body) @ rotation(quat[body]).T + pos[body]:
+                far = float(np.linalg.norm(corner - eye))
+                first = mujoco.mj_ray(mj, data, eye, (corner - eye) / far, groups, 1, -1, hit)
+                found.append(first < 0 or first > far - max(0.003, 0.004 * far))
+    return np.array([np.mean(found) if found else 0.0 for found in seen])
+
+
+def corners_of(figure: Figure, body: int) -> Array:
+    """Some corners [M, 3] m of a body's geoms, in its frame."""
+    parts = [part.mesh.vertices for part in figure.parts if part.body == body]
+    if not parts:
+        return np.zeros((0, 3))
+    all_of_it = np.concatenate(parts)
+    return all_of_it[np.unique(np.linspace(0, len(all_of_it) - 1, SAMPLES).astype(int))]
+
+
 def room(stage: Stage, moment: Moment, shapes: Sequence[Mapping[str, Any]]) -> Array:
     """Points [M, 3] m around all that is drawn at the start."""
     points = [stage.figure.outline(moment.qpos[:16]), *(p[None] for p in shape_points(shapes))]
-    points += [spatial(moment.signals[goal.place][:16]) for goal in stage.goals if goal.place]
+    points += [around_goal(goal, stage, moment.signals, w) for goal in stage.goals for w in range(len(moment.qpos[:16]))
+               if goal.place or stage.ghost(goal)]
     return np.concatenate(points)
+
+
+def around_goal(goal: Goal, stage: Stage, signals: Mapping[str, Array], world: int) -> Array:
+    """Points [M, 3] m around what is drawn of a goal in one world."""
+    place, quat = goal_pose(goal, stage, signals, world)
+    turn = rotation(quat).T if quat is not None else np.eye(3)
+    ball = goal.radius * np.concatenate([np.eye(3), -np.eye(3)]) if goal.place else np.zeros((1, 3))
+    return np.concatenate([ball, *(part.mesh.vertices @ turn for part in stage.ghost(goal))]) + place
 
 
 def roams(stage: Stage) -> bool:
@@ -207,10 +286,28 @@ def spatial(place: Array) -> Array:
 
 
 def goal_pose(goal: Goal, stage: Stage, signals: Mapping[str, Array], world: int) -> tuple[Array, Array | None]:
-    """Where a goal is drawn: one without a place is shown where the thing is that it is for. Attitude: None if free."""
+    """Where a goal is drawn, and its attitude (None if free).
+
+    One without a place is shown where the thing is that it is for; above that, if it is drawn as the thing's ghost.
+    """
     name = goal.place or stage.point
-    place = spatial(signals[name][world : world + 1])[0] if name else np.zeros(3)
+    place = spatial(signals[name][world : world + 1])[0].astype(np.float64) if name else np.zeros(3)
+    if not goal.place:
+        corners = [part.mesh.vertices for part in stage.ghost(goal)]
+        place = place + [0, 0, max((CLEAR * float(np.linalg.norm(c, axis=-1).max()) for c in corners), default=0.0)]
     return place, signals[goal.attitude][world] if goal.attitude else None
+
+
+CLEAR = 2.8  # radii from a thing to its ghost above it
+
+
+def ghostly(rgba: Sequence[float]) -> tuple[int, int, int]:
+    """The colour of a ghost: the thing's, turned to the green of goals."""
+    red, green, blue = (round(0.35 * 255 * min(max(c, 0.0), 1.0) + 0.65 * g) for c, g in zip(rgba[:3], GREEN))
+    return red, green, blue
+
+
+GREEN = (64, 190, 120)  # of goals
 
 
 def size_of(figure: Figure, qpos: Array) -> float:

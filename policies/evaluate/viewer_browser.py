@@ -19,9 +19,9 @@ import mujoco
 import numpy as np
 import viser
 
-from policies.evaluate.figure import Part
+from policies.evaluate.figure import Goal, Part
 from policies.evaluate.rollout import host
-from policies.evaluate.viewer import Show, goal_pose, look_at, room, size_of, spatial
+from policies.evaluate.viewer import Show, best_way, ghostly, goal_pose, look_at, room, size_of, spatial
 
 Array = np.ndarray
 REDRAW_S, TELL_S, REST_S = 1 / 30, 0.1, 1.5  # between pictures, between texts, and what an end is shown for
@@ -80,7 +80,8 @@ class Page:
     # ---- scene
 
     def _build_scene(self) -> None:
-        scene, look = self.server.scene, look_at(room(self.stage, self.moment, self.show.task.shapes), "frame", 1.5)
+        scene, shapes = self.server.scene, self.show.task.shapes
+        look = look_at(room(self.stage, self.moment, shapes), best_way(self.stage, self.moment, shapes, 1.5), 1.5)
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="large")
         scene.set_up_direction("+z")
         self.server.initial_camera.position = tuple(look.eye)
@@ -101,19 +102,24 @@ class Page:
             add_part(scene, name if used[name] == 1 else f"{name}.{used[name]}", part)
         for shape in self.show.task.shapes:
             add_shape(scene, shape)
-        self.goals = [(goal, self._add_goal(goal.name, goal.radius if goal.place else 0.0, goal.attitude is not None))
-                      for goal in self.stage.goals]
+        self.goals = [(goal, self._add_goal(goal)) for goal in self.stage.goals]
         self.tool = scene.add_frame("/followed", axes_length=0.13 * self.scale, axes_radius=0.004 * self.scale,
                                     visible=self.stage.attitude is not None)
         self.path = scene.add_line_segments("/trail", np.zeros((1, 2, 3), np.float32), BLUE,
                                             thickness=3.0, thickness_units="screen")
 
-    def _add_goal(self, name: str, radius: float, turned: bool) -> Any:
-        frame = self.server.scene.add_frame(f"/goal/{name}", show_axes=turned, axes_length=0.2 * self.scale,
-                                            axes_radius=0.003 * self.scale)
-        if radius:
-            self.server.scene.add_icosphere(f"/goal/{name}/ball", max(radius, 0.01 * self.scale), GOOD, opacity=0.45,
-                                            cast_shadow=False)
+    def _add_goal(self, goal: Goal) -> Any:
+        """A ball at its place, axes for its attitude, and what is to have that attitude as a ghost."""
+        scene, home = self.server.scene, f"/goal/{goal.name}"
+        frame = scene.add_frame(home, show_axes=goal.attitude is not None, axes_length=0.2 * self.scale,
+                                axes_radius=0.003 * self.scale)
+        if goal.place and goal.radius:
+            scene.add_icosphere(f"{home}/ball", max(goal.radius, 0.01 * self.scale), GOOD, opacity=0.45,
+                                cast_shadow=False)
+        for i, part in enumerate(self.stage.ghost(goal)):
+            scene.add_mesh_simple(f"{home}/ghost/{i}", part.mesh.vertices.astype(np.float32),
+                                  part.mesh.triangles().astype(np.uint32), color=ghostly(part.rgba), opacity=0.45,
+                                  flat_shading=True, side="double", cast_shadow=False)
         return frame
 
     # ---- controls

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, cos, pi, sin, sqrt
+from math import ceil, cos, exp, pi, sin, sqrt
 from typing import Any
 
 import cv2
@@ -17,10 +17,15 @@ import torch
 from policies.evaluate.figure import Goal, rotation
 from policies.evaluate.viewer import (
     COLORS,
+    FRAME,
     SIDES,
+    USUAL,
     Look,
     Moment,
     Show,
+    around_goal,
+    best_way,
+    ghostly,
     goal_pose,
     in_words,
     look_at,
@@ -37,6 +42,10 @@ from sim.views import names_of
 Array = np.ndarray
 NAME = "onlooker"  # of the camera that is placed
 FOLLOW = "follow"
+GHOST = 0.55  # opacity of a ghost
+VIEWPOINTS = (FRAME, *SIDES, FOLLOW)
+CORNERS = [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
+SETTLE_S = 0.7  # time constant of a camera that follows
 FINER = 2  # pixels are averages of this many squared: the renderers take one sample per pixel
 TALL = 110  # pixels: a smaller picture has no room for words
 GOOD, AVOID, LINE, TRAIL = (64, 190, 120), (230, 90, 80), (150, 160, 175), (80, 150, 255)
@@ -50,8 +59,9 @@ class Studio:
     Args:
         first: the moment by which the viewpoint is chosen.
         size: width and height of the picture of one world, pixels.
-        camera: one of the model's own, or a viewpoint: ``frame`` (all of the start), ``front``, ``side``, ``top``,
-            ``follow``. Left out: ``follow`` for what walks about, ``frame`` for the rest.
+        camera: one of the model's own, or a viewpoint: ``frame`` (all of the start, from where its objects are seen
+            best), ``front``, ``side``, ``top``, ``follow`` (what the formula is about, and where it is to go). Left
+            out: ``follow`` for what walks about, ``frame`` for the rest.
         renderer: as of :class:`sim.cameras.Rig`.
     """
 
@@ -61,11 +71,11 @@ class Studio:
     ) -> None:
         self.show, self.stage, (self.width, self.height) = show, show.stage, size
         model = self.stage.figure.model.mj
-        self.camera = camera or (FOLLOW if roams(self.stage) else "frame")
+        self.camera = camera or (FOLLOW if roams(self.stage) else FRAME)
         self.own = self.camera in names_of(model, "camera")
-        if not self.own and self.camera not in (*SIDES, FOLLOW):
+        if not self.own and self.camera not in VIEWPOINTS:
             known = [n for n in names_of(model, "camera") if n]
-            raise UnknownName(f"no camera {self.camera!r}; viewpoints: {', '.join((*SIDES, FOLLOW))}; the model's own: "
+            raise UnknownName(f"no camera {self.camera!r}; viewpoints: {', '.join(VIEWPOINTS)}; the model's own: "
                               f"{', '.join(known) or 'none'}")
         self.scale = size_of(self.stage.figure, first.qpos[0])
         self.look = self._choose(first)
@@ -77,16 +87,35 @@ class Studio:
         self.name = name
         self.trails: list[list[Array]] = [[] for _ in first.qpos]
         self.last: Moment | None = None
+        self.looks: list[Look] = []  # of each world, where it is followed
 
     def _choose(self, first: Moment) -> Look:
-        aspect = self.width / self.height
-        if self.camera != FOLLOW:
-            return look_at(room(self.stage, first, self.show.task.shapes),
-                           self.camera if self.camera in SIDES else "frame", aspect)
-        look = look_at(self.stage.figure.outline(first.qpos[:1]), "frame", aspect)
-        away = 1.8 * (look.eye - look.target)  # room to move in
-        at = self._followed(first)[0]
-        return look._replace(eye=at + away, target=at)
+        if self.camera == FOLLOW:
+            return self._wanted(first, 0)
+        points, aspect = room(self.stage, first, self.show.task.shapes), self.width / self.height
+        if self.camera in SIDES:
+            return look_at(points, self.camera, aspect)
+        return look_at(points, best_way(self.stage, first, self.show.task.shapes, aspect), aspect)
+
+    def _wanted(self, moment: Moment, world: int) -> Look:
+        """The viewpoint that holds what is followed, with room to move in, and the places where it is to go."""
+        at = self._followed(moment)[world]
+        points = [at + 1.2 * self.scale * np.array(corner) for corner in CORNERS]
+        for goal in self.stage.goals:
+            points += [*around_goal(goal, self.stage, moment.signals, world)] if goal.place else []
+        return look_at(np.array(points), np.array(USUAL), self.width / self.height)
+
+    def _move(self, moment: Moment) -> None:
+        """Bring each world's camera nearer to where it should be: a goal that jumps must not make the picture jump."""
+        wanted = [self._wanted(moment, world) for world in range(len(moment.qpos))]
+        past = moment.time - self.last.time if self.last is not None else 0.0
+        if past <= 0 or not self.looks:
+            self.looks = wanted
+            return
+        share = 1 - exp(-past / SETTLE_S)
+        self.looks = [was._replace(eye=was.eye + share * (want.eye - was.eye),
+                                   target=was.target + share * (want.target - was.target))
+                      for was, want in zip(self.looks, wanted)]
 
     def _followed(self, moment: Moment) -> Array:
         point = self.stage.point
@@ -98,6 +127,8 @@ class Studio:
         """Add a moment that is not drawn to the trails; where what is followed is, [N, 3] m."""
         points = self._followed(moment)
         if moment is not self.last:
+            if self.camera == FOLLOW:
+                self._move(moment)
             if moment.time == 0:
                 self.trails = [[] for _ in points]
             for trail, point, over in zip(self.trails, points, moment.over):
@@ -111,8 +142,7 @@ class Studio:
         points = self.follow(moment)
         looks = [self.look] * len(points)
         if self.camera == FOLLOW:
-            away = self.look.eye - self.look.target
-            looks = [self.look._replace(eye=p + away, target=p) for p in points]
+            looks = self.looks
             eyes = np.stack([look.eye for look in looks])
             self.rig.set_params(torch.arange(len(eyes)), {f"camera.{NAME}.pos": torch.tensor(eyes).float()})
         images = self.rig.render(torch.from_numpy(moment.qpos).float())
@@ -150,8 +180,11 @@ class Studio:
             sketch.ball(place, max(goal.radius, 0.012 * self.scale), GOOD)
             if self.stage.figure.floors:
                 sketch.line(np.linspace(place, [place[0], place[1], self.stage.figure.floors[0]], 12), GOOD, 1)
-        if quat is not None:
-            sketch.axes(place, quat, 0.2 * self.scale, 1)
+        if quat is None:
+            return
+        for part in self.stage.ghost(goal):
+            sketch.ghost(part.mesh.vertices @ rotation(quat).T + place, part.mesh.faces, ghostly(part.rgba))
+        sketch.axes(place, quat, 0.2 * self.scale, 1)
 
     def _named(self, picture: Array, world: int, moment: Moment) -> Array:
         """A world among others: its number and verdict, as a colour where there is no room for words."""
@@ -248,9 +281,45 @@ class Sketch:
         across, up = self.turn[:, 0], self.turn[:, 1]
         self.line(np.array([place + radius * (c * across + s * up) for c, s in ring]), color, 1.5)
 
+    def ghost(self, vertices: Array, faces: Sequence[Sequence[int]], color: tuple[int, int, int]) -> None:
+        """A translucent closed surface: ``vertices`` [V, 3] m, corners of faces counter-clockwise seen from outside."""
+        nearest, shown = np.full(self.depth.shape, np.inf), self.front.astype(float)
+        for face in faces:
+            corners = vertices[list(face)]
+            normal = np.cross(corners[1] - corners[0], corners[2] - corners[0])
+            toward = self.look.eye - corners[0]
+            if normal @ toward <= 0:
+                continue
+            seen_at = self.project(corners)
+            pixels = seen_at[:, :2]
+            if not np.isfinite(pixels).all() or np.abs(pixels).max() > 1e5:
+                continue
+            mask = np.zeros(self.depth.shape, np.uint8)
+            cv2.fillConvexPoly(mask, np.rint(8 * pixels).astype(np.int32), 1, cv2.LINE_8, 3)
+            rows, columns = mask.nonzero()
+            depth = self._plane(normal, -float(normal @ toward), rows, columns)
+            depth = depth.clip(seen_at[:, 2].min(), seen_at[:, 2].max())  # the rim's pixels reach beyond the face
+            front = depth < nearest[rows, columns]
+            nearest[rows[front], columns[front]] = depth[front]
+            shown[rows[front], columns[front]] = shade(color, normal, toward)
+        seen = np.isfinite(nearest) & (nearest < self.depth)
+        self.front[seen] = np.rint((1 - GHOST) * self.front[seen] + GHOST * shown[seen]).astype(np.uint8)
+
+    def _plane(self, normal: Array, away: float, rows: Array, columns: Array) -> Array:
+        """Depth, m, at pixels of the plane whose points p have ``normal`` . (p - eye) = ``away``."""
+        height, width = self.depth.shape
+        ways = np.stack([(columns + 0.5 - width / 2) / self.focal, (height / 2 - rows - 0.5) / self.focal,
+                         -np.ones(len(rows))], -1)
+        return np.asarray(away / (ways @ (self.turn.T @ normal)))
+
     def done(self) -> Array:
         """The picture."""
         return cv2.addWeighted(self.front, 0.7, self.back, 0.3, 0)
+
+
+def shade(color: tuple[int, int, int], normal: Array, toward: Array) -> Array:
+    """``color`` of a face, darker the more it turns away from the eye."""
+    return np.array(color) * (0.5 + 0.5 * float(normal @ toward / (np.linalg.norm(normal) * np.linalg.norm(toward))))
 
 
 def draw_shape(sketch: Sketch, shape: Mapping[str, Any]) -> None:

@@ -115,10 +115,10 @@ class Artifact:
     def self_test(self, tolerance: float = 1e-5) -> SelfTest:
         """Replay the golden trace and compare the commands with the recorded ones.
 
-        Each step starts from the memory that was recorded with it, and what it makes of it must be the memory of the
-        next one: on a robot the physics closes the loop, but here it does not, and a policy that feeds its own commands
-        back multiplies float32 roundings from step to step until nothing can be compared. A trace without memory (of
-        older artifacts) is replayed from the initial one.
+        Each step starts from the memory that was recorded with it; the first one's must be the initial one, and what a
+        step makes of it must be the memory of the next one: on a robot the physics closes the loop, but here it does
+        not, and a policy that feeds its own commands back multiplies float32 roundings from step to step until nothing
+        can be compared. A trace without memory (of older artifacts) is replayed from the initial one.
 
         ``tolerance`` is a share of each component's range (high - low): a policy's gains and its memory of velocity
         differences multiply roundings, so that what a rad/s and what a newton may differ by is not one number. Of
@@ -129,6 +129,11 @@ class Artifact:
         steps = len(self.golden[f"commands.{self.manifest.commands[0].name}"])
         recorded = {k: self.golden[f"memory.{k}"] for k in memory if f"memory.{k}" in self.golden}
         room = {k: 10 * tolerance * max(1.0, float(np.abs(v).max(initial=0.0))) for k, v in recorded.items()}
+        for name, value in recorded.items():
+            error = float(np.abs(memory[name][0] - value[0]).max(initial=0.0))
+            if not error <= room[name]:
+                raise ArtifactError(f"self-test of {self.path}: the trace begins with another memory {name!r} than a "
+                                    f"mission does: {error:.3g} apart, {room[name]:.3g} is allowed")
         for t in range(steps):
             memory |= {name: value[t : t + 1] for name, value in recorded.items()}
             signals = {name: self.golden[f"signals.{name}"][t][None] for name in self.schema}

@@ -53,3 +53,7 @@ def test_every_benchmark_says_what_it_measures(capsys: pytest.CaptureFixture[str
     for name, text in told.items():
         assert len(text) > 20
         assert callable(resolve("policies.cli.benches", name.replace("-", "_")).run)
+
+
+def test_all_leaves_out_what_takes_days() -> None:
+    assert [name for name in bench.bench_names() if bench.takes_days(name)] == ["stl-tasks"]

@@ -22,8 +22,11 @@ FORMULA = "task.settings.formula="
     ("processes=0", "at least 1"), ("device=tpu", "cuda"), ("seed=null", "got null"), ("num_worlds=null", "got null"),
     ("out=[a]", "one folder"), ("algo.max_seconds=soon", "float"), ("algo.max_seconds=-1", "positive"),
     ("algo.gamma=null", "float"), ("algo.learning_rate=inf", "finite"), ("algo.actor_hidden=[wide]", "int"),
-    ("algo.memory=-3", "negative"), ("task.settings.control_dt=fast", "a number"),
-    ("task.settings.substeps=0", "positive"), ("task.settings.substeps=1.5", "whole number"), (FORMULA + "3", "a text"),
+    ("algo.memory=-3", "negative"), ("task.settings.control_dt=fast", "a finite number"),
+    ("task.settings.substeps=0", "1 to 1000"), ("task.settings.substeps=1.5", "whole number"),
+    (FORMULA + "3", "a text"),
+    ("task.settings.constants.reach=[1]", "constant reach is a finite number, as in reach=0.2"),
+    ("task.settings.formula=G[0,3] (height > floor)", 'write \'task.settings.formula="G[0,3] (height > floor)"\''),
     ("task.settings.constants.reech=0.1", "'reech'"), ("randomize.parameters.mass=3", "a distribution"),
     ("randomize.parameters.mass={kind: normal, std: 1}", "sources, uniform"),
     ("randomize.parameters.mass={kind: uniform, low: -1, high: 1}", "negative"),
@@ -122,6 +125,7 @@ def test_export_to_a_full_disk_is_one_line(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(runs, "load_graph", lambda *_: None)
+    monkeypatch.setattr(runs, "shown_to", lambda _, task: task)
     monkeypatch.setattr(runs, "make_env", lambda *_, **__: None)
     monkeypatch.setattr("policies.evaluate.handover.export_policy", full)
     runs.open_run(compose(), tmp_path / "run", overwrite=False)

@@ -15,7 +15,7 @@ import torch
 
 from robots.signals import CommandSpec, SignalSpec, schema
 from robots.spec import Parameter, RobotSpec, Source, load_robot
-from sim.backends import mujoco, mujoco_quadrotor, quadrotor
+from sim.backends import mujoco, mujoco_quadrotor, planar, quadrotor
 from sim.scene import Scene, box
 from sim.types import Backend
 
@@ -29,7 +29,7 @@ class Frame:
     """Signals of one moving frame: position, attitude, linear velocity (world), angular velocity (``turns`` says)."""
 
     pos: str
-    quat: str
+    quat: str | None
     vel: str
     ang_vel: str | None = None
     turns: str = "w"  # the frame of ang_vel: w or b
@@ -53,6 +53,7 @@ class Case:
         visible: the least change of a signal that counts as an effect of a parameter.
         blow_up: a state beyond what can be computed.
         slippery: whether the floor leaves friction to what touches it.
+        positive: a parameter that must be above 0.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Case:
     servos: tuple[str, ...] = ()
     cramped: Callable[..., Backend] | None = None
     slippery: bool = True
+    positive: str = "mass"
 
     def make(self, num_worlds: int, *, threads: int = 1, needs: Iterable[str] = ()) -> Backend:
         """A backend at home, all parameters nominal."""
@@ -181,6 +183,23 @@ def franka(name: str, make: Callable[..., Backend], claims: Iterable[str], **oth
         idle=("cube.friction",), **other)  # the pads have priority, and it does not reach the floor
 
 
+# ---------------------------------------------------------------- in the plane
+
+TURNED = (0.9801, 0.0, 0.0, 0.1985)  # about z
+
+
+def flat(name: str, command: str) -> Case:
+    """A robot in the plane. Nothing falls there, and what moves does so as it is told."""
+    robot = load_robot(name)
+    turn: State = {"base_quat_w": TURNED} if "base_quat_w" in robot.signals else {}
+    quarter: State = {"base_quat_w": (HALF, 0.0, 0.0, HALF)} if turn else {"base_pos_w": (0.5, -2.0, 0.0)}
+    return Case(
+        f"planar-{name}", lambda n, **given: planar.make(robot, n, command, dt=DT, **given), Scene(robot), command,
+        frozenset(planar.HAS), hold=(0.0, 0.0), sway=(1.0, 1.5), start={"base_pos_w": (0.3, -0.2, 0.0), **turn},
+        free=(), others=(Frame("base_pos_w", "base_quat_w" if turn else None, "base_vel_w"),), airborne={},
+        quarter=(quarter, quarter), blow_up={"base_pos_w": (3e38, 0.0, 0.0)}, positive="speed_gain")
+
+
 # ---------------------------------------------------------------- all of them
 
 
@@ -217,6 +236,7 @@ def cases() -> list[Case]:
     out = [
         flyer("quadrotor-motors", quadrotor, quadrotor.HAS, "motor_cmd"),
         flyer("quadrotor-rates", quadrotor, quadrotor.HAS, "ctbr_cmd"),
+        flat("linear", "vel_cmd"), flat("unicycle", "twist_cmd"),
         flyer("mujoco-crazyflie", mujoco, mujoco_quadrotor.HAS, "ctbr_cmd"),
         jointed("mujoco-arm", mujoco.make, mujoco.HAS, cramped=cramped_mujoco),
         franka("mujoco-franka", mujoco.make, mujoco.HAS),

@@ -35,6 +35,7 @@ def each(*capabilities):
     return pytest.mark.parametrize("case", chosen, ids=str)
 
 
+FALLING = pytest.mark.parametrize("case", [case for case in CASES if case.free], ids=str)
 _KEPT: dict = {}
 
 
@@ -240,7 +241,7 @@ def test_velocities_are_the_derivatives_of_poses_in_their_frames(case):
         assert torch.allclose(now[frame.ang_vel], turn, atol=size), (frame.ang_vel, now[frame.ang_vel], turn)
 
 
-@each()
+@FALLING
 def test_free_fall_is_free_fall(case):
     sim = simulated(case, 2)
     sim.set_params(every(sim), {k: shaped(v, 2) for k, v in case.weightless.items()})
@@ -411,10 +412,11 @@ def test_a_reset_forgets_everything(case):
 
 def refused(case, sim):
     """(what is refused, the error), with something good before what is bad."""
-    free, n = case.free[0], sim.num_worlds
+    frame, n = (*case.free, *case.others)[0], sim.num_worlds
     one, two = torch.tensor([1]), torch.tensor([0, 1])
-    good = {free.pos: torch.tensor([[0.1, 0.2, 1.5]])}
-    p = {"mass": shaped(altered("mass", sim.parameters["mass"]), 1)}
+    good = batch({frame.pos: case.start.get(frame.pos, (0.1, 0.2, 1.5))}, 1)
+    p = {case.positive: shaped(altered(case.positive, sim.parameters[case.positive]), 1)}
+    bad_turn = {} if frame.quat is None else {**good, frame.quat: torch.zeros(1, 4)}
     state = sim.state()
     first = next(iter(state))
     nan = float("nan")
@@ -424,17 +426,19 @@ def refused(case, sim):
             torch.tensor([0.0]), torch.tensor([1, 1]))),
         (lambda: sim.reset(torch.tensor([1, 1]), batch(case.start, 2)), ValueError),
         (lambda: sim.reset(one, {**good, "nonsense": torch.zeros(1)}), UnknownName),
-        (lambda: sim.reset(one, {**good, free.vel: torch.zeros(1, 2)}), ValueError),
-        (lambda: sim.reset(two, {free.pos: good[free.pos]}), ValueError),
-        (lambda: sim.reset(one, {**good, free.vel: torch.tensor([[0.0, nan, 0.0]])}), ValueError),
-        (lambda: sim.reset(one, {**good, free.quat: torch.zeros(1, 4)}), ValueError),
+        (lambda: sim.reset(one, {**good, frame.vel: torch.zeros(1, 2)}), ValueError),
+        (lambda: sim.reset(two, {frame.pos: good[frame.pos]}), ValueError),
+        (lambda: sim.reset(one, {**good, frame.vel: torch.tensor([[0.0, nan, 0.0]])}), ValueError),
+        *([(lambda: sim.reset(one, bad_turn), ValueError)] if bad_turn else []),
         (lambda: sim.set_params(torch.tensor([n]), p), IndexError),
         (lambda: sim.set_params(torch.tensor([1, 1]), {k: torch.cat([v, v]) for k, v in p.items()}), ValueError),
         (lambda: sim.set_params(one, {**p, "nonsense": torch.ones(1)}), UnknownName),
         (lambda: sim.set_params(two, p), ValueError),
-        (lambda: sim.set_params(one, {**p, "command_delay": torch.tensor([nan])}), ValueError),
-        (lambda: sim.set_params(one, {**p, "command_delay": torch.tensor([-DT])}), ValueError),
-        (lambda: sim.set_params(one, {"command_delay": torch.tensor([DT]), "mass": -p["mass"]}), ValueError),
+        *((lambda x=x: sim.set_params(one, {**p, "command_delay": torch.tensor([x])}),
+           ValueError if "delay" in case.claims else UnknownName) for x in (nan, -DT)),
+        (lambda: sim.set_params(one, {case.positive: nan * p[case.positive]}), ValueError),
+        (lambda: sim.set_params(one, {**({"command_delay": torch.tensor([DT])} if "delay" in case.claims else {}),
+                                      case.positive: -p[case.positive]}), ValueError),
         (lambda: sim.step(torch.zeros(n, len(case.hold) + 1), 1), ValueError),
         (lambda: sim.step(torch.zeros(n + 1, len(case.hold)), 1), ValueError),
         (lambda: sim.step(hold(case, n), 0), ValueError),
@@ -479,7 +483,7 @@ def story(case, n, threads):
         run(case, sim, 1, seed=i)
         if i == 2:
             sim.set_params(changed, {k: shaped(altered(k, p), 2) for k, p in sim.parameters.items()
-                                     if k.endswith(("mass", "command_delay", "friction", "drag"))})
+                                     if k.endswith(("mass", "command_delay", "friction", "drag", "gain"))})
         if i == 3:
             sim.reset(torch.tensor([1, 2]), batch(case.start, 2))
         trace.append(rows(seen(sim), [0, 1, 2]))
@@ -801,7 +805,7 @@ def test_memory_does_not_grow_with_steps(case):
             sim.signals()
             if i % 50 == 0:
                 begin(case, sim)
-                sim.set_params(every(sim), {"mass": nominal(sim, 2)["mass"]})
+                sim.set_params(every(sim), {case.positive: nominal(sim, 2)[case.positive]})
                 sim.status()
                 sim.state()
 

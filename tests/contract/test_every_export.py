@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from policies.cli.runs import artifact_policy
 from policies.evaluate.handover import export_policy
 from policies.evaluate.rollout import graph_policy, record_golden
+from policies.evaluate.witness import witnessed
 from policies.export.artifact import export
 from policies.export.manifest import ArtifactError
 from policies.nets.actor import make_actor
@@ -55,6 +57,23 @@ def test_every_task_exports(task, tmp_path):
     assert {f"memory.{m.name}" for m in artifact.manifest.memory} <= set(artifact.golden)
 
 
+@pytest.mark.parametrize("task", ["reach", "drawer"])
+def test_judging_an_artifact_rewards_its_own_actions(task, tmp_path):
+    task = load_task(task)
+    graph = graph_of(task)
+    artifact = write(task, graph, record_golden(environment(task), graph_policy(graph), steps=STEPS), tmp_path / "a")
+    one = make_env(task, num_worlds=3, seed=5, threads=1, compiled=False)
+    other = make_env(witnessed(task), num_worlds=3, seed=5, threads=1, compiled=False)
+    ours, its = graph_policy(graph), artifact_policy(artifact, other)
+    obs, seen = one.reset(), other.reset()
+    for _ in range(25):
+        a, b = one.step(ours(obs.actor)), other.step(its(seen.actor))
+        obs, seen = a.obs, b.obs
+        torch.testing.assert_close(a.reward, b.reward, atol=1e-3, rtol=1e-3)
+    for name in task.observe.memory:
+        torch.testing.assert_close(one.column[f"memory.{name}"], other.column[f"memory.{name}"], atol=1e-3, rtol=1e-3)
+
+
 def test_a_wrong_memory_is_found_at_its_step(tmp_path):
     task = load_task("reach")
     graph = graph_of(task)
@@ -63,6 +82,15 @@ def test_a_wrong_memory_is_found_at_its_step(tmp_path):
     golden["memory.target"][6] += 1e-3
     with pytest.raises(ArtifactError, match="after step 5 of 10 the memory 'target' differs"):
         write(task, graph, golden, tmp_path / "artifact")
+
+
+def test_a_trace_begins_where_a_mission_does(tmp_path):
+    task = load_task("reach")
+    graph = graph_of(task)
+    golden = record_golden(environment(task), graph_policy(graph), steps=10)
+    later = {name: value[4:] for name, value in golden.items()}
+    with pytest.raises(ArtifactError, match="begins with another memory"):
+        write(task, graph, later, tmp_path / "artifact")
 
 
 def test_what_a_recurrent_network_carries_is_recorded(tmp_path):

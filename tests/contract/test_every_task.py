@@ -15,12 +15,14 @@ FLYING = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale"
 JOINTED = {"mass": {"kind": "sources"}, "damping": {"kind": "sources"},
            "kp": {"kind": "sources", "scale": 0.5, "optional": True}}
 
+PLANAR = {"speed_gain": {"kind": "sources"}}
+
 
 def env_of(task, n=6, seed=3, **kw):
     loaded = load_task(task)
     seen = [name for name in loaded.observe.signals if name in loaded.robot.signals]
     sensors = {"noise": dict.fromkeys(seen, 0.002), "bias": {seen[0]: 0.001}, "delay_steps": 1}
-    randomize = FLYING if loaded.robot.kind == "quadrotor" else JOINTED
+    randomize = {"quadrotor": FLYING, "planar": PLANAR}.get(loaded.robot.kind, JOINTED)
     return make_env(loaded, num_worlds=n, seed=seed, randomize=randomize, sensors=sensors, threads=1, **kw)
 
 
@@ -134,7 +136,7 @@ def test_a_mission_of_one_clause_reads_what_it_names(formula):
 
 
 def test_a_formula_that_cannot_be_judged_is_refused_before_training():
-    with pytest.raises(ValueError, match="1 > 0 reads no signal.*signals: .*base_pos_w"):
+    with pytest.raises(ValueError, match=r"G\[0,5\] \(1 > 0\)' reads no signal.*signals: .*base_pos_w"):
         load_task("hover", formula="G[0,5] (1 > 0)")
     with pytest.raises(ValueError, match="control_dt = 0.03 s: window bound 5 s is no multiple"):
         load_task("hover", control_dt=0.03)

@@ -385,6 +385,15 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     assert checkpoint.iterations(tmp_path / "checkpoints", 2) == [2, 3]
 
 
+def test_figures_are_those_of_whole_episodes() -> None:
+    sums: dict[str, torch.Tensor] = {}
+    info = {"success": torch.tensor([True, True, False, True]), "midway": torch.tensor([True, False, False, False])}
+    ppo._count_episodes(sums, info, torch.tensor([0]))
+    assert not sums
+    ppo._count_episodes(sums, info, torch.tensor([0, 1, 2]))
+    assert {k: float(v) for k, v in sums.items()} == {"success": 1.0, "count": 2.0}
+
+
 @pytest.mark.parametrize(("schedule", "kl", "expected"), [
     ("constant", 1.0, 1e-3), ("linear", 1.0, 0.75e-3), ("adaptive", 0.021, 1e-3 / 1.5), ("adaptive", 0.004, 1.5e-3),
     ("adaptive", 0.01, 1e-3), ("adaptive", 0.0, 1e-3),

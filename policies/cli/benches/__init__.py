@@ -1,6 +1,8 @@
 """Benchmarks: one module each, run with ``temporeal bench NAME`` (dashes for underscores).
 
 A benchmark is a module with ``HELP`` (what is measured, how, against what) and ``run(quick) -> list[Row]``.
+One that also has ``OPTIONS`` (name -> help; each takes a list ``A,B``) is ``run(quick, *, out, <option>: list | None)``
+and keeps what it makes in the folder ``out``.
 """
 
 from __future__ import annotations

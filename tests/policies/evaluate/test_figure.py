@@ -122,6 +122,9 @@ def test_rows_that_are_not_finite_are_those_before() -> None:
 @pytest.mark.parametrize(("task", "point", "attitude", "goals"), [
     ("reach", "grip_pos_w", "grip_quat_w", [("goal_pos_w", "goal_quat_w")]),
     ("lift", "cube_pos_w", "cube_quat_w", [("goal_pos_w", None)]),
+    ("peg", "peg_pos_w", "peg_quat_w", []),
+    ("drawer", "grip_pos_w", "grip_quat_w", []),
+    ("cube_reorient", "cube_pos_w", "cube_quat_w", [(None, "goal_quat_w")]),
     ("ant", "base_pos_w", "base_quat_w", [("goal_pos_w", None)]),
     ("waypoints", "base_pos_w", "base_quat_w", []),
 ])
@@ -131,3 +134,18 @@ def test_what_is_followed_is_what_the_formula_is_about(
     stage = stage_of(load_task(task), corners=6)
     assert (stage.point, stage.attitude) == (point, attitude)
     assert [(g.place, g.attitude) for g in stage.goals] == goals
+
+
+def test_a_ghost_is_of_the_free_object_that_a_goal_is_for() -> None:
+    stage = stage_of(load_task("cube_reorient"), corners=6)
+    (goal,) = stage.goals
+    (part,) = stage.ghost(goal)
+    assert part.name == "cube.geom" and np.abs(part.mesh.vertices).max() == pytest.approx(0.035)
+    arm = stage_of(load_task("reach"), corners=6)  # the attitude of a gripper: no object of its own
+    assert arm.thing is None and arm.ghost(arm.goals[0]) == ()
+
+
+def test_what_stands_is_followed_where_the_formula_names_nothing_else() -> None:
+    task = load_task("peg", formula="G[0,8] (hole_pos_w.z > 0 & hole_force < force)")
+    stage = stage_of(task, corners=6)
+    assert (stage.point, stage.attitude, stage.thing) == ("hole_pos_w", "hole_quat_w", None)

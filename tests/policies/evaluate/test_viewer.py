@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,19 @@ import pytest
 import torch
 
 from policies.evaluate.evaluation import evaluate
-from policies.evaluate.figure import rotation, stage_of
+from policies.evaluate.figure import box, rotation, stage_of
 from policies.evaluate.rollout import Rollout
-from policies.evaluate.viewer import SIDES, Show, look_at
+from policies.evaluate.viewer import (
+    SIDES,
+    USUAL,
+    Show,
+    best_way,
+    goal_pose,
+    look_at,
+    objects_of,
+    room,
+    share_seen,
+)
 from policies.evaluate.viewer_browser import Page, PortTaken, check_port, free_port, told
 from policies.evaluate.viewer_pictures import Sketch, Studio
 from robots.registry import UnknownName
@@ -116,6 +127,89 @@ def test_pictures_show_the_robot_and_its_goal(task: str, show: Callable[..., Sho
         studio.close()
 
 
+def test_the_eye_is_where_the_objects_are_seen(show: Callable[..., Show]) -> None:
+    """A drawer's handle is on the side of the cabinet that faces the arm."""
+    played = show("drawer", 3)
+    first, stage = played.restart(), played.stage
+    wanted, points = objects_of(stage), room(played.stage, first, ())
+    handle = next(i for i, b in enumerate(wanted) if any("bar" in p.name for p in stage.figure.parts if p.body == b))
+
+    def seen(way: np.ndarray) -> float:
+        return float(share_seen(stage, first, wanted, look_at(points, way, 1.5).eye)[handle])
+
+    chosen = best_way(stage, first, (), 1.5)
+    assert seen(chosen) > 2 * seen(np.array([1.0, -0.5, 0.5])) and seen(chosen) > 0.3
+
+
+def test_scenes_without_objects_are_seen_in_the_usual_way(show: Callable[..., Show]) -> None:
+    played = show("hover")
+    way = best_way(played.stage, played.restart(), played.task.shapes, 1.5)
+    np.testing.assert_allclose(way, np.array(USUAL) / np.linalg.norm(USUAL))
+
+
+def test_a_ghost_hides_behind_what_is_nearer() -> None:
+    look = look_at(np.array([[-1.0, -1, -1], [1, 1, 1]]), "front", 1.0)
+    away = float(np.linalg.norm(look.eye))
+    depth = np.full((64, 64), 100.0)
+    depth[:, :32] = away - 1.0  # between the box and the eye
+    cube = box((0.5, 0.5, 0.5), 9.0)
+    sketch = Sketch(np.zeros((64, 64, 3), np.uint8), depth, look)
+    sketch.ghost(cube.vertices, cube.faces, (0, 200, 0))
+    assert abs(int(sketch.front[32, 36, 1]) - 110) < 4 and not sketch.front[..., [0, 2]].any()
+    assert sketch.front[:, :32].max() == 0 and sketch.front[2, 60].max() == 0
+    found = np.argwhere(sketch.front[..., 1] > 0)
+    edges = sketch.project(np.array([[0.5, 0, 0.5], [0.5, 0.5, 0]]))
+    assert found[:, 0].min() == pytest.approx(edges[0, 1], abs=1.5)
+    assert found[:, 1].max() == pytest.approx(edges[1, 0], abs=1.5)
+
+
+def test_the_attitude_asked_for_is_a_ghost_above_the_cube(show: Callable[..., Show]) -> None:
+    played = show("cube_reorient")
+    first = played.restart()
+    (goal,) = played.stage.goals
+    place, quat = goal_pose(goal, played.stage, first.signals, 0)
+    off = place - first.signals["cube_pos_w"][0]
+    assert off[:2] == pytest.approx([0, 0]) and off[2] > 2 * 0.035 * 3**0.5  # they never touch
+    np.testing.assert_array_equal(quat, first.signals["goal_quat_w"][0])
+    pictures = []
+    for goals in (played.stage.goals, ()):
+        studio = Studio(played, first, size=(96, 72), renderer="gl")
+        try:
+            studio.stage = replace(studio.stage, goals=goals)
+            pictures.append(studio.take(first, words=False).astype(int))
+        finally:
+            studio.close()
+    u, v, _ = Sketch(np.zeros((72, 96, 3), np.uint8), np.ones((72, 96)), studio.look).project(place[None])[0]
+    changed = np.abs(pictures[0] - pictures[1]).max(-1) > 8
+    assert changed.sum() > 60  # a cube, not only its axes
+    rows, columns = changed.nonzero()
+    assert abs(rows.mean() - v) < 4 and abs(columns.mean() - u) < 4
+    assert 0 < rows.min() and rows.max() < 71  # all of it
+
+
+def test_the_camera_that_follows_holds_robot_and_goal(show: Callable[..., Show]) -> None:
+    played = show("ant", 3)
+    moment = played.restart()
+    studio = Studio(played, moment, size=(64, 48), renderer="gl")
+    try:
+        studio.follow(moment)
+        for world, look in enumerate(studio.looks):
+            sketch = Sketch(np.zeros((48, 64, 3), np.uint8), np.ones((48, 64)), look)
+            goal = np.append(moment.signals["goal_pos_w"][world], 0.0)
+            pixels = sketch.project(np.stack([moment.signals["base_pos_w"][world], goal]))
+            assert ((pixels[:, :2] > 0) & (pixels[:, :2] < [64, 48])).all()
+        before = studio.looks[0]
+        later = played.step()
+        later.signals["goal_pos_w"][0] += 8.0
+        studio.follow(later)
+        wanted = studio._wanted(later, 0)
+        gone = np.linalg.norm(studio.looks[0].eye - before.eye) / np.linalg.norm(wanted.eye - before.eye)
+        assert 0 < gone < 0.2  # it glides
+        np.testing.assert_allclose(studio.looks[0].quat, before.quat, atol=1e-9)
+    finally:
+        studio.close()
+
+
 def test_worlds_lie_side_by_side_and_the_camera_follows_what_walks(show: Callable[..., Show]) -> None:
     played = show("ant", 3)
     first = played.restart()
@@ -199,6 +293,19 @@ def test_the_text_names_every_clause_with_its_bounds(page: Page) -> None:
     text = told(page.show, 0)
     assert "**undecided**" in text and "`G[0,6] (grip_pos_w.z > floor)`" in text
     assert text.count("\n- ") == 2
+
+
+def test_the_page_shows_the_ghost_where_the_goal_is(show: Callable[..., Show]) -> None:
+    made = Page(show("cube_reorient"), port=free_port("127.0.0.1", range(18190, 18220)))
+    try:
+        (goal, frame), = made.goals
+        handle = made.server.scene._handle_from_node_name["/goal/goal/ghost/0"]
+        assert handle.opacity == pytest.approx(0.45) and np.abs(handle.vertices).max() == pytest.approx(0.035)
+        place, quat = goal_pose(goal, made.stage, made.moment.signals, 0)
+        np.testing.assert_allclose(frame.position, place)
+        np.testing.assert_allclose(frame.wxyz, quat)
+    finally:
+        made.close()
 
 
 def test_a_port_is_had_once(page: Page) -> None:

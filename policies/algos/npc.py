@@ -1,0 +1,590 @@
+"""STL neural predictive control: a policy learned by the gradient of smooth robustness through known dynamics.
+
+Meng and Fan, "Signal Temporal Logic Neural Predictive Control", RA-L 2023 (arXiv 2309.05131). No reward, no critic:
+
+    draw start states, let the network act, roll the model out over the whole mission
+    loss: how far the smooth robustness of each trace stays below a margin, max(0, margin - robustness)
+    one Adam step on the network, by the gradient through robustness, dynamics and network
+
+While it runs (:func:`plan`, with :class:`policies.algos.planning.Receding` also again and again on the way) the network
+gives the plan, the model predicts the trace, and the exact robustness judges it. Where that is too low, the *backup
+policy* takes over: gradient ascent on the smooth robustness of the actions themselves, from the network's plan, from
+the plan that was followed, and from random ones. Without a network that is the gradient-based planner of the same
+paper's comparison.
+
+    learned = train(Missions(model, formula, dt, steps, draw), NPCConfig(), out=folder)  # or of an environment
+    found = plan(model, formula, dt, signals0, steps, config, policy=learned.policy)
+    policy = Receding(partial(plan, policy=learned.policy), model, formula, dt, steps, config, every=10)
+
+``chunk`` says how much of the mission the network plans at a call: all of it (0, as the paper does), or the next so
+many steps, again and again, 1 being a feedback policy. B robots, T steps, A action, D state. Temperature and margin
+have the unit of the formula's margins.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint as recomputed
+
+from policies.algos import checkpoint
+from policies.algos.planning import (
+    Plan,
+    Problem,
+    Signals,
+    basis,
+    better,
+    check_spline,
+    check_start,
+    judge,
+    judged,
+    part_ends,
+    problem,
+    rollout,
+    smoothed,
+)
+from policies.algos.progress import Logger, Progress
+from policies.algos.ranks import Ranks
+from policies.nets.actor import ACTIVATIONS, mlp
+from policies.nets.normalizer import Normalizer, moments
+from sim.env import Env
+from sim.maps import PolicyGraph
+from sim.stl.smooth import METHODS, Method
+from sim.stl.syntax import Formula, to_text
+
+if TYPE_CHECKING:
+    from sim.systems.types import Model
+    from sim.task import Task
+
+
+@dataclass(frozen=True)
+class NPCConfig:
+    """Settings of the learner and of the planner. ``configs/algo/npc.yaml`` has the same names."""
+
+    # budget: the run ends at whichever is reached first
+    updates: int = 1500
+    max_seconds: float | None = None  # wall time, earlier parts of a resumed run included
+    # objective
+    batch: int = 256  # start states of an update
+    margin: float = 0.2  # smooth robustness beyond which a trace no longer pulls
+    temperature: float = 0.1  # of the smooth robustness at the start, falls geometrically ...
+    temperature_end: float = 0.02  # ... to this
+    method: str = "logsumexp"  # or softmax: of the smooth robustness
+    effort: float = 0.0  # weight of the mean square of the actions
+    # steps
+    learning_rate: float = 1e-3  # of Adam, falls linearly ...
+    learning_rate_end: float = 1e-5  # ... to this
+    grad_norm: float = 1.0  # the gradient is scaled down to at most this length
+    segment: int = 0  # the gradient keeps every so many states and computes the rest again: less memory; 0: keeps all
+    truncate: int = 0  # the gradient does not go back through every so many states (biased, tame); 0: it does
+    # network
+    hidden: Sequence[int] = (256, 256)
+    activation: str = "silu"
+    chunk: int = 0  # control steps that one call plans; 0: all of the mission
+    knots: int = 0  # of the spline that a call gives; 0: one for each step
+    spline: str = "linear"  # between the knots: hold, linear, cubic
+    # on line
+    replan: int = 0  # control steps between plans where the plan is followed; 0: once
+    backup_below: float | None = 0.0  # predicted robustness below which the backup policy takes over; null: never
+    backup_steps: int = 100  # gradient steps of the backup policy
+    backup_rate: float = 0.05  # of Adam on actions in [-1, 1]
+    backup_restarts: int = 4  # random plans that it improves besides the network's
+    checkpoint_seconds: float = 30.0  # between checkpoints; 0: after each update
+
+    def __post_init__(self) -> None:
+        check_spline(self.knots, self.spline)
+        for name, legal in (("method", METHODS), ("activation", tuple(ACTIVATIONS))):
+            if getattr(self, name) not in legal:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
+        for name in ("updates", "batch", "temperature", "temperature_end", "learning_rate", "grad_norm", "backup_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("effort", "learning_rate_end", "segment", "truncate", "chunk", "replan", "backup_steps",
+                     "backup_restarts", "checkpoint_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ValueError(f"max_seconds must be positive or null, got {self.max_seconds}")
+        widths = tuple(self.hidden)
+        if not widths or min(widths) < 1:
+            raise ValueError(f"hidden is a list of layer widths, at least one, all positive; got {list(widths)}")
+        object.__setattr__(self, "hidden", widths)
+
+
+MAY_CHANGE = ("updates", "max_seconds", "checkpoint_seconds", "replan", "backup_below", "backup_steps", "backup_rate",
+              "backup_restarts")  # between a run and its resumption
+
+
+@dataclass(frozen=True)
+class Missions:
+    """What is learned: a formula, the dynamics, and where missions begin."""
+
+    model: Model
+    formula: Formula
+    dt: float  # s, control period
+    steps: int  # control steps of a mission
+    draw: Callable[[int, torch.Generator], Signals]  # signals [count, *shape] of that many starts, with its randomness
+
+
+class NonFiniteError(RuntimeError):
+    """A loss or gradient became NaN or infinite."""
+
+
+class SettingsError(ValueError):
+    """Settings that do not fit what is to be learned."""
+
+
+# ---------------------------------------------------------------- policy
+
+
+class Policy(nn.Module):
+    """States to actions. What a call sees is the start of the mission and, with ``chunk``, the state and time of now.
+
+    The start is its memory: with it, what was done so far follows from the time, so that a state which a mission
+    passes twice needs no other.
+    """
+
+    def __init__(self, state_dim: int, action_dim: int, steps: int, config: NPCConfig) -> None:
+        super().__init__()
+        self.steps, self.action_dim = steps, action_dim
+        self.chunk = min(config.chunk or steps, steps)
+        self.first, self.now = Normalizer(state_dim), Normalizer(state_dim)
+        self.register_buffer("spline", basis(self.chunk, config.knots, config.spline, torch.zeros(())))
+        self.spline: Tensor
+        inputs = state_dim if self.chunk == steps else 2 * state_dim + 1
+        self.net = mlp(inputs, config.hidden, self.spline.shape[1] * action_dim, config.activation, 0.1)
+
+    def forward(self, first: Tensor, now: Tensor, step: int | Tensor) -> Tensor:
+        """Actions [B, chunk, A] from ``now`` [B, D] on, control step ``step`` (or [B]) of a mission that began in
+        ``first``."""
+        seen = self.first(first)
+        if self.chunk < self.steps:
+            phase = torch.zeros_like(seen[:, 0]) + 2.0 * step / self.steps - 1.0
+            seen = torch.cat([seen, self.now(now), phase[:, None]], -1)
+        knots = torch.tanh(self.net(seen)).unflatten(-1, (self.spline.shape[1], self.action_dim))
+        return (self.spline @ knots).clamp(-1.0, 1.0)
+
+
+def act(
+    policy: Policy, model: Model, first: Tensor, state: Tensor, step: int, steps: int, *, segment: int = 0,
+    truncate: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Actions [B, T, A] and states [T + 1, B, D] of ``policy`` over ``steps`` steps from control step ``step`` on.
+
+    ``first`` [B, D]: where the mission began; ``state`` [B, D]: now. Differentiable; ``segment`` and ``truncate`` as
+    in :func:`policies.algos.planning.rollout`, rounded up to whole chunks.
+    """
+    if policy.chunk == policy.steps:
+        actions = policy(first, first, 0)[:, step : step + steps]
+        return actions, rollout(model, state, actions, segment=segment, truncate=truncate)
+
+    def leg(state: Tensor, begin: int, end: int) -> tuple[Tensor, Tensor]:
+        actions, states = [], []
+        while begin < end:
+            ahead = min(policy.chunk - begin % policy.chunk, end - begin)
+            actions.append(policy(first, state, begin)[:, :ahead])
+            states.append(rollout(model, state, actions[-1])[1:])
+            state, begin = states[-1][-1], begin + ahead
+        return torch.cat(actions, 1), torch.cat(states)
+
+    whole = [-(-size // policy.chunk) * policy.chunk for size in (segment, truncate)]
+    taken, passed, ends = [], [state[None]], part_ends(steps, *whole)
+    for begin, end in zip([0, *ends[:-1]], ends):
+        if whole[1] and begin and begin % whole[1] == 0:
+            state = state.detach()
+        call = partial(recomputed, leg, use_reentrant=False) if segment and torch.is_grad_enabled() else leg
+        actions, states = call(state, step + begin, step + end)
+        taken.append(actions)
+        passed.append(states)
+        state = states[-1]
+    return torch.cat(taken, 1), torch.cat(passed)
+
+
+# ---------------------------------------------------------------- on line
+
+
+def plan(
+    model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, config: NPCConfig,
+    generator: torch.Generator | None = None, *, past: Signals | None = None, start: Tensor | None = None,
+    policy: Policy | None = None,
+) -> Plan:
+    """The network's plan for the B robots of ``signals0``, improved by the backup policy where it is not enough.
+
+    Args:
+        model: differentiable; its states are ``policy``'s.
+        formula: judged on samples each ``dt`` s, from the first of ``past`` (or from ``signals0``) to step ``steps``.
+        generator: of the random plans that the backup policy tries.
+        past: samples before, [k, B, *shape]; the mission's first k of ``policy.steps`` steps are over.
+        start: actions [B, T, A] that are followed already: a candidate beside the network's.
+        policy: None: the backup policy alone, a gradient-based planner.
+    """
+    asked = problem(model, formula, dt, signals0, steps, past)
+    start = check_start(start, asked)
+    found = None if start is None else Plan(start, judge(asked, start))
+    if policy is not None:
+        with torch.no_grad():
+            actions, states = act(policy, model, _first(policy, asked, signals0, past), asked.state, asked.seen, steps)
+        learned = Plan(actions, judged(asked, states))
+        found = learned if found is None else better(found, learned)
+    if found is None:
+        idle = asked.state.new_zeros(len(asked.state), steps, model.action_dim)
+        found = Plan(idle, judge(asked, idle))
+    if config.backup_below is None:
+        return found
+    worlds = (~(found.robustness >= config.backup_below)).nonzero()[:, 0]
+    if len(worlds):
+        was = Plan(*(x[worlds] for x in found))
+        now = better(was, backup(asked.of(worlds), was.actions, config, generator))
+        found = Plan(found.actions.clone(), found.robustness.clone())
+        found.actions[worlds], found.robustness[worlds] = now
+    return found
+
+
+def _first(policy: Policy, asked: Problem, signals0: Signals, past: Signals | None) -> Tensor:
+    """The state [B, D] that the mission began in."""
+    if asked.seen + asked.steps != policy.steps:
+        raise ValueError(f"the network knows missions of {policy.steps} control steps; this one has "
+                         f"{asked.seen} + {asked.steps}")
+    if not asked.seen or not past:
+        return asked.state
+    if missing := [name for name in signals0 if name not in past]:
+        raise ValueError(f"the network asks for the state that the mission began in: past must have all signals, "
+                         f"also {', '.join(missing)}")
+    return asked.model.state({name: past[name][0] for name in signals0})
+
+
+def backup(asked: Problem, actions: Tensor, config: NPCConfig, generator: torch.Generator | None = None) -> Plan:
+    """Projected gradient ascent (Adam) on the smooth robustness of ``actions`` [B, T, A] and of random sequences.
+
+    The best by exact robustness of all that it passes, for each of the B robots; it ends where all have the margin.
+    The temperature falls as in training.
+    """
+    count, tries = len(actions), 1 + config.backup_restarts
+    draw = torch.rand(count, config.backup_restarts, 4, actions.shape[-1], generator=generator, dtype=actions.dtype,
+                      device=actions.device)
+    others = basis(asked.steps, 4, "linear", actions) @ (2.0 * draw - 1.0)  # slow ones: they come far
+    owner = torch.arange(count, device=actions.device).repeat_interleave(tries)
+    tried, several = torch.cat([actions[:, None], others], 1).flatten(0, 1), asked.of(owner)
+    moving = tried.clone().requires_grad_()
+    optimizer = torch.optim.Adam([moving], lr=config.backup_rate)
+    best = Plan(tried, tried.new_full((len(tried),), -torch.inf))
+    for step in range(config.backup_steps + 1):
+        with torch.enable_grad():
+            states = rollout(asked.model, several.state, moving, segment=config.segment, truncate=config.truncate)
+        best = better(best, Plan(moving.detach().clone(), judged(several, states.detach())))
+        if step == config.backup_steps or bool((best.robustness.view(count, tries).amax(1) >= config.margin).all()):
+            break
+        with torch.enable_grad():
+            heat = temperature(config, step / max(config.backup_steps, 1))
+            loss = shortfall(config, smoothed(several, states, heat, _method(config)), moving).sum()
+            optimizer.zero_grad()
+            loss.backward()
+        assert moving.grad is not None
+        moving.grad.nan_to_num_(0.0, 0.0, 0.0)
+        optimizer.step()
+        with torch.no_grad():
+            moving.clamp_(-1.0, 1.0)
+    value, which = best.robustness.view(count, tries).max(1)
+    return Plan(best.actions.unflatten(0, (count, tries))[torch.arange(count, device=actions.device), which], value)
+
+
+# ---------------------------------------------------------------- training
+
+
+@dataclass
+class Learner:
+    """All state of a run: what a checkpoint holds."""
+
+    task: Missions
+    config: NPCConfig
+    seed: int
+    policy: Policy
+    optimizer: torch.optim.Adam
+    generator: torch.Generator
+    update: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+class Result(NamedTuple):
+    """A trained policy."""
+
+    policy: Policy
+    history: list[dict[str, float]]
+
+
+OnIteration = Callable[[Learner], "bool | None"]
+
+
+def train(
+    env: Env | Missions, config: NPCConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
+    progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
+) -> Result:
+    """Train until the budget is spent or ``on_iteration`` returns True.
+
+    ``env``: the missions, or an environment of a task of `sim.tasks.stl`, of which only the task is used: what is
+    learned from is the model. Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or
+    from the one given, as if the run had never stopped. ``seed`` is that of the network and of the starts.
+    """
+    if ranks.size > 1:
+        raise SettingsError(f"npc trains in one process, not in {ranks.size}: processes=1")
+    out = Path(out)
+    learner = begin(env if isinstance(env, Missions) else missions(env.task), config, seed)
+    if resume:
+        restore(learner, resume if isinstance(resume, Path) else checkpoint.latest(out / "checkpoints", 0, 1))
+    began, saved, stop = time.monotonic() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
+    with progress if progress is not None else nullcontext():
+        while not stop:
+            figures = improve(learner)
+            learner.seconds = time.monotonic() - began
+            report(learner, figures, progress, logger)
+            wished = bool(on_iteration(learner)) if on_iteration is not None else False
+            stop = wished or fraction_spent(learner) >= 1.0
+            if stop or time.monotonic() - saved >= config.checkpoint_seconds:
+                keep(learner, out)
+                saved = time.monotonic()
+    return Result(learner.policy, learner.history)
+
+
+def missions(task: Task) -> Missions:
+    """The missions of a task of `sim.tasks.stl`, whose system has a model."""
+    system = getattr(task.observe, "system", None)
+    if getattr(system, "model", None) is None:
+        where = f"task {task.name!r}{f' on system {system.name!r}' if system else ''}"
+        raise SettingsError(f"npc learns through a differentiable model, which {where} does not have; take ppo or tgpo")
+
+    def draw(count: int, generator: torch.Generator) -> Signals:
+        return task.initial(lambda _, numbers: torch.rand(count, numbers, generator=generator))
+
+    return Missions(system.model, task.formula, task.control_dt, task.steps, draw)  # type: ignore[union-attr]
+
+
+def begin(task: Missions, config: NPCConfig, seed: int) -> Learner:
+    """A learner before its first update; its network knows the scales of the states that random actions lead to."""
+    generator = torch.Generator().manual_seed(seed)
+    asked = draw(task, config.batch, generator)
+    size = task.model.action_dim
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        policy = Policy(asked.state.shape[1], size, task.steps, config).to(asked.state)
+    turns = 2.0 * torch.rand(config.batch, 4, size, generator=generator).to(asked.state) - 1.0
+    with torch.no_grad():
+        states = rollout(task.model, asked.state, basis(task.steps, 4, "linear", turns) @ turns)
+    if not bool(torch.isfinite(states).all()):
+        raise SettingsError("the model's states are not finite numbers under random actions")
+    policy.first.update(moments(asked.state))
+    policy.now.update(moments(states.flatten(0, 1)))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=config.learning_rate)
+    return Learner(task, config, seed, policy, optimizer, generator)
+
+
+def draw(task: Missions, count: int, generator: torch.Generator) -> Problem:
+    """The missions of ``count`` fresh starts."""
+    return problem(task.model, task.formula, task.dt, task.draw(count, generator), task.steps)
+
+
+def improve(learner: Learner) -> dict[str, float]:
+    """One update: its figures."""
+    config, policy, spent = learner.config, learner.policy, fraction_spent(learner)
+    asked = draw(learner.task, config.batch, learner.generator)
+    actions, states = act(policy, asked.model, asked.state, asked.state, 0, asked.steps, segment=config.segment,
+                          truncate=config.truncate)
+    heat = temperature(config, spent)
+    value = smoothed(asked, states, heat, _method(config))
+    loss = shortfall(config, value, actions).mean()
+    learner.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    lost, norm = float(loss.detach()), float(nn.utils.clip_grad_norm_(policy.parameters(), config.grad_norm))
+    if not math.isfinite(lost) or not math.isfinite(norm):
+        raise NonFiniteError(f"update {learner.update}: loss {lost:g}, gradient {norm:g}; the model's gradient grows "
+                             "over the mission: set truncate, or a smaller learning_rate")
+    rate = config.learning_rate + (config.learning_rate_end - config.learning_rate) * spent
+    for group in learner.optimizer.param_groups:
+        group["lr"] = rate
+    learner.optimizer.step()
+    learner.update += 1
+    exact = judged(asked, states.detach())
+    return {"loss": lost, "robustness": float(exact.mean()),
+            "success": float((exact > 0).float().mean()), "smooth": float(value.detach().mean()),
+            "gradient_norm": norm, "learning_rate": rate, "temperature": heat}
+
+
+def shortfall(config: NPCConfig, value: Tensor, actions: Tensor) -> Tensor:
+    """Loss [B] of traces of smooth robustness ``value`` [B] under ``actions`` [B, T, A]: the paper's hinge, and the
+    effort."""
+    return (config.margin - value).clamp(min=0.0) + config.effort * actions.square().mean((1, 2))
+
+
+def temperature(config: NPCConfig, spent: float) -> float:
+    """Of the smooth robustness, after a share ``spent`` of the budget."""
+    return config.temperature * (config.temperature_end / config.temperature) ** spent
+
+
+def _method(config: NPCConfig) -> Method:
+    return "logsumexp" if config.method == "logsumexp" else "softmax"
+
+
+def fraction_spent(learner: Learner) -> float:
+    """Share of the budget used so far, whichever of updates and seconds is further: 0 to 1."""
+    config, fraction = learner.config, learner.update / learner.config.updates
+    if config.max_seconds is not None:
+        fraction = max(fraction, learner.seconds / config.max_seconds)
+    return min(1.0, fraction)
+
+
+def report(learner: Learner, figures: Mapping[str, float], display: Progress | None, logger: Logger | None) -> None:
+    """Enter an update into the history, the display and the log."""
+    steps, before = learner.update * learner.config.batch * learner.task.steps, learner.history[-1:]
+    last = before[0] if before else {"steps": 0.0, "seconds": 0.0}
+    fraction = fraction_spent(learner)
+    row = {"iteration": float(learner.update), "steps": float(steps), "seconds": learner.seconds,
+           "rate": (steps - last["steps"]) / max(learner.seconds - last["seconds"], 1e-9), "fraction": fraction,
+           "eta": max(0.0, learner.seconds * (1.0 / fraction - 1.0)), **figures}
+    learner.history.append(row)
+    for listener in (display, partial(logger, steps) if logger else None):
+        if listener is not None:
+            listener(row)
+
+
+# ---------------------------------------------------------------- files
+
+KIND = "temporeal npc 1"
+
+
+def keep(learner: Learner, out: Path) -> None:
+    """Write a checkpoint and remove those before the last."""
+    folder = Path(out) / "checkpoints"
+    checkpoint.save(checkpoint.file_of(folder, learner.update, 0, 1), {
+        "kind": KIND, "config": _plain(learner.config), "task": _sizes(learner), "seed": learner.seed,
+        "policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict(),
+        "generator": learner.generator.get_state(), "update": learner.update, "seconds": learner.seconds,
+        "history": learner.history})
+    checkpoint.prune(folder, 0, 1)
+
+
+def restore(learner: Learner, path: Path) -> None:
+    """Put ``learner`` where the checkpoint ``path`` was written."""
+    state = _read(path)
+    _require_same(path, "task", state["task"], _sizes(learner))
+    was, now = ({k: v for k, v in c.items() if k not in MAY_CHANGE} for c in (state["config"], _plain(learner.config)))
+    _require_same(path, "configuration", was, now)
+    _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
+    learner.policy.load_state_dict(state["policy"])
+    learner.optimizer.load_state_dict(state["optimizer"])
+    learner.generator.set_state(state["generator"])
+    learner.update, learner.seconds, learner.history = state["update"], state["seconds"], state["history"]
+
+
+def load_policy(path: Path, device: str = "cpu") -> tuple[Policy, NPCConfig]:
+    """The policy in a checkpoint file, or in the last one of a run's folder, and its settings."""
+    path = Path(path)
+    if path.is_dir():
+        folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+        path = checkpoint.latest(folder, 0, 1)
+    state = _read(path)
+    known = {f.name for f in fields(NPCConfig)}
+    if set(state["config"]) != known:
+        raise checkpoint.CheckpointError(
+            f"{path} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
+    config, sizes = NPCConfig(**state["config"]), state["task"]
+    policy = Policy(sizes["state_dim"], sizes["action_dim"], sizes["steps"], config)
+    policy.load_state_dict(state["policy"])
+    return policy.to(device).eval(), config
+
+
+class Seen(nn.Module):
+    """Observation map of a learned policy on its robot: what its next call is given, [N, 2 D + 1].
+
+    The state that the mission began in, that at the start of the chunk, and the control step.
+    """
+
+    def __init__(self, task: Task, policy: Policy) -> None:
+        super().__init__()
+        self.system, self.chunk = task.observe.system, policy.chunk
+        size = len(policy.first.mean)
+        given = self.system.model.signals(torch.zeros(1, size))
+        self.signals = tuple(dict.fromkeys((*self.system.reads, *given)))
+        self.memory = {"tick": (), "first": (size,), "begin": (size,), **self.system.memory}
+        self.obs_dim = 2 * size + 1
+
+    def forward(self, signals: Signals, memory: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Observation [N, 2 D + 1] and the next memory."""
+        kept = self.system.follow(signals, {name: memory[name] for name in self.system.memory})
+        state, tick = self.system.model.state(signals), memory["tick"]
+        first = torch.where((tick == 0)[:, None], state, memory["first"])
+        begin = torch.where((_inside(tick, self.chunk) == 0)[:, None], state, memory["begin"])
+        after = {**kept, "tick": tick + 1.0, "first": first, "begin": begin}
+        return torch.cat([first, begin, tick[:, None]], -1), after
+
+    def record(self, memory: Mapping[str, Tensor], action: Tensor) -> dict[str, Tensor]:
+        """The memory with ``action`` entered, where the system remembers any."""
+        return {**memory, **self.system.record({name: memory[name] for name in self.system.memory}, action)}
+
+
+def _inside(tick: Tensor, chunk: int) -> Tensor:
+    """Control steps since the chunk began. Not ``remainder``: compiled maps (:mod:`sim.rows`) do not have it."""
+    return tick - chunk * torch.floor(tick / chunk)
+
+
+class Next(nn.Module):
+    """Observations of :class:`Seen` to the action [N, A] of this control step."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """The action; after the mission its last one."""
+        size, steps, chunk = (obs.shape[-1] - 1) // 2, self.policy.steps, self.policy.chunk
+        tick = obs[:, -1].clamp(max=float(steps - 1))
+        inside = _inside(tick, chunk)
+        ahead = self.policy(obs[:, :size], obs[:, size : 2 * size], tick - inside)
+        picked = (torch.arange(chunk, device=obs.device, dtype=obs.dtype) == inside[:, None]).to(obs.dtype)
+        return (ahead * picked[..., None]).sum(1)
+
+
+def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
+    """The network of a run between raw signals and raw commands. Without the backup policy: that needs the model."""
+    policy, _ = load_policy(path, device)
+    asked = missions(task)
+    if policy.steps != asked.steps:
+        raise checkpoint.CheckpointError(f"the network in {path} knows missions of {policy.steps} control steps, those "
+                                         f"of task {task.name!r} with these settings have {asked.steps}")
+    return PolicyGraph(Seen(task, policy), nn.Identity(), Next(policy), task.act).to(device).eval()
+
+
+def _sizes(learner: Learner) -> dict[str, Any]:
+    task = learner.task
+    return {"formula": to_text(task.formula), "dt": task.dt, "steps": task.steps,
+            "action_dim": task.model.action_dim, "state_dim": int(learner.policy.first.mean.shape[0])}
+
+
+def _plain(config: NPCConfig) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    state = checkpoint.load(path)
+    if state.get("kind") != KIND:
+        raise checkpoint.CheckpointError(f"{path} is not of this NPC: its kind is {state.get('kind')!r}, not {KIND!r}")
+    return state
+
+
+def _different(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in {**was, **now} if was.get(k) != now.get(k))
+
+
+def _require_same(path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    if different := "; ".join(_different(was, now)):
+        raise checkpoint.CheckpointError(f"{path} cannot be resumed: the {what} differs ({different}); "
+                                         f"only {', '.join(MAY_CHANGE)} may change")

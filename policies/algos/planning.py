@@ -1,0 +1,293 @@
+"""What planners share: problems, plans, splines of actions, and control with a receding horizon.
+
+A planner is a function ``plan(model, formula, dt, signals0, steps, config, generator, *, past, start) -> Plan``. It
+searches for ``steps`` actions from where each of B robots is, so that the trace that the model predicts satisfies
+``formula`` at its first sample. Every plan is judged alike: by the exact robustness (:mod:`sim.stl.robustness`) of the
+trace of ``steps + 1`` samples, behind what was seen before (``past``) where there is something.
+
+B robots, T control steps to go, A action, D state, K knots. All tensors on the device of ``signals0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint as recomputed
+
+from robots.signals import SignalError
+from sim.stl.robustness import robustness
+from sim.stl.smooth import Method, smooth_robustness
+from sim.stl.syntax import Formula, horizon, signals_in, to_text
+
+if TYPE_CHECKING:
+    from sim.systems.types import Model
+
+Signals = Mapping[str, Tensor]
+TIME = "mission_time"  # s since the first sample of the trace; every evaluator of a formula supplies it
+SPLINES = ("hold", "linear", "cubic")
+
+
+class Plan(NamedTuple):
+    """What a planner found."""
+
+    actions: Tensor  # [B, T, A] in [-1, 1]
+    robustness: Tensor  # [B] exact, of the trace that the model predicts; NaN counts as -inf
+
+
+@dataclass(frozen=True)
+class Problem:
+    """B robots where they are, the samples before that, and the formula that the whole trace is judged by."""
+
+    model: Model
+    formula: Formula
+    dt: float  # s, control period, which is the sample period of the formula
+    state: Tensor  # [B, D]
+    steps: int  # T
+    past: Signals  # of what the formula reads: [k, B, *shape], oldest first, without the sample of now
+
+    @property
+    def seen(self) -> int:
+        """k, samples before the one of now."""
+        return len(next(iter(self.past.values()))) if self.past else 0
+
+    def of(self, worlds: Tensor) -> Problem:
+        """The same for some of the robots (indices [W], repetitions allowed)."""
+        past = {name: x[:, worlds] for name, x in self.past.items()}
+        return Problem(self.model, self.formula, self.dt, self.state[worlds], self.steps, past)
+
+
+def problem(
+    model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, past: Signals | None = None
+) -> Problem:
+    """The checked problem. ``signals0`` [B, *shape]: what is measured now; ``past`` [k, B, *shape]: what was before.
+
+    A ``ValueError`` if the formula looks further than the trace goes, or reads what the model does not give.
+    """
+    if steps < 1:
+        raise ValueError(f"steps is {steps}: a plan has at least one")
+    state = model.state(signals0)
+    if state.ndim != 2 or not bool(torch.isfinite(state).all()):
+        raise ValueError(f"the state must be finite numbers [B, D], got shape {list(state.shape)}; "
+                         f"signals: {', '.join(signals0)}")
+    names = [name for name in signals_in(formula) if name != TIME]
+    given = model.signals(state)
+    if missing := [name for name in names if name not in given]:
+        raise SignalError(f"the formula reads {', '.join(missing)}, which the model does not predict; "
+                          f"it predicts: {', '.join(given)}")
+    kept = {}
+    if past:
+        if missing := [name for name in names if name not in past]:
+            raise SignalError(f"the formula reads {', '.join(missing)}, which are not in the past that is given")
+        kept = {name: past[name] for name in names or list(given)[:1]}
+        if {x.shape[:2] for x in kept.values()} != {(len(next(iter(kept.values()))), len(state))}:
+            raise SignalError(f"the past of {len(state)} robots is [k, {len(state)}, *shape], got "
+                              f"{ {name: list(x.shape) for name, x in kept.items()} }")
+    found = Problem(model, formula, dt, state, steps, kept if kept and len(next(iter(kept.values()))) else {})
+    ahead, covered = horizon(formula, dt), (steps + found.seen) * dt
+    if isfinite(ahead) and ahead > covered + 1e-9:
+        raise ValueError(f"{to_text(formula)} looks {ahead:g} s ahead, the trace covers {covered:g} s ({steps} steps "
+                         f"of {dt:g} s{f' behind {found.seen} samples' if found.seen else ''}): plan at least as far")
+    return found
+
+
+def rollout(model: Model, state: Tensor, actions: Tensor, *, segment: int = 0, truncate: int = 0) -> Tensor:
+    """States [T + 1, B, D] from ``state`` [B, D] under ``actions`` [B, T, A], differentiable.
+
+    ``segment`` > 0: only the states at every so many steps are kept for the gradient and the steps between them are
+    computed again when it is taken (Chen et al. 2016, "Training deep nets with sublinear memory cost"): the same
+    gradient in less memory. ``truncate`` > 0: the gradient does not go back through a state at every so many steps.
+    """
+    def follow(state: Tensor, actions: Tensor) -> Tensor:
+        out = []
+        for action in actions.unbind(1):
+            state = model.step(state, action)
+            out.append(state)
+        return torch.stack(out)
+
+    steps = actions.shape[1]
+    parts, ends = [state[None]], part_ends(steps, segment, truncate)
+    for first, last in zip([0, *ends[:-1]], ends):
+        if truncate and first and first % truncate == 0:
+            state = state.detach()
+        part = actions[:, first:last]
+        with_memory = segment and torch.is_grad_enabled() and (part.requires_grad or state.requires_grad)
+        states = recomputed(follow, state, part, use_reentrant=False) if with_memory else follow(state, part)
+        parts.append(states)
+        state = states[-1]
+    return torch.cat(parts)
+
+
+def part_ends(steps: int, segment: int, truncate: int) -> list[int]:
+    """Where the parts of a rollout end."""
+    inside = {i for size in (segment, truncate) if size for i in range(size, steps, size)}
+    return [*sorted(inside), steps]
+
+
+def trace(problem: Problem, states: Tensor) -> dict[str, Tensor]:
+    """The signals [k + T + 1, B, *shape] that the formula is judged on, for predicted ``states`` [T + 1, B, D]."""
+    names = signals_in(problem.formula)
+    found = problem.model.signals(states.flatten(0, 1))
+    shape = states.shape[:2]
+    names = names if any(name != TIME for name in names) else {**names, next(iter(found)): None}
+    out = {name: found[name].unflatten(0, shape) for name in names if name != TIME}
+    out = {name: torch.cat([problem.past[name], x]) if problem.past else x for name, x in out.items()}
+    if TIME in names:
+        rows = shape[0] + problem.seen
+        out[TIME] = (torch.arange(rows, device=states.device, dtype=states.dtype) * problem.dt)[:, None].expand(
+            rows, shape[1])
+    return out
+
+
+@torch.no_grad()
+def judged(problem: Problem, states: Tensor) -> Tensor:
+    """Exact robustness [B] of predicted ``states`` [T + 1, B, D]."""
+    value = robustness(problem.formula, trace(problem, states), problem.dt)[0]
+    return torch.nan_to_num(value, nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+
+
+@torch.no_grad()
+def judge(problem: Problem, actions: Tensor) -> Tensor:
+    """Exact robustness [B] of ``actions`` [B, T, A]."""
+    return judged(problem, rollout(problem.model, problem.state, actions))
+
+
+def smoothed(problem: Problem, states: Tensor, temperature: float, method: Method) -> Tensor:
+    """Smooth robustness [B] of predicted ``states`` [T + 1, B, D], differentiable (:mod:`sim.stl.smooth`)."""
+    value: Tensor = smooth_robustness(problem.formula, trace(problem, states), problem.dt, temperature, method)[0]
+    return value
+
+
+def better(a: Plan, b: Plan) -> Plan:
+    """For each robot the more robust of two plans; of equal ones that in ``a``."""
+    pick = b.robustness > a.robustness
+    return Plan(torch.where(pick[:, None, None], b.actions, a.actions), torch.maximum(a.robustness, b.robustness))
+
+
+def check_start(start: Tensor | None, problem: Problem) -> Tensor | None:
+    """``start`` [B, T, A] limited to [-1, 1]; a ``ValueError`` where it has another shape."""
+    wanted = (len(problem.state), problem.steps, problem.model.action_dim)
+    if start is None:
+        return None
+    if tuple(start.shape) != wanted:
+        raise ValueError(f"start has shape {list(start.shape)}; the actions of this plan are {list(wanted)}")
+    return start.clamp(-1.0, 1.0)
+
+
+# ---------------------------------------------------------------- splines
+
+
+@lru_cache(maxsize=64)
+def _basis(steps: int, knots: int, kind: str) -> np.ndarray:
+    if knots == 0 or knots >= steps:
+        return np.eye(steps)
+    if kind == "hold":
+        return np.eye(knots)[np.arange(steps) * knots // steps]
+    at, where = np.linspace(0.0, 1.0, steps), np.linspace(0.0, 1.0, knots)
+    if kind == "linear" or knots < 3:
+        return np.stack([np.interp(at, where, row) for row in np.eye(knots)], 1)
+    from scipy.interpolate import CubicSpline
+
+    curves: np.ndarray = CubicSpline(where, np.eye(knots), bc_type="natural")(at)
+    return curves
+
+
+def basis(steps: int, knots: int, kind: str, like: Tensor) -> Tensor:
+    """[T, K]: the actions of all steps are this times those at the knots. ``knots`` 0: one for each step.
+
+    ``hold`` repeats each knot for an equal share of the steps; ``linear`` and ``cubic`` (natural) have the first knot
+    at the first step and the last at the last one. A cubic overshoots its knots: limit what comes out.
+    """
+    return torch.as_tensor(_basis(steps, knots, kind), dtype=like.dtype, device=like.device)
+
+
+def check_spline(knots: int, kind: str) -> None:
+    """A ``ValueError`` for what is no spline."""
+    if kind not in SPLINES:
+        raise ValueError(f"spline is {kind!r}; legal: {', '.join(SPLINES)}")
+    if knots < 0 or knots == 1 and kind != "hold":
+        raise ValueError(f"knots is {knots}; legal: 0 (one for each step), 1 (hold only), 2 and more")
+
+
+# ---------------------------------------------------------------- receding horizon
+
+
+class Planner(Protocol):
+    """``plan`` of a planning algorithm."""
+
+    def __call__(
+        self, model: Model, formula: Formula, dt: float, signals0: Signals, steps: int, config: Any,
+        generator: torch.Generator | None = None, *, past: Signals | None = None, start: Tensor | None = None,
+    ) -> Plan:
+        """Actions from here, with ``start`` as what to begin with."""
+
+
+class Receding:
+    """A planner as a feedback policy for one mission: ``action = policy(signals)`` at each control step.
+
+    Model-predictive control: plan to the end of the mission from what is measured, act, measure, plan again. What is
+    left of the last plan is where the next one begins, and is followed on where nothing better is found. The samples
+    seen so far count as they were: a subgoal that was reached is not asked for again.
+
+    Args:
+        plan: ``plan`` of :mod:`policies.algos.cem`, ``npc`` or ``milp``, or one with the same arguments.
+        steps: control steps of the mission.
+        config: settings of the planner.
+        every: control steps between plans; 0: plan once, then follow it.
+    """
+
+    def __init__(
+        self, plan: Planner, model: Model, formula: Formula, dt: float, steps: int, config: Any,
+        generator: torch.Generator | None = None, every: int = 1,
+    ) -> None:
+        if every < 0:
+            raise ValueError(f"every is {every}; legal: 0 (plan once), 1 and more control steps")
+        self.plan, self.model, self.formula, self.dt = plan, model, formula, dt
+        self.steps, self.config, self.generator, self.every = steps, config, generator, every
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the mission: the next call is the first of another."""
+        self.seen: list[dict[str, Tensor]] = []
+        self.ahead: Tensor | None = None  # [B, T - k, A]
+        self.predicted: Tensor | None = None  # [B] robustness of what is being followed, as of the last plan
+
+    def __call__(self, signals: Signals) -> Tensor:
+        """The actions [B, A] for what is measured now (signals [B, *shape])."""
+        done = len(self.seen)
+        if done >= self.steps:
+            raise ValueError(f"the mission had {self.steps} control steps and is over: reset()")
+        if self.ahead is None or self.every and done % self.every == 0:
+            self._replan(signals)
+        assert self.ahead is not None
+        self.seen.append(dict(signals))
+        action, self.ahead = self.ahead[:, 0], self.ahead[:, 1:]
+        return action
+
+    def _replan(self, signals: Signals) -> None:
+        past = {n: torch.stack([s[n] for s in self.seen]) for n in self.seen[0]} if self.seen else None
+        left = self.steps - len(self.seen)
+        found = self.plan(self.model, self.formula, self.dt, signals, left, self.config, self.generator, past=past,
+                          start=self.ahead)
+        if self.ahead is not None:
+            here = problem(self.model, self.formula, self.dt, signals, left, past)
+            found = better(Plan(self.ahead, judge(here, self.ahead)), found)
+        self.ahead, self.predicted = found
+
+
+@torch.no_grad()
+def pursue(policy: Callable[[Signals], Tensor], plant: Model, formula: Formula, dt: float, signals0: Signals,
+           steps: int) -> Plan:
+    """Drive ``plant`` with a feedback policy (:class:`Receding`): the actions taken, and what its trace is worth."""
+    state, actions = plant.state(signals0), []
+    for _ in range(steps):
+        actions.append(policy(plant.signals(state)))
+        state = plant.step(state, actions[-1])
+    taken = torch.stack(actions, 1)
+    return Plan(taken, judge(problem(plant, formula, dt, signals0, steps), taken))

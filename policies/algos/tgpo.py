@@ -1,0 +1,259 @@
+"""TGPO, temporal grounded policy optimization (Meng, Chen and Fan, arXiv 2510.00225), on tasks that are formulas.
+
+The formula is decomposed into subgoals with time variables and invariants (`sim.stl.decompose`). A policy is
+conditioned on a *schedule*, a time for each variable, and learns by PPO from dense stage-wise rewards
+(`sim.stl_timed`). Which schedules it learns from is guided by its critic: a bank of them is moved by
+Metropolis-Hastings, where a schedule's energy is minus the value that the critic gives it, so that the policy sees more
+of those that it can keep, and still some of all. On the robot many schedules are scored at once, and the best is
+followed; they are scored again while it is under way, so that a robot that falls behind takes another.
+
+Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: disjunctions (a
+schedule also says which alternative), always-eventually and until (as chains of variables), proposals that keep
+precedence, a bound that ties returns to robustness (`sim.stl_timed.return_bound`), hits before their time where nothing
+depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from policies.algos import ppo
+from policies.algos.ppo import Learner, OnIteration, PPOConfig, Result, SettingsError
+from policies.algos.progress import Logger, Progress
+from policies.algos.ranks import Ranks
+from policies.nets.actor import Actor, Critic
+from policies.nets.normalizer import Normalizer
+from sim.env import Env
+from sim.maps import Memory, PolicyGraph, initial_memory
+from sim.schedules import draw_schedules, moved
+from sim.stl_timed import SCHEDULE
+from sim.task import Task
+
+SEED = 7_919  # apart from what else a run's seed is for
+
+
+@dataclass(frozen=True)
+class TGPOConfig(PPOConfig):
+    """PPO's hyperparameters and those of the schedules. ``configs/algo/tgpo.yaml`` has the same names."""
+
+    rollout_steps: int = 25
+    # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
+    normalize_observations: bool = False
+    explore: float = 0.5  # share of episodes that start in the middle of a mission
+    guided: bool = True  # false: schedules uniformly (TGPO without star)
+    bank: int = 1024  # schedules that episodes are drawn from
+    uniform: float = 0.25  # share of the bank that is drawn anew, uniformly, at every update
+    every: int = 4  # iterations between updates of the bank
+    sweeps: int = 8  # proposals to each schedule in an update
+    temperature: float = 0.25  # of the energies, in standard deviations of the bank's values: 0 would be greedy
+    starts: int = 16  # first observations over which a schedule's value is averaged
+    candidates: int = 64  # schedules that a deployed policy chooses from
+    patience: float = 0.1  # standard deviations of value by which another schedule must be better to be taken under way
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("bank", "every", "sweeps", "starts", "candidates", "temperature"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("uniform", "explore"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a share, 0 to 1, got {getattr(self, name)}")
+        if self.candidates > self.bank:
+            raise ValueError(f"candidates ({self.candidates}) are taken from the bank: at most bank ({self.bank})")
+
+
+def train(
+    env: Env, config: TGPOConfig, *, out: Path, seed: int = 0, resume: bool | Path = False,
+    progress: Progress | None = None, logger: Logger | None = None, on_iteration: OnIteration | None = None,
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
+) -> Result:
+    """PPO on the time-conditioned policy; the bank of schedules moves with its critic. See `policies.algos.ppo.train`.
+
+    Raises:
+        SettingsError: the task does not follow schedules.
+    """
+    return ppo.train(env, config, out=out, seed=seed, resume=resume, progress=progress, logger=logger,
+                     on_iteration=on_iteration, ranks=ranks,
+                     companion=Allocator(env, config, seed + ranks.index))
+
+
+# ---------------------------------------------------------------- which schedules are learned from
+
+
+class Allocator:
+    """The bank of schedules [M, 1 + V] that the environment's episodes take theirs from."""
+
+    def __init__(self, env: Env, config: TGPOConfig, seed: int) -> None:
+        if not hasattr(env.task.initial, "bank"):
+            raise SettingsError(f"algo tgpo learns tasks that are formulas (task=stl/...), not {env.task.name!r}")
+        self.env, self.config = env, config
+        self.source: Any = env.task.initial
+        self.alternatives = env.task.objective.mission.alternatives  # type: ignore[attr-defined]
+        self.rng = np.random.default_rng((SEED, seed))
+        self.source.bank = draw_schedules(self.alternatives, config.bank, self.rng)
+        env.explore = 0.0
+        env.reset()
+        truth = env.true_signals()
+        self.signals = {name: truth[name][: config.starts].clone() for name in env.observe.signals}
+        env.explore = config.explore
+
+    def __call__(self, learner: Learner) -> None:
+        """After an iteration of PPO."""
+        if not self.config.guided or learner.iteration % self.config.every:
+            return
+        value = lambda schedules: self.values(learner, schedules)  # noqa: E731
+        bank = metropolis(self.source.bank, self.alternatives, value, self.config.temperature, self.config.sweeps,
+                          self.rng)
+        fresh = round(self.config.uniform * len(bank))
+        if fresh:  # the critic must also know those that it does not like
+            places = self.rng.choice(len(bank), fresh, replace=False)
+            bank[places] = draw_schedules(self.alternatives, fresh, self.rng)
+        self.source.bank = bank
+        self.env.forget_starts()  # those drawn ahead have schedules of the bank before
+
+    @torch.no_grad()
+    def values(self, learner: Learner, schedules: Tensor) -> Tensor:
+        """What the critic expects of ``schedules`` [M, 1 + V], mean over some starts: [M]."""
+        obs = observed(self.env.observe, self.signals, schedules)
+        m, b = obs.shape[:2]
+        return learner.critic(learner.critic_normalizer(obs.flatten(0, 1))).reshape(m, b).mean(-1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Bank, starts and generator."""
+        state = self.rng.bit_generator.state
+        return {"bank": self.source.bank, "signals": self.signals,
+                "rng": [str(state["state"]["state"]), str(state["state"]["inc"]), int(state["has_uint32"]),
+                        int(state["uinteger"])]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.source.bank, self.signals = state["bank"], dict(state["signals"])
+        inner, inc, has, left = state["rng"]
+        self.rng.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": int(inner), "inc": int(inc)},
+                                        "has_uint32": has, "uinteger": left}
+
+
+def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor) -> Tensor:
+    """First observations [M, B, O] of B starts under each of M schedules."""
+    m, b = len(schedules), len(next(iter(signals.values())))
+    given = {name: value[None].expand(m, *value.shape).flatten(0, 1) for name, value in signals.items()}
+    given[SCHEDULE] = schedules.repeat_interleave(b, 0)
+    obs, _ = observe(given, initial_memory(observe, m * b))
+    return obs.reshape(m, b, -1)
+
+
+def metropolis(
+    schedules: Tensor, alternatives: Any, value: Any, temperature: float, sweeps: int, rng: np.random.Generator
+) -> Tensor:
+    """``schedules`` [M, 1 + V] after ``sweeps`` Metropolis-Hastings steps towards prior * exp(value / temperature).
+
+    ``temperature`` is in standard deviations of the values. The prior is that of `sim.schedules.draw_schedules`:
+    alternatives alike, and within one all its schedules alike. Every fourth proposal is drawn from it, which may change
+    the alternative; the others (`sim.schedules.moved`) are as likely there as back and stay within the alternative: so
+    both are accepted by the values alone.
+    """
+    now = value(schedules)
+    unit = temperature * float(now.std().clamp(min=1e-6))
+    for sweep in range(sweeps):
+        wanted = draw_schedules(alternatives, len(schedules), rng) if sweep % 4 == 3 else moved(
+            alternatives, schedules, rng)
+        there = value(wanted)
+        accept = torch.from_numpy(np.log(rng.random(len(schedules)) + 1e-300)) < ((there - now) / unit).double()
+        schedules = torch.where(accept[:, None], wanted, schedules)
+        now = torch.where(accept, there, now)
+    return schedules
+
+
+# ---------------------------------------------------------------- the policy that chooses its schedule itself
+
+
+class Choosing(nn.Module):
+    """The observation map that chooses its schedule: at every sample it scores many with the critic.
+
+    The schedule is memory. Another one is taken at the first sample, and where its value is more than ``patience``
+    higher than that of the one followed. The value is the critic's of what is left, hits so far included, so that late
+    and broken schedules are left behind.
+
+    Args:
+        observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.
+    """
+
+    compiles = False  # as many networks as schedules are not for vector registers
+
+    def __init__(
+        self, observe: nn.Module, critic: nn.Module, normalizer: nn.Module, schedules: Tensor, patience: float
+    ) -> None:
+        super().__init__()
+        inner: Any = observe
+        self.observe, self.critic, self.normalizer, self.patience = inner, critic, normalizer, patience
+        self.register_buffer("schedules", schedules)
+        self.schedules: Tensor
+        self.signals = tuple(name for name in inner.signals if name != SCHEDULE)
+        self.memory = {**inner.memory, SCHEDULE: (schedules.shape[1],)}
+        self.obs_dim = inner.obs_dim
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """Observation [N, O] and the next memory."""
+        inner = {name: value for name, value in memory.items() if name != SCHEDULE}
+        chosen = self.choose(signals, inner, memory[SCHEDULE])
+        obs, after = self.observe({**signals, SCHEDULE: chosen}, inner)
+        return obs, {**after, SCHEDULE: chosen}
+
+    def record(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with ``action`` entered."""
+        inner = {name: value for name, value in memory.items() if name != SCHEDULE}
+        return {**memory, **self.observe.record(inner, action)}
+
+    def choose(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor) -> Tensor:
+        """The schedule [N, 1 + V] to follow from here on, ``now`` being followed (zeros at a mission's start)."""
+        count = 1 + len(self.schedules)
+        given = {name: value.repeat_interleave(count, 0) for name, value in signals.items()}
+        own = {name: value.repeat_interleave(count, 0) for name, value in memory.items()}
+        offered = torch.cat([now[:, None], self.schedules[None] + 0.0 * now[:, None]], 1)
+        obs, _ = self.observe({**given, SCHEDULE: offered.flatten(0, 1)}, own)
+        value = self.critic(self.normalizer(obs)).reshape(-1, count)
+        # the one followed has its patience in hand; at a mission's start there is none
+        mine = torch.where(memory["tick"] > 0, value[:, 0] + self.patience, torch.full_like(value[:, 0], -1e9))
+        best = torch.cat([mine[:, None], value[:, 1:]], 1).argmax(1, keepdim=True)
+        return offered.gather(1, best[:, :, None].expand(-1, -1, offered.shape[-1]))[:, 0]
+
+
+def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, TGPOConfig]:
+    """Actor and normalizer of a checkpoint; see :func:`load_graph` for the policy that chooses its schedule."""
+    return ppo.policy_of(ppo.read_last(path), TGPOConfig, device)
+
+
+def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
+    """The policy of a run between raw signals and raw commands, choosing among the best schedules of its bank."""
+    state = ppo.read_last(path)
+    actor, normalizer, config = ppo.policy_of(state, TGPOConfig, device)
+    critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
+    critic_normalizer = Normalizer(state["sizes"]["critic_dim"])
+    critic.load_state_dict(state["critic"])
+    critic_normalizer.load_state_dict(state["critic_normalizer"])
+    schedules, spread = spread_out(state["companion"], critic, critic_normalizer, task.observe, config)
+    observe = Choosing(task.observe, critic, critic_normalizer, schedules, config.patience * spread)
+    return PolicyGraph(observe, normalizer, actor, task.act).to(device).eval()
+
+
+@torch.no_grad()
+def spread_out(
+    kept: Mapping[str, Any], critic: Critic, normalizer: Normalizer, observe: Any, config: TGPOConfig
+) -> tuple[Tensor, float]:
+    """The schedules to choose from, and the standard deviation of the bank's values.
+
+    For each stored start its best of the bank, then those with the best mean value, until there are enough.
+    """
+    bank = kept["bank"]
+    obs = observed(observe, kept["signals"], bank)
+    values = critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2])
+    order = torch.cat([values.argmax(0), values.mean(-1).argsort(descending=True)]).tolist()
+    places = list(dict.fromkeys(order))[: config.candidates]
+    return bank[places].clone(), float(values.mean(-1).std())

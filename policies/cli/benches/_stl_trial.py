@@ -1,0 +1,367 @@
+"""One trial of `temporeal bench stl-tasks`, a process: ``python -m policies.cli.benches._stl_trial FILE``.
+
+``FILE`` is the order of a trial (`policies.cli.benches.stl_tasks` writes it); what became of it is written to the file
+that the order names under ``file``.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from policies.evaluate import suite
+
+if TYPE_CHECKING:
+    from policies.evaluate.evaluation import Evaluation
+    from policies.evaluate.rollout import Rollout
+    from sim.env import Env
+    from sim.maps import PolicyGraph
+    from sim.task import Task
+
+Order = Mapping[str, Any]
+"""``task``, ``system``, ``method``, ``seed``, ``words`` (settings), ``episodes``, ``budget_s``, ``replan``, ``run``
+(folder), ``file``, ``began`` (Unix time at which the process was started)."""
+
+CURVE, PATHS, SAMPLES, GRID = 60, 6, 60, 24  # points of a curve, drawn episodes, their points, side of the heat map
+BATCH = {"cem": 50, "npc": 250, "milp": 1}  # starts planned at once, between looks at the clock
+
+
+class NotRun(Exception):
+    """The method refuses the formula or the system; the text says why."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Make the trial that the file ``argv[0]`` orders."""
+    from policies.cli.console import plain
+    from policies.evaluate.evaluation import clean
+    from policies.files import write_whole
+
+    order = json.loads(Path(argv[0]).read_text())
+    found = clean(plain({**order, **trial(order)}))
+    write_whole(Path(order["file"]), (json.dumps(found, allow_nan=False) + "\n").encode())
+    return 0
+
+
+def trial(order: Order) -> dict[str, Any]:
+    """Train, plan and judge as ordered: the entries of the trial."""
+    from policies.cli import settings as config
+
+    words = [*order["words"], f"task=stl/{order['task']}", f"seed={order['seed']}", f"out={order['run']}"]
+    settings = config.compose(words)
+    found = described(settings, order["system"])
+    try:
+        return {**found, "status": suite.DONE, **KINDS[suite.METHODS[order["method"]].kind](order, settings)}
+    except NotRun as error:
+        return {**found, "status": suite.NOT_SUPPORTED, "reason": str(error)}
+
+
+def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
+    """The formula: its layers, its length, what to draw."""
+    from policies.cli import runs
+    from robots.registry import resolve
+    from sim.stl.syntax import to_text
+    from sim.task import load_task
+
+    with runs.bad_input():
+        task = load_task("stl", **{**settings["task"]["settings"], "view": "plain"})
+    made = resolve("sim.systems", system).make()
+    return {"formula": to_text(task.formula), "depth": depth(task.formula), "steps_of_a_mission": task.steps,
+            "dt": task.control_dt, "shapes": list(task.shapes), "planar": len(made.fence["low"]) == 2}
+
+
+def depth(formula: Any) -> int:
+    """Temporal operators inside each other, at most: 1 is what the comparisons call two layers."""
+    from sim.stl.syntax import Always, Eventually, Release, Until, WeakUntil, children
+
+    inner = max((depth(child) for child in children(formula)), default=0)
+    return inner + isinstance(formula, (Always, Eventually, Until, WeakUntil, Release))
+
+
+# ---------------------------------------------------------------- methods
+
+
+def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
+    """A policy, trained as `temporeal train` does it and judged deterministically."""
+    from policies.cli import runs
+    from policies.evaluate.rollout import graph_policy, rollout
+
+    task = supported(settings)
+    figures = trained(order, settings)
+    graph: PolicyGraph = runs.load_graph(settings, Path(order["run"]), task)
+    shown = runs.shown_to(graph, task)
+    env = runs.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
+    found = rollout(env, graph_policy(graph), keep=kept_signals(task))
+    guided = {"heat": heat(Path(order["run"]), task)} if suite.METHODS[order["method"]].algo == "tgpo" else {}
+    return {**figures, **judged(order, task, found), **guided}
+
+
+def learned_to_plan(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
+    """A network that is trained through the model, then plans with its backup policy."""
+    from policies.algos import npc
+
+    task = supported(settings)
+    require_model(task)
+    figures = trained(order, settings)
+    policy, config = npc.load_policy(Path(order["run"]))
+    planning = planned(order, settings, task, partial(npc.plan, policy=policy), config)
+    return {**figures, **planning}
+
+
+def searched(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
+    """Plans of a planner that learns nothing."""
+    from policies.algos import cem, milp
+    from policies.cli.settings import of_group
+    from sim.stl.syntax import FormulaError
+
+    task = supported(settings)
+    require_model(task)
+    name = settings["algo"]["name"]
+    module, made = {"cem": (cem, cem.CEMConfig), "milp": (milp, milp.MILPConfig)}[name]
+    try:
+        return planned(order, settings, task, module.plan, made(**of_group(settings, "algo")))
+    except (milp.NotLinear, FormulaError) as error:
+        raise NotRun(str(error)) from error
+
+
+KINDS: Mapping[str, Callable[[Order, dict[str, Any]], dict[str, Any]]] = {
+    suite.LEARNER: learned, suite.MODEL: learned_to_plan, suite.PLANNER: searched}
+
+
+def supported(settings: Mapping[str, Any]) -> Task:
+    """The task in the method's view, or :class:`NotRun` where the view is not for such formulas."""
+    from sim.stl.syntax import FormulaError
+    from sim.task import load_task
+
+    try:
+        return load_task(settings["task"]["name"], **settings["task"]["settings"])
+    except FormulaError as error:
+        raise NotRun(str(error)) from error
+
+
+def require_model(task: Task) -> None:
+    """The system can be predicted."""
+    system: Any = getattr(task.observe, "system", None)
+    if getattr(system, "model", None) is None:
+        raise NotRun(f"system {system.name!r} has no model to predict with")
+
+
+def evaluation_seed(order: Order) -> int:
+    """Of the starts that are judged: one that no training has."""
+    from policies.evaluate.handover import EVALUATION_SEED
+
+    return int(order["seed"] + EVALUATION_SEED)
+
+
+def kept_signals(task: Task) -> list[str]:
+    """What the verdict and the drawing read."""
+    from sim.stl.syntax import signals_in
+
+    return [name for name in signals_in(task.formula) if name in task.schema]
+
+
+def trained(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
+    """Train; what it took, from the start of this process, and its curve."""
+    from policies.algos import checkpoint
+    from policies.cli import train
+
+    began = float(order["began"])
+    train.train(settings, overwrite=True, quiet=True)
+    wall, usage = time.time() - began, resource.getrusage(resource.RUSAGE_SELF)
+    history = checkpoint.load(checkpoint.latest(Path(order["run"]) / "checkpoints", 0, 1))["history"]
+    return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_memory_B": 1024 * usage.ru_maxrss,
+            **learning(history)}
+
+
+def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Time, steps, curve [[s, steps, success], ...] and time to thresholds of what training did, exploring."""
+    told = [row for row in history if "success" in row]
+    places = np.unique(np.linspace(0, len(told) - 1, min(CURVE, len(told))).round().astype(int)) if told else []
+    last = history[-1] if history else {"seconds": 0.0, "steps": 0.0}
+    return {"seconds": last["seconds"], "steps": last["steps"],
+            "curve": [[round(float(told[i][k]), 4) for k in ("seconds", "steps", "success")] for i in places],
+            "time_to": {str(x): suite.time_to(told, x) for x in suite.THRESHOLDS}}
+
+
+# ---------------------------------------------------------------- plans
+
+
+def planned(
+    order: Order, settings: Mapping[str, Any], task: Task, plan: Any, config: Any
+) -> dict[str, Any]:
+    """Plan from fresh starts, and again on the way, until all are judged or the planner's time is over."""
+    import torch
+
+    from policies.algos.planning import Receding
+    from policies.cli import runs
+    from policies.evaluate.rollout import rollout
+
+    size = min(BATCH[settings["algo"]["name"]], order["episodes"])
+    env = runs.make_env(settings, task=task, num_worlds=size, seed=evaluation_seed(order))
+    system: Any = task.observe.system  # type: ignore[attr-defined]
+    generator = torch.Generator().manual_seed(order["seed"])
+    parts: list[Rollout] = []
+    began = time.perf_counter()
+    while sum(p.episodes for p in parts) < order["episodes"] and (
+            not parts or time.perf_counter() - began < order["budget_s"]):
+        policy = Receding(plan, system.model, task.formula, task.control_dt, task.steps, config, generator,
+                          every=order["replan"])
+        parts.append(rollout(env, follow(env, policy), keep=kept_signals(task)))
+    seconds = time.perf_counter() - began
+    found = joined(parts)
+    few = found.episodes < order["episodes"]
+    return {**judged(order, task, found), "plan_s": seconds / found.episodes, "planning_s": seconds,
+            "few_starts": few, "replan": order["replan"]}
+
+
+def follow(env: Env, policy: Any) -> Callable[[Any], Any]:
+    """A planner as a policy of ``env``: it reads the true signals, as its model does, and not the observation."""
+    def act(_: Any) -> Any:
+        return policy({name: value.clone() for name, value in env.true_signals().items()})
+
+    return act
+
+
+def joined(parts: Sequence[Rollout]) -> Rollout:
+    """Rollouts of one length as one."""
+    from policies.evaluate.rollout import Rollout
+
+    def cat(pick: Callable[[Rollout], np.ndarray], axis: int) -> np.ndarray:
+        return np.concatenate([pick(part) for part in parts], axis)
+
+    names = parts[0].signals
+    return Rollout({name: cat(lambda p, n=name: p.signals[n], 1) for name in names}, cat(lambda p: p.actions, 1),
+                   cat(lambda p: p.lengths, 0), cat(lambda p: p.terminated, 0), cat(lambda p: p.finite, 0),
+                   parts[0].dt, parts[0].seed)
+
+
+# ---------------------------------------------------------------- verdicts
+
+
+def judged(order: Order, task: Task, found: Rollout) -> dict[str, Any]:
+    """The exact Boolean verdicts of the formula on the traces, with what fails first and how late subgoals are."""
+    from policies.evaluate.evaluation import evaluate
+
+    e = evaluate(found, task.formula)
+    p = e.satisfied
+    return {"episodes": p.trials, "satisfied": p.successes, "success": [p.estimate, p.low, p.high],
+            "evaluation_seed": evaluation_seed(order), "terminated": e.terminated, "non_finite": e.non_finite,
+            "robustness": {"median": e.robustness.median, "p5": e.robustness.quantiles[0.05]},
+            "first_to_fail": {c.label: c.first_to_fail for c in e.clauses},
+            "slack_s": [{"subgoal": s.label, "reached": s.reached.estimate, "median": s.slack_s.median}
+                        for s in e.subgoals],
+            "paths": paths(found, e)}
+
+
+def paths(found: Rollout, e: Evaluation) -> list[dict[str, Any]]:
+    """A few episodes to draw: two that failed, if any did, the others satisfied; more that failed where few did not."""
+    name = next((n for n in found.signals if n.endswith("_pos_w")), None)
+    if name is None:
+        return []
+    good = e.episodes.satisfied
+    failed = np.flatnonzero(~good)
+    satisfied = np.flatnonzero(good)[: PATHS - min(len(failed), 2)]
+    chosen = [*failed[: PATHS - len(satisfied)], *satisfied]
+    out = []
+    for i in chosen:
+        last = int(found.lengths[i]) - 1
+        steps = np.unique(np.linspace(0, last, min(SAMPLES, last + 1)).round().astype(int))
+        out.append({"satisfied": bool(good[i]), "points": np.round(found.signals[name][steps, i].astype(float), 2)})
+    return out
+
+
+# ---------------------------------------------------------------- the critic's view of schedules
+
+
+def heat(folder: Path, task: Task) -> dict[str, Any] | None:
+    """What the critic expects over two time variables, the others as in the best schedule of the bank.
+
+    Mean over the starts that the run has kept; None at times that the formula does not allow. None where no
+    alternative has two variables with room.
+    """
+    from policies.algos import ppo, tgpo
+    from policies.nets.actor import Critic
+    from policies.nets.normalizer import Normalizer
+
+    state = ppo.read_last(folder)
+    config = ppo.config_of(state, tgpo.TGPOConfig)
+    critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
+    normalizer = Normalizer(state["sizes"]["critic_dim"])
+    critic.load_state_dict(state["critic"])
+    normalizer.load_state_dict(state["critic_normalizer"])
+    kept: Any = state["companion"]
+
+    def value(schedules: Any) -> np.ndarray:
+        import torch
+
+        with torch.no_grad():
+            obs = tgpo.observed(task.observe, kept["signals"], schedules)
+            out = critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2]).mean(-1)
+        return np.asarray(out.numpy(), float)
+
+    return landscape(task.objective.mission.alternatives, kept["bank"], value)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Time variable ``index`` (from 0) of an alternative, and the samples at which it is looked at."""
+
+    index: int
+    samples: np.ndarray
+    label: str
+
+
+def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.ndarray]) -> dict[str, Any] | None:
+    """The heat map of :func:`heat`: ``bank`` [M, 1 + V], ``value`` of schedules [K, 1 + V] is [K]."""
+    import torch
+
+    from sim.schedules import legal
+
+    worth = value(bank)
+    for row in np.argsort(-worth, kind="stable"):
+        alternative = alternatives[round(float(bank[row, 0]))]
+        axes = axes_of(alternative)
+        if len(axes) == 2:
+            break
+    else:
+        return None
+    x, y = axes
+    grid = np.repeat(bank[row : row + 1].numpy(), len(x.samples) * len(y.samples), 0)
+    grid[:, 1 + x.index] = np.tile(x.samples, len(y.samples))
+    grid[:, 1 + y.index] = np.repeat(y.samples, len(x.samples))
+    seen = value(torch.from_numpy(grid))
+    seen[~legal(alternative, grid[:, 1:])] = np.nan
+    dt = alternative.dt
+    best = [float(bank[row, 1 + axis.index]) * dt for axis in axes]
+    return {"x": x.samples * dt, "y": y.samples * dt, "x_label": x.label, "y_label": y.label, "best": best,
+            "value": np.round(seen, 3).reshape(len(y.samples), len(x.samples))}
+
+
+def axes_of(alternative: Any) -> list[Axis]:
+    """The two time variables with the most room, in their order; fewer where fewer have any."""
+    n, d = alternative.variables, alternative.bounds
+    room = [(-int(d[v + 1, 0]), int(d[0, v + 1])) for v in range(n)]
+    chosen = sorted(sorted((v for v in range(n) if room[v][1] > room[v][0]), key=lambda v: room[v][0] - room[v][1])[:2])
+    return [Axis(v, np.unique(np.linspace(*room[v], GRID).round()), label(alternative, v)) for v in chosen]
+
+
+def label(alternative: Any, index: int) -> str:
+    """The variable with what it reaches or what is kept from it on."""
+    variable = index + 1
+    asked = [str(r.predicate) for r in alternative.reaches if r.variable == variable]
+    asked += [str(k.predicate) for k in alternative.keeps if k.start.variable == variable and not asked]
+    return f"t{variable}: {' and '.join(asked)}" if asked else f"t{variable}"
+
+
+if __name__ == "__main__":
+    from policies.cli.main import guarded
+
+    sys.exit(guarded(lambda words: main(words), sys.argv[1:]))

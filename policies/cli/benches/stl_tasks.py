@@ -1,0 +1,541 @@
+"""``temporeal bench stl-tasks``: methods that satisfy formulas, compared on the suite."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from policies.algos.progress import clock
+from policies.cli.benches import Row
+from policies.cli.benches.sim_learning import git, machine
+from policies.cli.console import BadInput, Interrupted
+from policies.evaluate import suite
+from policies.evaluate.suite import METHODS, SYSTEMS, Trial
+
+HELP = (
+    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its baselines, each "
+    "formula, method and seed a process of its own with the same wall time per system; judged on 1000 fresh starts "
+    "(planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson intervals. "
+    "Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle. Everything takes days: it "
+    "is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are the same, so it goes on "
+    "where it was; the page there, index.html, is written anew after each. --quick: two formulas, short, within 10 "
+    "minutes"
+)
+DAYS = True  # of computing, for all methods, formulas and seeds: `bench --all` leaves it to who names it
+
+OPTIONS = {
+    "systems": "robots of the suite, such as linear,unicycle (default: all)",
+    "methods": f"of {','.join(METHODS)} (default: all)",
+    "tasks": "formulas, such as linear_reach,linear_seq (default: all of the systems)",
+    "seeds": "whole numbers (default: 1,2,3; quick: 1)",
+}
+STUDY = Path("outputs/bench/stl-tasks")
+SEEDS = (1, 2, 3)
+EPISODES = 1000
+ENDLESS = 10**12  # updates or steps: the budget of time is what ends a training
+SPARE = 600.0  # s that a trial may take beyond three times its budget, before it is given up
+QUICK = "quick"  # folder of its trials
+QUICK_TASKS, QUICK_SEEDS = ("linear_reach", "linear_seq"), (1,)
+QUICK_BUDGET, QUICK_EPISODES = 12.0, 256
+QUICK_LIMIT, QUICK_TRIAL = 570.0, 90.0  # s: of all that it starts, of one trial at most
+AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
+WORKER = "policies.cli.benches._stl_trial"
+CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml", "configs/algo", "configs/backend",
+        "configs/task/stl", "policies/evaluate/evaluation.py", "policies/evaluate/partial.py",
+        "policies/evaluate/rollout.py", "policies/cli/train.py", "policies/cli/runs.py",
+        "policies/cli/benches/_stl_trial.py")
+"""What a trial depends on; of other systems, methods and formulas nothing does."""
+ALONE = ("apg", "cem", "milp", "npc", "tgpo")  # algorithms that no other one needs
+TRIED: Mapping[str, str] = {}
+"""Where a target is missed: by the name of the row, what was tried."""
+
+
+# ---------------------------------------------------------------- what to run
+
+
+@dataclass(frozen=True)
+class Item:
+    """A trial to be made."""
+
+    task: str
+    method: str
+    seed: int
+    quick: bool = False
+
+    @property
+    def system(self) -> str:
+        """The robot."""
+        return suite.system_of(self.task)
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.task}-{self.method}-{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.task}, {METHODS[self.method].title}, seed {self.seed}"
+
+    @property
+    def budget_s(self) -> float:
+        """Wall time of its training, or of its planning."""
+        return QUICK_BUDGET if self.quick else SYSTEMS[self.system].budget_s
+
+    @property
+    def episodes(self) -> int:
+        """Fresh starts that it is judged on."""
+        return QUICK_EPISODES if self.quick else EPISODES
+
+    @property
+    def words(self) -> list[str]:
+        """Settings besides formula, seed and folder."""
+        method = METHODS[self.method]
+        budget = {suite.LEARNER: [f"algo.max_seconds={self.budget_s}", f"algo.total_steps={ENDLESS}"],
+                  suite.MODEL: [f"algo.max_seconds={self.budget_s}", f"algo.updates={ENDLESS}"],
+                  suite.PLANNER: []}[method.kind]
+        return [*method.words, *SYSTEMS[self.system].words, *budget]
+
+
+def selection(
+    tasks: Sequence[str], quick: bool, systems: Sequence[str] | None, methods: Sequence[str] | None,
+    wanted: Sequence[str] | None, seeds: Sequence[str] | None,
+) -> list[Item]:
+    """The trials asked for, all of the first seed first; ``tasks``: those that there are."""
+    known = [system for system in SYSTEMS if any(suite.system_of(task) == system for task in tasks)]
+    robots = chosen("systems", systems, known)
+    own = [task for task in tasks if suite.system_of(task) in robots]
+    default = [task for task in QUICK_TASKS if task in own] if quick and systems is None else _few(own, quick)
+    formulas = chosen("tasks", wanted, own, default)
+    numbers = _seeds(seeds, QUICK_SEEDS if quick else SEEDS)
+    return [Item(task, method, seed, quick) for seed in numbers for task in formulas
+            for method in chosen("methods", methods, list(METHODS))
+            if METHODS[method].systems is None or suite.system_of(task) in METHODS[method].systems]
+
+
+def _few(tasks: Sequence[str], quick: bool) -> list[str]:
+    """Of a quick run on named systems: the two first formulas of each."""
+    if not quick:
+        return list(tasks)
+    by_system: dict[str, list[str]] = {}
+    for task in tasks:
+        by_system.setdefault(suite.system_of(task), []).append(task)
+    return [task for found in by_system.values() for task in found[:2]]
+
+
+def chosen(
+    option: str, given: Sequence[str] | None, known: Sequence[str], default: Sequence[str] | None = None
+) -> list[str]:
+    """What is ``given``, checked, in the order of ``known``; the default where nothing is."""
+    if given is None:
+        return list(known if default is None else default)
+    unknown = [word for word in given if word not in known]
+    if unknown or not given:
+        told = f"there is no {unknown[0]!r}" if unknown else "name at least one"
+        raise BadInput(f"--{option}: {told}; legal: {', '.join(known)}")
+    return [word for word in known if word in given]
+
+
+def _seeds(given: Sequence[str] | None, default: Sequence[int]) -> list[int]:
+    words = [str(seed) for seed in default] if given is None else given
+    if not words or not all(word.isascii() and word.isdigit() for word in words):
+        raise BadInput(f"--seeds: whole numbers from 0, such as 1,2,3; got {','.join(words) or 'none'}")
+    return list(dict.fromkeys(int(word) for word in words))
+
+
+def suite_tasks() -> list[str]:
+    """The formulas that there are, of systems of the suite."""
+    from policies.cli.settings import groups
+
+    names = [name.removeprefix("stl/") for name in groups()["task"] if name.startswith("stl/")]
+    order = list(SYSTEMS)
+    return sorted((n for n in names if suite.system_of(n) in SYSTEMS),
+                  key=lambda n: (order.index(suite.system_of(n)), suite.is_scaling(n), _length(n), n))
+
+
+def _length(task: str) -> int:
+    return int(task.rpartition("_")[2]) if suite.is_scaling(task) else 0
+
+
+# ---------------------------------------------------------------- running
+
+
+def run(
+    quick: bool = False, *, out: Path = STUDY, systems: list[str] | None = None, methods: list[str] | None = None,
+    tasks: list[str] | None = None, seeds: list[str] | None = None,
+) -> list[Row]:
+    """Make the trials that are asked for and not there yet; rows and the page of all that are."""
+    known = suite_tasks()
+    items = selection(known, quick, systems, methods, tasks, seeds)
+    folder = out / QUICK if quick else out
+    study = Study(folder, known, quick)
+    todo = [item for item in items if study.kept(item) is None]
+    say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {folder}")
+    progress = Progress(todo, time.monotonic() + QUICK_LIMIT if quick else None)
+    for number, item in enumerate(todo):
+        if (limit := progress.limit(item)) <= 0.0:
+            say(f"{len(todo) - number} trials are left: the time of --quick is over; the same command makes them")
+            break
+        began = time.monotonic()
+        found = made(item, folder, limit, progress.ticker(number))
+        progress.done(number, time.monotonic() - began, outcome(found))
+        study.write()
+    rows = study.write()
+    say(f"page: {folder / 'index.html'}")
+    return rows
+
+
+def made(item: Item, folder: Path, limit_s: float, tick: Callable[[], None]) -> dict[str, Any]:
+    """Make one trial in a process of its own; what became of it, also where that failed. Kept in ``folder``."""
+    from policies.files import write_whole
+
+    file, log, order_file = (folder / f"{item.name}.{end}" for end in ("json", "log", "order"))
+    run_folder = folder / "runs" / item.name
+    order = {**asdict(item), "system": item.system, "words": item.words, "episodes": item.episodes,
+             "budget_s": item.budget_s, "replan": SYSTEMS[item.system].replan, "run": str(run_folder),
+             "file": str(file), "code": code_digest(item), "revision": git("rev-parse", "--short", "HEAD"),
+             "machine": machine(), "command": command(item), "began": time.time()}
+    for old in (file, log):
+        old.unlink(missing_ok=True)
+    write_whole(order_file, json.dumps(order).encode())
+    error = worked([sys.executable, "-m", WORKER, str(order_file)], log, limit_s, tick)
+    found = read(file)
+    if found is None:
+        found = {**order, "status": suite.FAILED, "reason": error or "it wrote no result"}
+        write_whole(file, (json.dumps(found) + "\n").encode())
+    else:
+        log.unlink(missing_ok=True)
+    order_file.unlink(missing_ok=True)
+    shutil.rmtree(run_folder / "events", ignore_errors=True)
+    return found
+
+
+def command(item: Item) -> str:
+    """What trains it by hand; nothing for a planner."""
+    words = [f"task=stl/{item.task}", *item.words, f"seed={item.seed}"]
+    return "" if METHODS[item.method].kind == suite.PLANNER else f"temporeal train {shlex.join(words)}"
+
+
+def worked(words: Sequence[str], log: Path, limit_s: float, tick: Callable[[], None]) -> str:
+    """Run a process until it ends, for ``limit_s`` at most; what it complained of, empty where all is well. Whatever
+    interrupts this one ends it."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    until = time.monotonic() + limit_s
+    with open(log, "wb") as out:
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    try:
+        while process.poll() is None:
+            if time.monotonic() > until:
+                return f"given up after {limit_s:.0f} s"
+            tick()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+    finally:
+        ended(process)
+    if process.returncode in (130, 143):  # Ctrl-C goes to all processes of a terminal
+        raise Interrupted(process.returncode - 128)
+    if process.returncode == 0:
+        return ""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" ^~")]
+    told = [line for line in lines if "please report it" not in line][-3:]
+    return f"exit status {process.returncode}: {'; '.join([*told[-1:], *told[:-1]])[:600]}"
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs, by force if it does not heed."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def outcome(found: Trial) -> str:
+    """One trial in words."""
+    if found["status"] != suite.DONE:
+        return f"{found['status']}: {found['reason'].splitlines()[0][:160]}"
+    estimate, low, high = found["success"]
+    few = f" ({found['episodes']} starts)" if found.get("few_starts") else ""
+    return f"{estimate:.3f} [{low:.3f}, {high:.3f}]{few}"
+
+
+@dataclass
+class Progress:
+    """How far the trials are, and when they will be done."""
+
+    items: Sequence[Item]
+    deadline: float | None = None  # of the monotonic clock
+    took: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+
+    def limit(self, item: Item) -> float:
+        """Seconds that ``item`` may take; 0 where it should not be started any more."""
+        if self.deadline is None:
+            return 3.0 * item.budget_s + SPARE
+        left = self.deadline - time.monotonic()
+        return min(left, QUICK_TRIAL) if left > item.budget_s + AROUND else 0.0
+
+    def expected(self, item: Item) -> float:
+        """Seconds: as the same method took on this system, or any method, beside the budget."""
+        others = [x for (system, _), found in self.took.items() if system == item.system for x in found]
+        own = self.took.get((item.system, item.method))
+        return fmean(own) if own else fmean(others) if others else item.budget_s + AROUND
+
+    def left(self, number: int, passed: float = 0.0) -> float:
+        """Seconds until all are done, ``passed`` s into trial ``number``."""
+        now = max(self.expected(self.items[number]) - passed, 0.0) if number < len(self.items) else 0.0
+        return now + sum(self.expected(item) for item in self.items[number + 1 :])
+
+    def ticker(self, number: int) -> Callable[[], None]:
+        """Say that trial ``number`` begins; the result draws how far it is, on a terminal."""
+        began, item = time.monotonic(), self.items[number]
+        head = f"[{number + 1}/{len(self.items)}] {item.title}"
+        say(f"{head}: {METHODS[item.method].kind} for up to {item.budget_s:.0f} s; all in {clock(self.left(number))}")
+
+        def tick() -> None:
+            if sys.stderr.isatty():
+                passed = time.monotonic() - began
+                full = min(int(30 * passed / self.expected(item)), 30)
+                print(f"\r  [{'#' * full}{' ' * (30 - full)}] {clock(passed)}, all in "
+                      f"{clock(self.left(number, passed))} ", end="", file=sys.stderr, flush=True)
+
+        return tick
+
+    def done(self, number: int, seconds: float, text: str) -> None:
+        """Enter what trial ``number`` took and say what came of it."""
+        item = self.items[number]
+        self.took.setdefault((item.system, item.method), []).append(seconds)
+        start = "\r" + " " * 70 + "\r" if sys.stderr.isatty() else ""
+        print(f"{start}  [{number + 1}/{len(self.items)}] {item.title}: {text}, {seconds:.0f} s; "
+              f"{clock(self.left(number + 1))} left", file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+@dataclass
+class Study:
+    """The trials in a folder that hold: made with these settings and this code."""
+
+    folder: Path
+    tasks: Sequence[str]
+    quick: bool
+
+    def kept(self, item: Item) -> dict[str, Any] | None:
+        """The trial, if it is there, holds, and did not fail."""
+        found = self.holds(item)
+        return None if found is None or found["status"] == suite.FAILED else found
+
+    def holds(self, item: Item) -> dict[str, Any] | None:
+        """The trial, if it is there and was made with the settings and the code of now."""
+        found = read(self.folder / f"{item.name}.json")
+        if found is None:
+            return None
+        was = tuple(found.get(k) for k in ("words", "code", "budget_s", "replan", "quick"))
+        now = (item.words, code_digest(item), item.budget_s, SYSTEMS[item.system].replan, item.quick)
+        whole = found.get("status") != suite.DONE or found["episodes"] >= item.episodes or found.get("few_starts")
+        return found if was == now and whole and "status" in found else None
+
+    def trials(self) -> tuple[list[dict[str, Any]], int]:
+        """All that hold, and how many do not."""
+        found, stale = [], 0
+        for item in self.items():
+            trial = self.holds(item)
+            stale += trial is None
+            found += [] if trial is None else [trial]
+        return found, stale
+
+    def items(self) -> Iterator[Item]:
+        """What the files of the folder are named for."""
+        for path in sorted(self.folder.glob("*.json")):
+            task, _, rest = path.stem.partition("-")
+            method, _, seed = rest.rpartition("-")
+            if task in self.tasks and method in METHODS and seed.isdigit():
+                yield Item(task, method, int(seed), self.quick)
+
+    def write(self) -> list[Row]:
+        """``study.json`` and the page; the rows."""
+        from policies.cli.console import plain
+        from policies.evaluate.suite_page import write_page
+        from policies.files import write_whole
+
+        trials, stale = self.trials()
+        rows = rows_of(trials, self.tasks, judged=not self.quick)
+        told = [plain(asdict(row)) for row in rows]
+        whole = {"command": "temporeal bench stl-tasks", "bench": "stl-tasks", "quick": self.quick, "stale": stale,
+                 "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(), "rows": told,
+                 "tried": dict(TRIED), "trials": trials}
+        write_page(self.folder / "index.html", whole)
+        lean = [{k: v for k, v in t.items() if k not in DRAWN} for t in trials]
+        write_whole(self.folder / "study.json", (json.dumps({**whole, "trials": lean}, indent=1) + "\n").encode())
+        return rows
+
+
+DRAWN = ("paths", "heat", "shapes")
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """The JSON object in ``file``; None where there is none that is whole."""
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def code_digest(item: Item) -> str:
+    """Of the sources and settings that a trial depends on."""
+    digest, algo = hashlib.sha256(), METHODS[item.method].algo
+    for path, content in sources():
+        if needed(path, item, algo):
+            digest.update(f"{path} {content}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def needed(path: str, item: Item, algo: str) -> bool:
+    """Whether a trial depends on the source ``path``."""
+    folder, _, name = path.rpartition("/")
+    stem = name.rpartition(".")[0]
+    if folder == "policies/algos":
+        return stem == algo or stem not in ALONE
+    if folder == "configs/algo":
+        return stem in (algo, "ppo", "__init__")
+    if folder == "configs/task/stl":
+        return stem in (item.task, "__init__")
+    if folder == "sim/systems":
+        return stem in (item.system, "types", "__init__")
+    return folder != "sim/tasks" or stem in ("stl", "__init__")
+
+
+@lru_cache(maxsize=1)
+def _sources(stamp: float) -> tuple[tuple[str, str], ...]:
+    root = Path(__file__).resolve().parents[3]
+    paths = [path for part in CODE for path in ([root / part] if (root / part).is_file() else (root / part).rglob("*"))]
+    return tuple(sorted((path.relative_to(root).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest())
+                        for path in paths if path.suffix in (".py", ".yaml", ".xml", ".npz")))
+
+
+def sources() -> tuple[tuple[str, str], ...]:
+    """Path and digest of each source; looked at anew every few seconds."""
+    return _sources(time.monotonic() // 5)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def rows_of(trials: Sequence[Trial], tasks: Sequence[str], judged: bool = True) -> list[Row]:
+    """The figures, and the targets where there are any; not ``judged``: only whether trials failed is.
+
+    ``tasks``: all formulas of the suite. A row whose trials are not all there is not judged either, and says so.
+    """
+    rows = [*system_rows(trials, tasks), *horizon_rows(trials), *margin_rows(trials, tasks), *time_rows(trials, tasks)]
+    rows = rows if judged else [Row(r.name, r.value, r.unit, r.target, r.peer, None) for r in rows]
+    return [*rows, *count_rows(trials)]
+
+
+def system_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
+    """Success of each method on each system."""
+    for system, target in SYSTEMS.items():
+        for method in METHODS:
+            share = suite.system_share(trials, method, system)
+            if share is None:
+                continue
+            ours, whole = method == suite.OURS, complete(trials, [method], system, tasks)
+            yield Row(f"{system}.{method}.success", share.estimate, "1", target.success if ours else None,
+                      described(share) + ("" if whole else ", incomplete"),
+                      share.estimate >= target.success if ours and whole else None)
+
+
+def complete(trials: Sequence[Trial], methods: Sequence[str], system: str, tasks: Sequence[str]) -> bool:
+    """Whether all formulas of ``system``, the study of horizons left out, were tried with enough seeds."""
+    own = [task for task in tasks if suite.system_of(task) == system and not suite.is_scaling(task)]
+    return suite.is_complete(trials, methods, own)
+
+
+def described(share: suite.Share) -> str:
+    """Interval, and what the share is of."""
+    parts = [f"[{share.low:.3f}, {share.high:.3f}]", f"{share.formulas} formulas", f"{share.seeds} seeds"]
+    parts += [f"{share.not_supported} not supported"] if share.not_supported else []
+    parts += [f"{share.failed} failed"] if share.failed else []
+    return ", ".join(parts)
+
+
+def horizon_rows(trials: Sequence[Trial]) -> Iterator[Row]:
+    """The study of horizons: the longest, and the short ones against tau-MDP."""
+    ours, theirs = (dict(suite.by_horizon(trials, method)) for method in (suite.OURS, suite.HISTORY))
+    for steps, share in ours.items():
+        whole, name = share.seeds >= suite.SEEDS, f"linear.horizon{steps}.{suite.OURS}.success"
+        told = described(share) + ("" if whole else ", incomplete")
+        if steps == suite.LONG:
+            yield Row(name, share.estimate, "1", suite.LONG_SUCCESS, told,
+                      share.estimate >= suite.LONG_SUCCESS if whole else None)
+        elif steps in suite.SHORT and steps in theirs:
+            other = theirs[steps]
+            both = whole and other.seeds >= suite.SEEDS
+            yield Row(name, share.estimate, "1", f"tau-MDP's {other.estimate:.3f} within the interval, or below", told,
+                      suite.not_worse(share, other) if both else None)
+        else:
+            yield Row(name, share.estimate, "1", None, told)
+
+
+def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
+    """Points above the best baseline: of all, of those without a model, and on what each of them supports."""
+    free = suite.margin(trials, suite.MODEL_FREE)
+    if free is not None:
+        yield Row("margin.points.model_free", free, "%", None,
+                  f"above the best of {', '.join(suite.MODEL_FREE)}, which are given no model")
+    value = suite.margin(trials)
+    if value is None:
+        return
+    systems = suite.compared_systems(trials)
+    whole = all(complete(trials, [suite.OURS, *suite.BASELINES], system, tasks) for system in systems)
+    failed = any(t["status"] == suite.FAILED for t in trials if t["method"] in suite.BASELINES)
+    best = [(system, suite.best_baseline(trials, system)) for system in systems]
+    told = ", ".join(f"{system}: {found[0]} {found[1]:.3f}" for system, found in best if found)
+    note = ("" if whole else ", incomplete") + (", baselines failed: not judged" if failed else "")
+    yield Row("margin.points", value, "%", suite.MARGIN, told + note,
+              value >= suite.MARGIN if whole and not failed else None)
+    yield Row("margin.points.where_supported", suite.margin_where_supported(trials), "%", None,
+              "each baseline on the formulas that it supports, the least margin")
+
+
+def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
+    """Longest training from process start, and the median time to each threshold."""
+    for system, target in SYSTEMS.items():
+        found = suite.times(trials, suite.OURS, system)
+        if found is None:
+            continue
+        whole = complete(trials, [suite.OURS], system, tasks)
+        yield Row(f"{system}.{suite.OURS}.seconds.most", found.longest_s, "s", target.seconds,
+                  f"of {found.trainings} trainings, from process start" + ("" if whole else ", incomplete"),
+                  found.longest_s <= target.seconds if target.seconds is not None and whole else None)
+        for threshold, (count, seconds) in found.to.items():
+            yield Row(f"{system}.{suite.OURS}.seconds_to_{threshold}", seconds, "s", None,
+                      f"median of the {count} of {found.trainings} that got there")
+
+
+def count_rows(trials: Sequence[Trial]) -> Iterator[Row]:
+    """How many trials there are, by what became of them."""
+    for status, target in ((suite.DONE, None), (suite.NOT_SUPPORTED, None), (suite.FAILED, 0)):
+        count = len(suite.of(trials, status=status))
+        yield Row(f"trials.{status.replace(' ', '_')}", float(count), "", target, None,
+                  None if target is None else count <= target)
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(f"  {text}", file=sys.stderr, flush=True)

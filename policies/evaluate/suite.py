@@ -1,0 +1,322 @@
+"""The suite of formulas as a comparison: methods, systems with their budgets and targets, and what trials add up to.
+
+A *trial* is one method on one formula with one seed: a mapping as `policies.cli.benches._stl_trial` writes it, with
+``status`` ``done``, ``not supported`` (the method refuses the formula or the system, ``reason`` says why) or
+``failed`` (it ended with an error). Trials that are not there yet are missing, and in no average.
+
+Rules of the averages:
+
+- Of a formula: all episodes of all seeds are one proportion, with its Clopper-Pearson interval.
+- Of several formulas: the mean of theirs, each with the same weight. A formula that is not supported counts as 0, as
+  in the published comparisons, and so does a failed training; how many there are is said beside it. Besides there is
+  the mean over those that are supported.
+- Its interval: where each formula has as many episodes, that of all of them as one proportion, which is conservative
+  for a mean of different ones (Hoeffding, Annals of Mathematical Statistics 27, 1956); else the mean of the formulas'
+  lower and of their upper ends, which is wider still. It is about these policies: seeds differ by more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+Trial = Mapping[str, Any]
+DONE, NOT_SUPPORTED, FAILED = "done", "not supported", "failed"
+LEARNER, MODEL, PLANNER = "learner", "model", "planner"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to satisfy formulas.
+
+    ``words``: settings as ``temporeal train`` takes them. ``kind``: a ``learner`` is judged by its policy, ``model`` is
+    learned and then plans with its network and the model, a ``planner`` only plans. ``systems``: where it can run at
+    all; None: wherever it does not refuse.
+    """
+
+    key: str
+    title: str
+    about: str
+    words: tuple[str, ...]
+    kind: str = LEARNER
+    systems: tuple[str, ...] | None = None
+
+    @property
+    def algo(self) -> str:
+        """The module of `policies.algos`."""
+        return next(word.removeprefix("algo=") for word in self.words if word.startswith("algo="))
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one system is given and must reach.
+
+    ``budget_s``: wall time of each training, and of all planning of a planner. ``success`` of TGPO*, mean over the
+    formulas; ``seconds``: longest training from process start, None where none is asked. ``replan``: control steps
+    between plans, 0 where the model is the simulator. ``words``: settings of every method on it.
+    """
+
+    success: float
+    seconds: float | None
+    budget_s: float
+    replan: int = 0
+    words: tuple[str, ...] = ()
+
+
+PLAIN = "task.settings.view=plain"
+METHODS: Mapping[str, Method] = {method.key: method for method in (
+    Method("tgpo", "TGPO*", "policy conditioned on a time for each subgoal, schedules guided by its critic",
+           ("algo=tgpo",)),
+    Method("tgpo-uniform", "TGPO", "the same, schedules drawn uniformly", ("algo=tgpo", "algo.guided=false")),
+    Method("ppo", "PPO", "state and time, the formula's robustness at the end", ("algo=ppo", PLAIN)),
+    Method("rnn", "RNN", "the same with a recurrent policy, and a critic that sees the margins so far",
+           ("algo=ppo", PLAIN, "algo.memory=64", "task.settings.of_view={privileged: true}")),
+    Method("tau-mdp", "τ-MDP", "the state's history (Aksaray et al., CDC 2016)",
+           ("algo=ppo", "task.settings.view=history")),
+    Method("f-mdp", "F-MDP", "a flag for each inner operator (Venkataraman et al., HSCC 2020)",
+           ("algo=ppo", "task.settings.view=flags")),
+    Method("npc", "STL-NPC", "gradient through the model and smooth robustness, with its backup policy "
+           "(Meng and Fan, RA-L 2023)", ("algo=npc", PLAIN, "num_worlds=1"), MODEL),
+    Method("cem", "CEM", "cross-entropy search over action splines in the model", ("algo=cem", PLAIN), PLANNER),
+    Method("milp", "MILP", "mixed-integer program, exact on linear systems: the classical reference",
+           ("algo=milp", PLAIN), PLANNER, ("linear",)),
+)}
+OURS, UNIFORM, HISTORY = "tgpo", "tgpo-uniform", "tau-mdp"
+BASELINES = ("ppo", "rnn", "tau-mdp", "f-mdp", "npc", "cem")
+"""What the margin is taken over. MILP is not among them: it is for one system."""
+MODEL_FREE = tuple(key for key in BASELINES if METHODS[key].kind == LEARNER)
+"""Those that are given no model and do not plan: what learns from samples, as TGPO does."""
+
+SYSTEMS: Mapping[str, Target] = {
+    "linear": Target(0.95, 180.0, 150.0),
+    "unicycle": Target(0.90, 180.0, 150.0),
+    "quadrotor": Target(0.95, 900.0, 840.0, replan=50),
+    "franka": Target(0.80, None, 1800.0, replan=25),
+    "ant": Target(0.75, None, 1800.0),
+}
+MARGIN = 32.0  # percentage points above the best baseline
+LONG, LONG_SUCCESS = 1000, 0.99  # control steps on system linear
+SHORT = (50, 100, 200)  # control steps up to which the published method loses to tau-MDP
+SEEDS = 3  # at least
+THRESHOLDS = (0.5, 0.9)  # of success, that the time to is told of
+
+STUDY_OF_HORIZONS = "_horizon_"
+
+
+def system_of(task: str) -> str:
+    """The system of a formula's file ``<system>_<name>``."""
+    return task.partition("_")[0]
+
+
+def is_scaling(task: str) -> bool:
+    """Whether ``task`` is one of the study of horizons: in none of the averages over formulas."""
+    return STUDY_OF_HORIZONS in task
+
+
+# ---------------------------------------------------------------- averages
+
+
+@dataclass(frozen=True)
+class Share:
+    """A probability with its interval, and what it is made of."""
+
+    estimate: float
+    low: float
+    high: float
+    episodes: int
+    formulas: int = 1
+    not_supported: int = 0
+    failed: int = 0
+    seeds: int = 1
+
+
+def of(trials: Iterable[Trial], **asked: Any) -> list[Trial]:
+    """The trials whose entries are as ``asked``."""
+    return [trial for trial in trials if all(trial.get(key) == value for key, value in asked.items())]
+
+
+def formula_share(trials: Sequence[Trial]) -> Share | None:
+    """Of the trials of one method on one formula; None where there is none. See the head of this module."""
+    if not trials:
+        return None
+    from policies.evaluate.statistics import clopper_pearson
+
+    done, failed = of(trials, status=DONE), len(of(trials, status=FAILED))
+    if not done:
+        refused = len(of(trials, status=NOT_SUPPORTED))
+        return Share(0.0, 0.0, 0.0, 0, not_supported=bool(refused and not failed), failed=failed, seeds=len(trials))
+    hits, episodes = sum(t["satisfied"] for t in done), sum(t["episodes"] for t in done)
+    low, high = clopper_pearson(hits, episodes)
+    part = len(done) / (len(done) + failed)
+    return Share(part * hits / episodes, part * low, part * high, episodes, failed=failed, seeds=len(trials))
+
+
+def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Share | None:
+    """The mean over formulas; None where there is none. See the head of this module."""
+    from policies.evaluate.statistics import clopper_pearson
+
+    ran = [share for share in shares if not share.not_supported]
+    counted = len(shares) if refused_as_zero else len(ran)
+    if not counted:
+        return None
+    told = {"episodes": sum(s.episodes for s in ran), "formulas": len(shares),
+            "not_supported": len(shares) - len(ran), "failed": sum(s.failed for s in ran),
+            "seeds": min(s.seeds for s in shares)}
+    scale = len(ran) / counted
+    if not ran:
+        return Share(0.0, 0.0, 0.0, **told)
+    estimate = scale * fmean(s.estimate for s in ran)
+    if len({s.episodes for s in ran}) == 1 and not told["failed"]:
+        low, high = clopper_pearson(round(sum(s.estimate * s.episodes for s in ran)), told["episodes"])
+    else:
+        low, high = fmean(s.low for s in ran), fmean(s.high for s in ran)
+    return Share(estimate, scale * low, scale * high, **told)
+
+
+def shares(trials: Sequence[Trial], method: str, tasks: Sequence[str]) -> dict[str, Share]:
+    """Of ``method`` on each of ``tasks`` that it was tried on."""
+    found = {task: formula_share(of(trials, method=method, task=task)) for task in tasks}
+    return {task: share for task, share in found.items() if share is not None}
+
+
+def system_tasks(trials: Sequence[Trial], system: str, layers: str | None = None) -> list[str]:
+    """The formulas of ``system`` that there are trials of, the study of horizons left out; of ``layers`` only."""
+    return sorted({t["task"] for t in of(trials, system=system) if not is_scaling(t["task"])
+                   and (layers is None or layer_name(t) == layers)})
+
+
+def layer_name(trial: Trial) -> str:
+    """``two`` or ``multi`` layers: temporal operators inside others make the second."""
+    return "two" if trial.get("depth", 1) <= 1 else "multi"
+
+
+def system_share(
+    trials: Sequence[Trial], method: str, system: str, layers: str | None = None, *, refused_as_zero: bool = True
+) -> Share | None:
+    """Mean over the formulas of ``system`` (with ``layers``)."""
+    found = shares(trials, method, system_tasks(trials, system, layers))
+    return mean_share(list(found.values()), refused_as_zero=refused_as_zero)
+
+
+def seed_range(trials: Sequence[Trial], method: str, system: str) -> tuple[float, float] | None:
+    """Least and greatest mean over the formulas of ``system`` that a single seed has; of seeds that have them all."""
+    tasks, found = system_tasks(trials, system), []
+    for seed in sorted({t["seed"] for t in of(trials, method=method, system=system)}):
+        own = shares(of(trials, seed=seed), method, tasks)
+        if len(own) == len(tasks):
+            mean = mean_share(list(own.values()))
+            found += [mean.estimate] if mean else []
+    return (min(found), max(found)) if found else None
+
+
+def is_complete(trials: Sequence[Trial], methods: Sequence[str], tasks: Sequence[str], seeds: int = SEEDS) -> bool:
+    """Whether each of ``methods`` was tried on each of ``tasks`` with at least ``seeds`` seeds."""
+    counted = {(m, t): {x["seed"] for x in of(trials, method=m, task=t)} for m in methods for t in tasks}
+    return bool(tasks) and all(len(found) >= seeds for found in counted.values())
+
+
+# ---------------------------------------------------------------- against the baselines
+
+
+def ran(trials: Sequence[Trial], method: str, system: str) -> bool:
+    """Whether ``method`` runs on ``system`` at all: it supports at least one of its formulas."""
+    return any(t["status"] != NOT_SUPPORTED for t in of(trials, method=method, system=system)
+               if not is_scaling(t["task"]))
+
+
+def compared_systems(trials: Sequence[Trial], baselines: Sequence[str] = BASELINES) -> list[str]:
+    """The systems where ours and all ``baselines`` ran."""
+    return [system for system in SYSTEMS if all(ran(trials, method, system) for method in (OURS, *baselines))]
+
+
+def best_baseline(
+    trials: Sequence[Trial], system: str, baselines: Sequence[str] = BASELINES
+) -> tuple[str, float] | None:
+    """The one of ``baselines`` with the greatest mean success on ``system``, and that."""
+    found = {m: share.estimate for m in baselines if (share := system_share(trials, m, system)) is not None}
+    return max(found.items(), key=lambda item: item[1]) if found else None
+
+
+def margin(trials: Sequence[Trial], baselines: Sequence[str] = BASELINES) -> float | None:
+    """Percentage points of TGPO* above the best of ``baselines`` on each system, mean over those where all ran."""
+    gaps = []
+    for system in compared_systems(trials, baselines):
+        ours, best = system_share(trials, OURS, system), best_baseline(trials, system, baselines)
+        if ours is not None and best is not None:
+            gaps.append(100.0 * (ours.estimate - best[1]))
+    return fmean(gaps) if gaps else None
+
+
+def margin_where_supported(trials: Sequence[Trial]) -> float | None:
+    """As :func:`margin`, each baseline against TGPO* on the formulas only that the baseline supports; the least."""
+    gaps = []
+    for system in compared_systems(trials):
+        tasks = system_tasks(trials, system)
+        ours, of_system = shares(trials, OURS, tasks), []
+        for method in BASELINES:
+            theirs = {t: s for t, s in shares(trials, method, tasks).items() if not s.not_supported and t in ours}
+            if theirs:
+                of_system.append(fmean(100.0 * (ours[t].estimate - s.estimate) for t, s in theirs.items()))
+        gaps += [min(of_system)] if of_system else []
+    return fmean(gaps) if gaps else None
+
+
+def by_horizon(trials: Sequence[Trial], method: str) -> list[tuple[int, Share]]:
+    """Control steps and success of the study of horizons, ascending."""
+    own = [t for t in of(trials, method=method) if is_scaling(t["task"])]
+    found = []
+    for task in {t["task"] for t in own}:
+        share = formula_share(of(own, task=task))
+        if share is not None and not share.not_supported:
+            found.append((int(task.rpartition("_")[2]), share))
+    return sorted(found, key=lambda item: item[0])
+
+
+def not_worse(ours: Share, theirs: Share) -> bool:
+    """Whether the other estimate does not lie above our interval."""
+    return theirs.estimate <= ours.high
+
+
+# ---------------------------------------------------------------- time
+
+
+def time_to(history: Sequence[Mapping[str, float]], threshold: float) -> float | None:
+    """Seconds of training after which the episodes that ended first satisfied with at least ``threshold``."""
+    return next((row["seconds"] for row in history if row.get("success", 0.0) >= threshold), None)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of the trainings of one method on one system. ``to``: by threshold, how many got there, the median time [s]."""
+
+    trainings: int
+    wall_s: float  # median, from process start
+    longest_s: float
+    to: Mapping[float, tuple[int, float | None]]
+
+
+def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
+    """See :class:`Times`; a median over those that got there only."""
+    own = [t for t in of(trials, method=method, system=system, status=DONE) if t.get("wall_s") is not None]
+    if not own:
+        return None
+    to = {}
+    for threshold in THRESHOLDS:
+        reached = [s for t in own if (s := t.get("time_to", {}).get(str(threshold))) is not None]
+        to[threshold] = (len(reached), median(reached) if reached else None)
+    walls = [t["wall_s"] for t in own]
+    return Times(len(own), median(walls), max(walls), to)
+
+
+def first_to_fail(trials: Sequence[Trial], method: str, task: str) -> dict[str, float]:
+    """Share of all episodes in which each clause was the first to fail, most frequent first."""
+    done = of(trials, method=method, task=task, status=DONE)
+    episodes = sum(t["episodes"] for t in done)
+    counts: dict[str, int] = {}
+    for trial in done:
+        for clause, count in trial.get("first_to_fail", {}).items():
+            counts[clause] = counts.get(clause, 0) + count
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return {clause: count / episodes for clause, count in ordered if count}

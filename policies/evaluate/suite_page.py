@@ -1,0 +1,355 @@
+"""The comparison on the suite of formulas as one HTML page that needs nothing but a browser.
+
+    write_page(path, {"trials": [...], "rows": [...], ...})      # what `policies.cli.benches.stl_tasks` keeps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from policies.algos.progress import clock
+from policies.evaluate import suite, suite_figures
+from policies.evaluate.charts import interval
+from policies.evaluate.suite import METHODS, SYSTEMS, Share, Trial
+
+STYLE = """
+nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 14px 0; font-size: 13.5px; }
+td.none { color: var(--muted); } td .interval { min-width: 90px; max-width: 180px; height: 12px; }
+.chart { max-width: 820px; margin: 12px 0; }
+.map { max-width: 360px; } figure { margin: 0; } figcaption { font-size: 13px; margin-top: 6px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(250px, 1fr)); gap: 14px; }
+svg .goal { fill: var(--goal); fill-opacity: 0.28; stroke: var(--goal); }
+svg .avoid { fill: var(--avoid); fill-opacity: 0.25; stroke: var(--avoid); }
+svg .fence { fill: none; stroke: var(--line); }
+svg .path { fill: none; stroke: var(--accent); stroke-width: 1.3; opacity: 0.85; }
+svg .path.failed { stroke: var(--bad); stroke-dasharray: 4 3; }
+svg .start { fill: var(--accent); }
+svg .label { font-size: 10px; fill: var(--text); }
+svg .line { fill: none; stroke-width: 1.8; } svg .whisker { stroke-width: 1.2; }
+"""
+
+Study = Mapping[str, Any]
+
+
+def write_page(path: Path, study: Study) -> None:
+    """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``command``, ``quick``,
+    ``stale`` (how many trials of another code or other settings were left out), ``revisions``, ``machine``, ``tried``
+    (by row: what was tried where the target is missed)."""
+    from policies.files import write_whole
+
+    write_whole(path, page(study).encode())
+
+
+def page(study: Study) -> str:
+    """The page as text."""
+    body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{make(study)}</section>'
+                     for name, title, make in SECTIONS)
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in SECTIONS)
+    style = files("policies.evaluate").joinpath("page.css").read_text(encoding="utf-8") + STYLE
+    return ('<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>Temporal-logic tasks</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+            f"<h1>Temporal-logic tasks</h1>\n{head(study)}\n<nav>{links}</nav>\n{body}\n</main>\n</body>\n</html>\n")
+
+
+def head(study: Study) -> str:
+    """What this is, how much of it there is."""
+    trials, machine = study["trials"], study.get("machine", {})
+    tasks, seeds = {t["task"] for t in trials}, {t["seed"] for t in trials}
+    quick = "<p><strong>A quick run: it shows the form, its figures are not to be quoted.</strong></p>" if study.get(
+        "quick") else ""
+    stale = f" {study['stale']} trials of other code or settings are left out." if study.get("stale") else ""
+    return (f"{quick}<p>{len(trials)} trials: {len(tasks)} formulas, {len({t['method'] for t in trials})} methods, "
+            f"{len(seeds)} seeds.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
+            f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(str(machine.get('cpu', '')))} "
+            f"({machine.get('usable_cores', machine.get('cores', '?'))} cores). The formulas are of this suite: those "
+            "of the paper are not public, so its figures are of other tasks.</p>")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells are HTML; one that begins with ``<td`` brings its own."""
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(c if c.startswith("<td") else f"<td>{c}</td>" for c in row) + "</tr>\n"
+                   for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>\n'
+
+
+def share_cell(share: Share | None, require: float | None = None) -> str:
+    """A share with its interval; what it leaves out in small print."""
+    if share is None:
+        return '<td class="none">–</td>'
+    if share.not_supported == share.formulas:
+        return '<td class="none">not supported</td>'
+    if share.failed and not share.episodes:
+        return '<td class="bad">failed</td>'
+    notes = [f"{share.not_supported} of {share.formulas} not supported"] if share.not_supported else []
+    notes += [f"{share.failed} failed"] if share.failed else []
+    small = f'<div class="muted small">{"; ".join(notes)}</div>' if notes else ""
+    return (f"<td>{share.estimate:.3f} <span class=\"muted\">[{share.low:.3f}, {share.high:.3f}]</span>"
+            f"{interval(share.low, share.estimate, share.high, require)}{small}</td>")
+
+
+def method_cell(method: str) -> str:
+    """Name of a method, with what it is."""
+    return f'<strong>{METHODS[method].title}</strong><div class="muted small">{escape(METHODS[method].about)}</div>'
+
+
+def seen(trials: Sequence[Trial], key: str, known: Iterable[str]) -> list[str]:
+    """Those of ``known`` that there are trials of."""
+    there = {t[key] for t in trials}
+    return [name for name in known if name in there]
+
+
+def nothing(text: str) -> str:
+    """In the place of what is not there yet."""
+    return f'<p class="muted">{text}</p>'
+
+
+# ---------------------------------------------------------------- sections
+
+
+def targets(study: Study) -> str:
+    """Figures against what they must reach."""
+    mark = {True: '<td class="good">reached</td>', False: '<td class="bad">missed</td>',
+            None: '<td class="none">not judged</td>'}
+    rows = [[f"<code>{escape(r['name'])}</code>", number(r["value"]), escape(r["unit"]), number(r["target"]),
+             mark[r["ok"]], escape(str(r["peer"] or "")) + tried(study, r)]
+            for r in study["rows"] if r["target"] is not None]
+    if not rows:
+        return nothing("No trial has a target yet.")
+    told = ("<p>A row is judged once all its formulas have at least three seeds. Success is the mean over the formulas "
+            "of a system, each with the same weight.</p>")
+    return told + table(["figure", "value", "unit", "target", "", "of"], rows)
+
+
+def tried(study: Study, row: Mapping[str, Any]) -> str:
+    """At a target that is missed: what was tried."""
+    if row["ok"] is not False:
+        return ""
+    text = study.get("tried", {}).get(row["name"], "nothing is noted yet")
+    return f'<div class="small">Tried: {escape(text)}</div>'
+
+
+def number(value: Any) -> str:
+    """A figure, or the text that it is."""
+    if value is None:
+        return ""
+    return escape(value) if isinstance(value, str) else f"{value:.4g}"
+
+
+def success(study: Study) -> str:
+    """Methods by systems."""
+    trials = study["trials"]
+    systems = seen(trials, "system", SYSTEMS)
+    rows = []
+    for method in seen(trials, "method", METHODS):
+        cells = [share_cell(suite.system_share(trials, method, system),
+                            SYSTEMS[system].success if method == suite.OURS else None) for system in systems]
+        rows.append([method_cell(method), *cells])
+    if not rows:
+        return nothing("No trial is done yet.")
+    told = ("<p>Mean over the formulas of each system and all seeds, 95 % Clopper-Pearson intervals over all episodes. "
+            "A formula that a method does not support counts as 0, as in the published comparisons; the second table "
+            "is over those that each supports, so methods may stand on different formulas there. A failed training "
+            "counts as 0. Seeds differ by more than the intervals tell: the third table has the least and the greatest "
+            "mean of a single seed.</p>")
+    return (told + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
+            + table(["method", *systems], by_system(trials, systems, lambda m, s: share_cell(
+                suite.system_share(trials, m, s, refused_as_zero=False))))
+            + "<h3>Least and greatest seed</h3>"
+            + table(["method", *systems], by_system(trials, systems, lambda m, s: span(
+                suite.seed_range(trials, m, s)))))
+
+
+def by_system(
+    trials: Sequence[Trial], systems: Sequence[str], cell: Callable[[str, str], str]
+) -> list[list[str]]:
+    """A row for each method, a cell for each system."""
+    return [[METHODS[method].title, *(cell(method, system) for system in systems)]
+            for method in seen(trials, "method", METHODS)]
+
+
+def span(found: tuple[float, float] | None) -> str:
+    """Two numbers as a range."""
+    return "–" if found is None else f"{found[0]:.3f} to {found[1]:.3f}"
+
+
+def layers(study: Study) -> str:
+    """Two-layer and multi-layer formulas apart."""
+    trials = study["trials"]
+    systems = seen(trials, "system", SYSTEMS)
+    columns = [(system, kind) for system in systems for kind in ("two", "multi")]
+    rows = [[METHODS[method].title, *(share_cell(suite.system_share(trials, method, s, kind)) for s, kind in columns)]
+            for method in seen(trials, "method", METHODS)]
+    told = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
+            "that are not supported count as 0.</p>")
+    return told + table(["method", *(f"{s}, {kind}" for s, kind in columns)], rows) if rows else nothing("None yet.")
+
+
+def formulas(study: Study) -> str:
+    """Every formula with every method."""
+    trials, out = study["trials"], []
+    for system in seen(trials, "system", SYSTEMS):
+        own = suite.of(trials, system=system)
+        methods = seen(own, "method", METHODS)
+        rows = [[f"<strong>{escape(task)}</strong>{formula_text(own, task)}",
+                 *(share_cell(suite.formula_share(suite.of(own, task=task, method=m))) for m in methods)]
+                for task in sorted({t["task"] for t in own})]
+        out.append(f"<h3>{system}</h3>" + table(["formula", *(METHODS[m].title for m in methods)], rows))
+    return "".join(out) or nothing("None yet.")
+
+
+def formula_text(trials: Sequence[Trial], task: str) -> str:
+    """The formula in small print, behind a fold."""
+    text = next((t["formula"] for t in trials if t["task"] == task and "formula" in t), "")
+    return f'<details class="small"><summary class="muted">formula</summary><code>{escape(text)}</code></details>'
+
+
+def horizons(study: Study) -> str:
+    """Success of one formula against the length of its windows."""
+    trials = study["trials"]
+    found = {METHODS[m].title: points for m in METHODS if (points := suite.by_horizon(trials, m))}
+    if not found:
+        return nothing("No trial of the study of horizons is done yet (linear_horizon_50 to linear_horizon_1000).")
+    steps = sorted({x for points in found.values() for x, _ in points})
+    rows = [[name, *(share_cell(dict(points).get(x)) for x in steps)] for name, points in found.items()]
+    told = ("<p>One formula of system linear whose windows grow with the horizon, in control steps; with the same "
+            "time of training.</p>")
+    return (told + '<div class="panel chart">' + suite_figures.horizon_chart(found) + "</div>"
+            + table(["method", *(str(x) for x in steps)], rows))
+
+
+def durations(study: Study) -> str:
+    """What trainings and plans take."""
+    trials, out = study["trials"], []
+    told = ("<p>Training: wall time from process start, median and longest. To a threshold: seconds of learning until "
+            "the episodes that ended in one iteration satisfied so often, with the exploring policy; the median of the "
+            "trainings that got there, and how many did. Planners: seconds per start, simulation included; where their "
+            "time (that of a training) was over before all starts, the number that was judged.</p>")
+    for system in seen(trials, "system", SYSTEMS):
+        rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
+        if rows:
+            curves = suite_figures.learning_chart(suite.of(trials, system=system))
+            header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
+            out.append(f"<h3>{system}: {budget(trials, system)} each</h3>" + table(header, rows)
+                       + (f'<div class="panel chart">{curves}</div>' if curves else ""))
+    return told + "".join(out) if out else nothing("No trial is done yet.")
+
+
+def budget(trials: Sequence[Trial], system: str) -> str:
+    """The wall time that the trials of ``system`` were given."""
+    given = sorted({t.get("budget_s", SYSTEMS[system].budget_s) for t in suite.of(trials, system=system)})
+    return " or ".join(f"{seconds:g} s" for seconds in given)
+
+
+def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
+    """One method on one system; empty where there is nothing."""
+    done = suite.of(trials, method=method, system=system, status=suite.DONE)
+    if not done:
+        return []
+    found = suite.times(trials, method, system)
+    to = [reached(found, threshold) for threshold in suite.THRESHOLDS]
+    walls = [clock(found.wall_s), clock(found.longest_s)] if found else ["–", "–"]
+    plans = sorted(t["plan_s"] for t in done if "plan_s" in t)
+    least, most = min(t["episodes"] for t in done), max(t["episodes"] for t in done)
+    starts = str(least) if least == most else f"{least} to {most}"
+    return [METHODS[method].title, *walls, *to, f"{plans[len(plans) // 2]:.3g} s" if plans else "–", starts]
+
+
+def reached(found: suite.Times | None, threshold: float) -> str:
+    """Median seconds to a threshold, and how many got there."""
+    if found is None:
+        return "–"
+    count, seconds = found.to[threshold]
+    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({count} of {found.trainings})"
+
+
+def trajectories(study: Study) -> str:
+    """Sample episodes over the regions of each formula: of ours, and of its best baseline."""
+    trials, tiles = study["trials"], []
+    for task in sorted({t["task"] for t in trials}):
+        for method in shown_methods(trials, task):
+            trial = next(t for t in suite.of(trials, task=task, method=method, status=suite.DONE) if t.get("paths"))
+            share = suite.formula_share(suite.of(trials, task=task, method=method))
+            caption = f"{escape(task)}, {METHODS[method].title}: {share.estimate:.3f}" if share else escape(task)
+            tiles.append(f'<figure class="panel">{suite_figures.scene(trial)}<figcaption>{caption}</figcaption>'
+                         "</figure>")
+    told = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
+            "the dot is the start. Of robots in space the view from above, below it from the side.</p>")
+    return told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else nothing("No episode is kept yet.")
+
+
+def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
+    """TGPO* and the best baseline on ``task``, of those that have episodes to draw."""
+    there = {t["method"] for t in suite.of(trials, task=task, status=suite.DONE) if t.get("paths")}
+    found = {m: s.estimate for m in METHODS if m in there and m != suite.OURS
+             and m != suite.UNIFORM and (s := suite.formula_share(suite.of(trials, task=task, method=m))) is not None}
+    best = [max(found, key=lambda m: found[m])] if found else []
+    return [*([suite.OURS] if suite.OURS in there else [suite.UNIFORM] if suite.UNIFORM in there else []), *best]
+
+
+def critic(study: Study) -> str:
+    """What the critic expects over two time variables."""
+    tiles = []
+    for trial in sorted(suite.of(study["trials"], method=suite.OURS), key=lambda t: (t["task"], t["seed"])):
+        if trial.get("heat") and not any(trial["task"] == name for name, _ in tiles):
+            figure = suite_figures.heat_map(trial["heat"])
+            tiles.append((trial["task"], f'<figure class="panel">{figure}<figcaption>{escape(trial["task"])}, seed '
+                                         f"{trial['seed']}</figcaption></figure>"))
+    told = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "
+            "with the most room, the others as in the schedule that it likes best (the ring); mean over some starts. "
+            "Times that the formula does not allow are blank.</p>")
+    return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' if tiles else nothing(
+        "No run of TGPO* on a formula with two time variables is done yet.")
+
+
+def failures(study: Study) -> str:
+    """Which clause fails first."""
+    trials, rows = study["trials"], []
+    for task in sorted({t["task"] for t in trials}):
+        for method in seen(suite.of(trials, task=task), "method", METHODS):
+            found = suite.first_to_fail(trials, method, task)
+            if found:
+                text = "<br>".join(f"{share:.1%} <code>{escape(clause)}</code>" for clause, share in found.items())
+                rows.append([escape(task), METHODS[method].title, text])
+    told = "<p>Of all episodes, the share in which each clause of the formula was the first that failed.</p>"
+    return told + table(["formula", "method", "first to fail"], rows) if rows else nothing("No episode has failed.")
+
+
+def notes(study: Study) -> str:
+    """What is not in the averages, and how trials are made."""
+    trials = study["trials"]
+    refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
+    budgets = ", ".join(f"{name} {budget(trials, name)}" for name in seen(trials, "system", SYSTEMS)) or "none yet"
+    out = [f"<ul><li>Every trial is a process of its own. Trainings of a system have the same wall time: {budgets}. "
+           "Planners plan for as long.</li>"
+           "<li>STL-NPC, CEM and MILP are given the system's model, on most systems that of the simulator itself, and "
+           "plan for each start; the others are given samples only, and their policies act at once.</li>"
+           "<li>Learning curves are of the training's own episodes: exploring, with the schedules and the starts "
+           "that the training draws, which for TGPO may be in the middle of a mission.</li>"
+           "<li>Judged are deterministic policies on starts of a seed that no training has, by the exact Boolean "
+           "verdict of the formula on the simulated traces.</li>"
+           f"<li>The margin is over the baselines {', '.join(METHODS[m].title for m in suite.BASELINES)}, on systems "
+           "where all of them run. MILP, exact on the linear system, is a reference and not among them.</li>"
+           "<li>The study of horizons is in none of the averages over formulas.</li></ul>"]
+    for title, found in (("Not supported", refused), ("Failed", failed)):
+        rows = {(t["task"], t["method"]): t["reason"] for t in found}
+        out.append(f"<h3>{title}: {len(rows)}</h3>" + (table(["formula", "method", "why"], [
+            [escape(task), METHODS[method].title, escape(why[:400])] for (task, method), why in sorted(rows.items())])
+            if rows else nothing("None.")))
+    return "".join(out)
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[Study], str]], ...] = (
+    ("targets", "Targets", targets), ("success", "Success by method and system", success),
+    ("layers", "Two-layer and multi-layer formulas", layers), ("formulas", "Every formula", formulas),
+    ("horizons", "Success against horizon", horizons), ("time", "Time to threshold", durations),
+    ("trajectories", "Trajectories", trajectories), ("critic", "What the critic expects of schedules", critic),
+    ("failures", "Which clause fails first", failures), ("notes", "How it was made, what is not supported", notes))

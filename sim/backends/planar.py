@@ -1,0 +1,205 @@
+"""Robots in the plane, many at once, exactly: points that move as they are told, and carts that roll and turn.
+
+    backend = make(load_robot("unicycle"), 4096, "twist_cmd", dt=0.2)
+    backend.step(ctrl, substeps=1)           # ctrl [4096, 2]: m/s along the heading, rad/s
+    backend.signals()["base_pos_w"]          # [4096, 3], z = 0
+
+``signals()`` gives tensors that the backend owns: live, so copy what must last. A command is limited to the robot's
+limits, then the gains act. It is constant over a step, whose end is computed exactly: how many ``substeps`` it was cut
+into makes no difference. There are no walls: what must be kept out of is said in formulas.
+
+What is not finite, and what is more than 1000 km away, makes the position of its world NaN until a reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from robots.registry import UnknownName
+from robots.spec import RobotSpec
+from sim.backends import planar_kernels as kernels
+from sim.backends.checks import check_ids, check_state, check_world
+from sim.backends.crew import Crew
+from sim.capabilities import require
+from sim.scene import Scene, as_scene
+from sim.types import Status
+
+HAS = ("deterministic", "full_state")
+MOTIONS = {"vel_cmd": kernels.POINT, "twist_cmd": kernels.CART}
+SIZES = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3}
+LONGEST = 1.0  # s, of one step
+MOST = 2.0  # largest gain
+TURNED = 3.0  # rad in one step at most, for the series of sim.backends.planar_kernels
+
+
+def make(
+    what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float, device: str = "cpu", seed: int = 0,
+    threads: int = 0, needs: Iterable[str] = (),
+) -> Planar:
+    """The backend for ``num_worlds`` worlds of a planar robot, alone or as a scene without objects.
+
+    Args:
+        command: ``"vel_cmd"`` (world velocity [m/s]) or ``"twist_cmd"`` (speed [m/s] and yaw rate [rad/s]).
+        dt: physics step, s.
+        device: ``"cpu"``, there is no other.
+        seed: kept for the caller; the motion draws no random numbers.
+        threads: CPU threads; 0 takes every core this process may use.
+        needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
+    """
+    scene = as_scene(what)
+    robot = scene.robot
+    has = require("planar", HAS, {*needs, *(["objects"] if scene.objects else [])})
+    if robot.kind != "planar":
+        raise ValueError(f"backend planar simulates robots in the plane; robot {robot.name!r} is of kind "
+                         f"{robot.kind!r}")
+    if command not in robot.commands or command not in MOTIONS:
+        known = ", ".join(name for name in MOTIONS if name in robot.commands)
+        raise UnknownName(f"backend planar has no command {command!r} for robot {robot.name!r}; known: {known}")
+    fastest = max(abs(x) for x in (robot.command(command).low[1], robot.command(command).high[1]))
+    if command == "twist_cmd" and fastest * MOST * LONGEST > TURNED:
+        raise ValueError(f"robot {robot.name!r}: a yaw rate is at most {TURNED / (MOST * LONGEST):g} rad/s here, its "
+                         f"limit is {fastest:g} rad/s")
+    if num_worlds < 1:
+        raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
+    if not 0.0 < dt <= LONGEST:
+        raise ValueError(f"dt is {dt} s; it must lie in (0, {LONGEST:g}]")
+    if torch.device(device).type != "cpu":
+        raise ValueError(f"planar robots run on 'cpu', not on {device!r}")
+    return Planar(scene, num_worlds, command, dt, seed, threads, has)
+
+
+class Planar:
+    """N robots in the plane (:class:`sim.types.Backend`); build it with :func:`make`."""
+
+    def __init__(
+        self, scene: Scene, num_worlds: int, command: str, dt: float, seed: int, threads: int,
+        capabilities: frozenset[str],
+    ) -> None:
+        robot, self.capabilities = scene.robot, capabilities
+        self.scene, self.robot, self.command, self.num_worlds = scene, robot, command, num_worlds
+        self.parameters, self.snapshot = robot.parameters, False
+        self.dt, self.device, self.seed = dt, torch.device("cpu"), seed
+        self.bad = torch.zeros(num_worlds, dtype=torch.bool)  # what goes wrong shows in the signals
+        self._state = {name: torch.zeros(num_worlds, SIZES[name]) for name in robot.signals}
+        self._before = {name: value.clone() for name, value in self._state.items()}
+        self._kept = False  # whether that is the state before the last step
+        self._values = {name: torch.full((num_worlds,), p.nominal[0]) for name, p in robot.parameters.items()}
+        spec, one = robot.command(command), torch.ones(1)
+        arrays = (self._state["base_pos_w"], self._state.get("base_quat_w", torch.zeros(1, 4)),
+                  self._state["base_vel_w"], self._values["speed_gain"], self._values.get("turn_gain", one),
+                  torch.tensor([*spec.low, *spec.high]))
+        self._crew = Crew(threads, kernels.drive, tuple(array.numpy() for array in arrays))
+        self.reset(torch.arange(num_worlds), {})
+
+    def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Set the worlds ``ids`` [K] to ``state`` [K, ...]: any of the signals, home for those left out."""
+        ids = check_ids(ids, self.num_worlds)
+        if unknown := set(state) - set(self._state):
+            raise UnknownName(f"reset: unknown signals {sorted(unknown)}; known: {', '.join(self._state)}")
+        rows = {name: self._reset_rows(name, state, len(ids)) for name in self._state}
+        for name, value in rows.items():
+            self._state[name][ids] = value
+
+    def _reset_rows(self, name: str, state: Mapping[str, Tensor], count: int) -> Tensor:
+        if name not in state:
+            return torch.tensor(self.robot.home[name]).expand(count, -1)
+        value = torch.as_tensor(state[name]).detach().to("cpu", torch.float32)
+        if value.shape != (count, SIZES[name]):
+            raise ValueError(f"reset: {name} has shape {tuple(value.shape)}, expected {(count, SIZES[name])}")
+        if not bool(torch.isfinite(value).all()):
+            raise ValueError(f"reset: {name} has a non-finite value")
+        return _turn(value) if name == "base_quat_w" else _flat(name, value)
+
+    def step(self, ctrl: Tensor, substeps: int) -> None:
+        """Advance all worlds by ``substeps * dt`` s under the command ``ctrl`` float32 [N, 2]."""
+        if ctrl.shape != (self.num_worlds, 2):
+            raise ValueError(f"{self.command} has shape {tuple(ctrl.shape)}, expected {(self.num_worlds, 2)}")
+        time = self.dt * substeps
+        if substeps < 1 or not time <= LONGEST * (1 + 1e-9):
+            raise ValueError(f"substeps is {substeps}; it must be at least 1, and substeps * dt = {time:g} s at most "
+                             f"{LONGEST:g} s")
+        ctrl = ctrl.detach().to("cpu", torch.float32).contiguous()
+        self._kept = bool(self.snapshot)
+        if self._kept:
+            for name, value in self._state.items():
+                self._before[name].copy_(value)
+        self._crew(-(-self.num_worlds // kernels.BLOCK), MOTIONS[self.command], ctrl.data_ptr(), ctrl.numel(),
+                   round(time / kernels.NANOSECONDS))
+
+    def signals(self) -> dict[str, Tensor]:
+        """The robot's signals, [N, ...] each: live."""
+        return dict(self._state)
+
+    def params(self) -> dict[str, Tensor]:
+        """The parameters of all worlds by name, [N] each: views, change them with :meth:`set_params` only."""
+        return dict(self._values)
+
+    def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
+        """Set the gains of the worlds ``ids`` [K]: [K] each by the names of :attr:`parameters`."""
+        ids = check_ids(ids, self.num_worlds)
+        checked = {name: self._check_param(name, value, len(ids)) for name, value in params.items()}
+        for name, value in checked.items():
+            self._values[name][ids] = value
+
+    def _check_param(self, name: str, value: Tensor, count: int) -> Tensor:
+        if name not in self._values:
+            raise UnknownName(f"set_params: unknown parameter {name!r}; known: {', '.join(self._values)}")
+        value = torch.as_tensor(value).detach().to("cpu", torch.float32)
+        if value.shape != (count,):
+            raise ValueError(f"set_params: {name} has shape {tuple(value.shape)}, expected {(count,)}")
+        if count and not bool(((value > 0) & (value <= MOST)).all()):
+            raise ValueError(f"set_params: {name} must be > 0 and at most {MOST:g}, got {value.tolist()[:3]}")
+        return value
+
+    def status(self) -> Status:
+        """Worlds whose state is not finite; there is nothing that could overflow."""
+        bad = ~torch.stack([torch.isfinite(value).all(1) for value in self._state.values()]).all(0)
+        return Status(bad, torch.zeros_like(bad), {})
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of everything that a bit-exact continuation needs."""
+        return {name: value.clone() for name, value in self._all(self._state).items()}
+
+    def set_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`state` returned; the number of worlds must be the same."""
+        mine = self._all(self._state)
+        check_state(mine, state)
+        for name, value in mine.items():
+            value.copy_(state[name])
+
+    def extract(self, world: int, *, before: bool = False) -> dict[str, Tensor]:
+        """The state of one world; ``before``: as it was before the last step, which was made with ``snapshot``."""
+        world = check_world(world, self.num_worlds)
+        if before and not self._kept:
+            raise ValueError("extract: the state before a step is kept only where snapshot was true in that step")
+        rows = self._all(self._before if before else self._state)
+        return {name: value[world : world + 1].clone() for name, value in rows.items()}
+
+    def close(self) -> None:
+        """End the threads."""
+        self._crew.close()
+
+    def _all(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """State and parameters by the names of :meth:`state`."""
+        return {**state, **{f"param.{name}": value for name, value in self._values.items()}}
+
+
+def _flat(name: str, value: Tensor) -> Tensor:
+    """``value`` [K, 3], if it lies in the plane."""
+    if len(value) and bool((value[:, 2] != 0).any()):
+        raise ValueError(f"reset: {name} must lie in the plane, its z be 0; got {float(value[:, 2].abs().max()):g}")
+    return value
+
+
+def _turn(value: Tensor) -> Tensor:
+    """``value`` [K, 4] as unit quaternions, if they are turns about z."""
+    norm = value.norm(dim=-1, keepdim=True)
+    if len(value) and not bool((norm > 1e-3).all()):
+        raise ValueError(f"reset: base_quat_w must have a norm near 1, got {float(norm.min())}")
+    if len(value) and bool((value[:, 1:3].abs() > 1e-3 * norm).any()):
+        raise ValueError(f"reset: base_quat_w must be a turn about z, its x and y be 0; got {value.tolist()[:3]}")
+    turn = value * torch.tensor([1.0, 0.0, 0.0, 1.0])
+    return turn / turn.norm(dim=-1, keepdim=True)

@@ -1,0 +1,152 @@
+"""The tau-MDP view of a formula: the policy sees a history as long as the inner formula looks ahead.
+
+Aksaray, Jones, Kong, Schwager and Belta, "Q-Learning for Robust Satisfaction of Signal Temporal Logic Specifications"
+(CDC 2016, arXiv 1609.07409) take F[a,b] phi and G[a,b] phi, where phi may look tau samples far. They augment the state
+by its tau last samples, on which the robustness r of phi can be computed, and replace the maximum or minimum of r over
+the outer window by a log-sum-exp. Its sum is what is learned: each step of the window pays exp(beta r) for F and
+-exp(-beta r) for G. Here these rewards are shifted and scaled by constants, which changes no optimal policy of episodes
+of one length (per step (exp(beta r) - 1) / beta and (1 - exp(-beta r)) / beta, which tend to r as beta does to 0).
+
+What the paper leaves open, and how it is here:
+
+* phi is any formula whose windows end, of any depth: r is its exact robustness (`sim.stl_online`), tau all it looks
+  ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
+* A formula with another outer operator (a conjunction, a disjunction, an until) is F[0,0] of itself. Then tau is the
+  whole horizon, and the log-sum-exp has one term: the robustness itself, paid when it is known.
+* The history holds the signals that the formula reads (the rest of the state is in the observation as it is now), and
+  the time is a feature. Before the episode began there is its first sample. ``samples`` thins it out for long horizons:
+  compiling an environment (`sim.rows`) takes seconds for 300 numbers of observation and grows faster than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robots.signals import SignalSpec
+from sim.stl.normal import positive
+from sim.stl.syntax import Always, Eventually, Formula, FormulaError, signals_in, to_text
+from sim.stl.windows import window_steps
+from sim.stl_online import Online, Part
+from sim.stl_plain import Clock, Memory, NotSupported, Scored, check_reward
+from sim.task import MISSION_TIME, weights
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Coefficients."""
+
+    robustness: float = 1.0  # times what a step pays, see above
+    beta: float = 1.0  # 1 / unit of the margins: the larger, the nearer is the sum to the maximum or minimum
+    exponent: float = 4.0  # beta * robustness counts as within +-exponent: rewards stay in proportion
+    cap: float = 10.0  # margins' unit: where no outer operator is, robustness counts as within +-cap
+
+
+class Outer:
+    """A formula as the paper writes it: an operator (None: F[0,0], see above), its window in samples, what is inside.
+
+    ``first`` and ``last``: samples at which the robustness of what is inside becomes known.
+    """
+
+    def __init__(self, formula: Formula, online: Online) -> None:
+        f = positive(formula)
+        self.most: bool | None = None
+        self.inner, lo, hi = f, 0, 0
+        if isinstance(f, (Always, Eventually)):
+            lo, end = window_steps(f.window, online.dt)
+            if end is None:
+                raise NotSupported(f"{to_text(f)} has no end: give its window one")
+            self.most, self.inner, hi = isinstance(f, Eventually), f.arg, end
+        self.part: Part = online.following(self.inner) if self.most is not None else online.at_start(f)
+        self.first, self.last = lo + self.part.late, hi + self.part.late
+
+
+class Objective(Scored):
+    """The sum that stands for the log-sum-exp."""
+
+    def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward) -> None:
+        online = Online(dt)
+        self.outer = Outer(formula, online)
+        super().__init__(online, online.at_start(formula), steps, False, reward.cap)
+        self.weights = reward
+
+    def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
+        """Reward [N], terminated [N] (never), next memory."""
+        outer, tick = self.outer, memory["tick"]
+        (_, inner), after = self.seen(signals, memory, outer.part)
+        if outer.most is None:
+            now = tick == self.paid
+        else:
+            now = (tick >= outer.first) & (tick <= outer.last)
+        reward = self.weights.robustness * self.paid_for(inner)
+        return torch.where(now, reward, torch.zeros_like(reward)), now & ~now, after
+
+    def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
+        """Memory after the sample at time 0."""
+        return self.seen(signals, {**memory, **self.online.begin(memory)}, self.outer.part)[1]
+
+    def paid_for(self, robustness: Tensor) -> Tensor:
+        """What a step pays for the robustness [N] of the inner formula."""
+        w = self.weights
+        if self.outer.most is None:
+            return robustness.clamp(-w.cap, w.cap)
+        exponent = (w.beta * robustness).clamp(-w.exponent, w.exponent)
+        return (torch.exp(exponent) - 1.0) / w.beta if self.outer.most else (1.0 - torch.exp(-exponent)) / w.beta
+
+
+class History:
+    """What the formula reads: now, and at ``rows`` samples before it, ``stride`` samples apart, the newest first."""
+
+    def __init__(
+        self, formula: Formula, schema: Mapping[str, SignalSpec], steps: int, objective: Objective, samples: int | None
+    ) -> None:
+        self.clock, self.objective = Clock(steps), objective
+        self.reads = tuple(n for n in signals_in(formula) if n != MISSION_TIME.name)
+        self.width = sum(prod(schema[n].shape) for n in self.reads)
+        before = objective.outer.part.late if self.reads else 0
+        self.stride = 1 if samples is None else max(1, ceil(before / samples))
+        self.rows = ceil(before / self.stride)
+        self.size = self.width * (1 + self.rows) + 1
+        self.memory: dict[str, tuple[int, ...]] = {"tick": ()}
+        if self.rows:
+            self.memory["history"] = (self.rows * self.width,)
+
+    def features(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """The history and the time [N, size], and the next memory."""
+        time, after = self.clock(memory)
+        seen = [signals[n].flatten(1) if signals[n].ndim > 1 else signals[n][:, None] for n in self.reads]
+        if not self.rows:
+            return torch.cat([*seen, time], -1), after
+        now, tick = torch.cat(seen, -1), memory["tick"]
+        past = torch.where((tick == 0)[:, None], now.repeat(1, self.rows), memory["history"])
+        moved = torch.cat([now, past[:, : -self.width]], -1)
+        if self.stride > 1:
+            kept = (tick - self.stride * torch.floor(tick / self.stride)) == 0
+            moved = torch.where(kept[:, None], moved, past)
+        return torch.cat([now, past, time], -1), {**after, "history": moved}
+
+
+def make(
+    formula: Formula, dt: float, steps: int, schema: Mapping[str, SignalSpec], *,
+    reward: Mapping[str, Any] | None = None, samples: int | None = None,
+) -> History:
+    """The view of any formula whose windows end.
+
+    Args:
+        dt: control period, s. ``steps``: control steps of an episode.
+        schema: signals by name.
+        reward: coefficients of :class:`Reward` by name.
+        samples: at most so many samples before now, evenly spaced; None: all tau, as published.
+    """
+    if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+        raise ValueError(f"samples is a whole number above 0, or null for all, got {samples!r}")
+    checked = check_reward(weights(Reward, reward), "beta", "exponent", "cap")
+    try:
+        return History(formula, schema, steps, Objective(formula, dt, steps, checked), samples)
+    except FormulaError as error:
+        raise NotSupported(f"history view (tau-MDP) of {to_text(formula)}: {error}") from error

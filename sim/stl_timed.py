@@ -1,0 +1,158 @@
+"""The timed view of a formula, TGPO's: what a policy sees of a mission that follows a schedule, and what it is paid.
+
+The reward is dense and stage-wise: the way to the current subgoal, what must be kept, completion. See :class:`Reward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from robots.signals import SignalSpec
+from sim.stl.decompose import Decomposition
+from sim.stl.syntax import signals_in
+from sim.task import MISSION_TIME, weights
+from sim.timed import Timed, TimedMission
+
+SCHEDULE = "schedule"
+"""The signal that says which alternative is followed, and when each of its variables shall be, in samples."""
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Coefficients of the stage-wise reward. Without those per second, the return of an episode is
+
+        potential(end) - potential(start) + done [all is done] - broken [something was not kept]
+        - late [a window passed], with potential = hit * (hits) - progress * min(distance / scale, 1)
+
+    so that a return above ``hit * V + progress`` is only had by an episode that is done: it satisfies the formula with
+    a robustness of at least ``slack`` at its subgoals and ``margin`` at what is kept (`return_bound`).
+    """
+
+    progress: float = 5.0  # times the share of the way to the current subgoal: its margin in units of ``scale``
+    hit: float = 10.0  # once per subgoal
+    done: float = 10.0  # once, when all is hit and kept to its end
+    broken: float = 10.0  # once, when what is to be kept is not: the episode ends
+    late: float = 5.0  # once, when a window passed: the episode ends
+    distance: float = 0.5  # per second, times min(distance / scale, 1)
+    near: float = 2.0  # per second, times 1 - margin / ``guard`` of what must be kept, where that is positive
+    behind: float = 0.2  # per second, while the current subgoal is behind its allocated time
+    effort: float = 0.01  # per second, times the squared action
+    guard: float = 0.2  # of the margin's unit: nearer than this costs
+    scale: float = 10.0  # of the margin's unit: from here on distance counts as far, and coming nearer as nothing
+
+
+def return_bound(reward: Reward, variables: int) -> float:
+    """Returns (undiscounted) above this are only had by episodes that are done. See :class:`Reward`."""
+    return reward.hit * variables + reward.progress
+
+
+def features(timed: Timed, schedule: Tensor, mission: TimedMission) -> Tensor:
+    """What a policy sees of the mission [N, P + 4 V + A + 1]: margins, times to go, hits, stage, holds, which way."""
+    length = float(mission.samples)
+    ways = [(schedule[:, :1] - number).abs() < 0.5 for number in range(len(mission.alternatives))]
+    return torch.cat([
+        torch.tanh(timed.margins), (timed.togo / length).clamp(-1.0, 1.0), timed.hit.float(), timed.stage,
+        timed.left / length, *(way.float() for way in ways), timed.time[:, None] / length], -1)
+
+
+def features_size(mission: TimedMission) -> int:
+    """Numbers in :func:`features`."""
+    return len(mission.predicates) + 4 * mission.variables + len(mission.alternatives) + 1
+
+
+class Objective:
+    """The stage-wise reward of a schedule."""
+
+    privileged_dim = 0
+
+    def __init__(self, mission: TimedMission, reward: Reward) -> None:
+        self.mission, self.weights = mission, reward
+        self.memory: dict[str, tuple[int, ...]] = {**mission.memory, "potential": (), "done": (), "broken": ()}
+
+    def to(self, device: torch.device) -> Objective:
+        """The objective with its constants on ``device``."""
+        self.mission.to(device)
+        return self
+
+    def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Memory after the sample at time 0."""
+        timed, after = self._follow(signals, memory)
+        return {**memory, **after, "potential": self.potential(timed), "broken": timed.violated.float(),
+                "done": (timed.done & ~timed.violated).float()}
+
+    def step(
+        self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Reward [N], terminated [N], next memory."""
+        w, dt = self.weights, self.mission.dt
+        timed, after = self._follow(signals, memory)
+        going = memory["done"] < 0.5
+        potential, far = self.potential(timed), (timed.distance / w.scale).clamp(max=1.0)
+        # an episode that began where it must not be is over at its first step
+        broken = (timed.violated | (memory["broken"] > 0.5)) & going
+        late = timed.late & ~timed.done & going
+        behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
+        unsafe = (1.0 - timed.keep / w.guard).clamp(0.0, 1.0)
+        reward = torch.where(going, potential - memory["potential"], 0.0)
+        reward = reward + w.done * (timed.done & going & ~broken).float() - w.broken * broken.float()
+        reward = reward - w.late * (late & ~broken).float()
+        reward = reward - dt * going.float() * (w.distance * far + w.near * unsafe + w.behind * behind)
+        reward = reward - dt * w.effort * action.square().sum(-1)
+        done = torch.maximum(memory["done"], (timed.done & ~broken).float())
+        return reward, broken | late, {**after, "potential": potential, "done": done, "broken": broken.float()}
+
+    def potential(self, timed: Timed) -> Tensor:
+        """hit * hits - progress * min(distance / scale, 1), [N]."""
+        w = self.weights
+        return w.hit * timed.hit.float().sum(-1) - w.progress * (timed.distance / w.scale).clamp(max=1.0)
+
+    def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Nothing: the critic chooses schedules on the robot, from what the robot sees."""
+        return signals[SCHEDULE][:, :0]
+
+    def success(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
+        """Whether all was hit and kept: implies that the formula is satisfied."""
+        return memory["done"] > 0.5
+
+    def _follow(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Timed, dict[str, Tensor]]:
+        return self.mission(signals, signals[SCHEDULE], {k: memory[k] for k in self.mission.memory})
+
+
+class TimedView:
+    """Margins, times to go, hits, stage and holds; ``objective`` pays by stages. Exportable.
+
+    Args:
+        slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
+            count as reward; the policy's own view asks for half as much again.
+    """
+
+    def __init__(self, decomposition: Decomposition, slack: float, margin: float, reward: Reward) -> None:
+        self.mission = TimedMission(decomposition, 1.5 * slack, 1.5 * margin)
+        self.objective = Objective(TimedMission(decomposition, slack, margin), reward)
+        named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
+        self.reads = (*sorted(named - {MISSION_TIME.name}), SCHEDULE)
+        self.memory: dict[str, tuple[int, ...]] = dict(self.mission.memory)
+        self.size = features_size(self.mission)
+        self.spec = SignalSpec(SCHEDULE, (self.mission.schedule_size,), "1")
+
+    @property
+    def module(self) -> nn.Module:
+        """What has constants on a device."""
+        return self.mission
+
+    def features(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Features [N, size] and the next memory."""
+        timed, after = self.mission({**signals, MISSION_TIME.name: memory["tick"] * self.mission.dt},
+                                    signals[SCHEDULE], memory)
+        return features(timed, signals[SCHEDULE], self.mission), after
+
+
+def make(
+    decomposition: Decomposition, *, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None
+) -> TimedView:
+    """The view of a formula that can be decomposed."""
+    return TimedView(decomposition, slack, margin, weights(Reward, reward))

@@ -1,0 +1,142 @@
+"""What a formula speaks of: a robot with its commands, what is seen of it, where it starts, and how it is predicted.
+
+    system = resolve("sim.systems", "linear").make()         # sim/systems/<name>.py
+    system.observe(signals)                                  # [N, size], to learn from
+    system.model.step(state, action)                         # what planners look ahead with
+
+N worlds, K of them, A action, B states of a model, D numbers each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from robots.signals import SignalSpec
+from sim.maps import ActionMap, Memory
+from sim.scene import Scene
+from sim.task import Draw
+
+Signals = Mapping[str, Tensor]
+
+
+class Model(Protocol):
+    """A differentiable prediction of one control step, without a simulator; of any batch and floating type."""
+
+    action_dim: int
+
+    def state(self, signals: Signals) -> Tensor:
+        """States [B, D] of measured signals [B, ...]; what the signals do not tell is as at an episode's start."""
+
+    def step(self, state: Tensor, action: Tensor) -> Tensor:
+        """States [B, D] one control step later, under actions [B, A] in [-1, 1] (clipped)."""
+
+    def signals(self, state: Tensor) -> dict[str, Tensor]:
+        """The signals [B, ...] that formulas of the system read."""
+
+
+def remember(signals: Signals, memory: Memory) -> Memory:
+    """The memory as it is."""
+    return memory
+
+
+def record(memory: Memory, action: Tensor) -> Memory:
+    """The memory as it is."""
+    return memory
+
+
+@dataclass(frozen=True)
+class System:
+    """One robot as formulas see it.
+
+    Args:
+        scene: the robot, alone. ``command``: what its policy gives. ``backend``: where it is simulated.
+        control_dt: s; ``substeps`` physics steps make one control step.
+        stop: what the robot does when a mission is over (:class:`sim.task.Task`).
+        act: actions in [-1, 1] to commands.
+        reads: the signals of ``observe``, which makes [N, ``size``] numbers of about [-1, 1] of them.
+        signals: what formulas speak of.
+        initial: ``initial(draw, start) -> state`` of K worlds: ``start`` are the settings of a task's file.
+        fence: the arena, m, ``low`` and ``high`` corners: to draw, and what starts are checked against.
+        model: None where there is no prediction worth its name.
+        memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
+            it, and an observation map calls them where :class:`sim.maps.ObserveMap` says.
+    """
+
+    name: str
+    scene: Scene
+    command: str
+    backend: str
+    control_dt: float
+    substeps: int
+    stop: str
+    act: ActionMap
+    reads: tuple[str, ...]
+    observe: Callable[[Signals], Tensor]
+    size: int
+    signals: Mapping[str, SignalSpec]
+    initial: Callable[[Draw, Mapping[str, Any]], dict[str, Tensor]]
+    fence: Mapping[str, tuple[float, ...]]
+    model: Model | None = None
+    memory: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    follow: Callable[[Signals, Memory], Memory] = remember
+    record: Callable[[Memory, Tensor], Memory] = record
+
+
+def settings(system: str, start: Mapping[str, Any], **shapes: tuple[float, ...]) -> dict[str, tuple[float, ...]]:
+    """The settings ``start`` of a task with what is left out as in ``shapes``; a ValueError where they make no sense.
+
+    Each has as many finite numbers as its default. ``high`` is at least ``low``, and of a pair called otherwise the
+    second at least the first.
+    """
+    if unknown := set(start) - set(shapes):
+        raise ValueError(f"start of system {system!r}: unknown settings {sorted(unknown)}; legal: {', '.join(shapes)}")
+    found = {name: _numbers(system, name, start.get(name, default), len(default)) for name, default in shapes.items()}
+    pairs = [(f"{name}[0] and {name}[1]", *((x,) for x in value)) for name, value in found.items()
+             if len(value) == 2 and name not in ("low", "high")]
+    if {"low", "high"} <= set(found):
+        pairs.append(("low and high", found["low"], found["high"]))
+    for name, low, high in pairs:
+        if any(a > b for a, b in zip(low, high)):
+            raise ValueError(f"start of system {system!r}: of {name} the first must not be above the second, got "
+                             f"{low} and {high}")
+    return found
+
+
+def _numbers(system: str, name: str, value: Any, count: int) -> tuple[float, ...]:
+    given = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    if len(given) != count or not all(isinstance(x, (int, float)) and not isinstance(x, bool) and isfinite(x)
+                                      for x in given):
+        wanted = f"{count} finite numbers" if count > 1 else "a finite number"
+        raise ValueError(f"start of system {system!r}: {name} is {wanted}, got {value!r}")
+    return tuple(float(x) for x in given)
+
+
+def inside(system: str, found: Mapping[str, tuple[float, ...]], fence: Mapping[str, tuple[float, ...]]) -> None:
+    """A ValueError where starts lie outside of the arena."""
+    for low, x, y, high in zip(fence["low"], found["low"], found["high"], fence["high"]):
+        if x < low or y > high:
+            raise ValueError(f"start of system {system!r}: low {found['low']} and high {found['high']} must lie within "
+                             f"the arena, {fence['low']} to {fence['high']}")
+
+
+def between(low: Sequence[float], high: Sequence[float], share: Tensor) -> Tensor:
+    """The place [K, n] at the ``share`` [K, n] in [0, 1) of the way from ``low`` to ``high`` [n]."""
+    a, b = (torch.tensor(x, device=share.device) for x in (low, high))
+    return a + (b - a) * share
+
+
+def flat(place: Tensor, height: float = 0.0) -> Tensor:
+    """``place`` [K, 2] with a height."""
+    return torch.nn.functional.pad(place, (0, 1), value=height)
+
+
+def about_z(angle: Tensor) -> Tensor:
+    """Quaternions [K, 4] wxyz of turns by ``angle`` [K] rad about z."""
+    half, zero = 0.5 * angle, torch.zeros_like(angle)
+    return torch.stack([half.cos(), zero, zero, half.sin()], -1)

@@ -1,0 +1,139 @@
+"""A task that is a formula and nothing else: a system, what it must do, where it starts. The reward is the formula's.
+
+How the formula is seen and rewarded is a *view*, which the learning algorithm chooses: ``timed`` (TGPO's,
+:mod:`sim.stl_timed`), or one of the baselines' (:mod:`sim.stl_views`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from robots.registry import resolve
+from sim import stl_timed
+from sim.maps import Memory
+from sim.regions import shapes_of
+from sim.schedules import draw_schedules
+from sim.stl.decompose import Decomposition, decompose
+from sim.stl.parse import parse
+from sim.stl.syntax import horizon
+from sim.stl_timed import SCHEDULE
+from sim.stl_views import VIEWS, View
+from sim.systems.types import System
+from sim.task import Constant, Draw, Task, check_range, task_schema
+
+FORMULA = "F[0,12] (norm(base_pos_w - a) < r) & G[0,16] (norm(base_pos_w) > r)"
+CONSTANTS: dict[str, Any] = {}
+"""Legal are those that the formula names."""
+EXAMPLE: dict[str, Any] = {"a": [3.0, 3.0, 0.0], "r": 0.8}  # of FORMULA, m
+
+TIMED = "timed"
+BANK = 4096  # schedules to draw from, before an algorithm puts better ones there
+
+
+class Observe(nn.Module):
+    """The system's own observation, then the view's features."""
+
+    def __init__(self, system: System, view: View) -> None:
+        super().__init__()
+        self.system, self.view = system, view
+        self.mission = getattr(view, "module", None)  # so that its constants move with the map
+        self.signals = tuple(dict.fromkeys((*system.reads, *view.reads)))
+        self.memory = {**view.memory, **system.memory}
+        self.obs_dim = system.size + view.size
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
+        """Observation [N, O] and the next memory."""
+        kept = self.system.follow(signals, {name: memory[name] for name in self.system.memory})
+        seen, after = self.view.features(signals, {name: memory[name] for name in self.view.memory})
+        return torch.cat([self.system.observe(signals), seen], -1), {**kept, **after}
+
+    def record(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with ``action`` entered, where the system remembers any."""
+        return {**memory, **self.system.record({name: memory[name] for name in self.system.memory}, action)}
+
+
+class Initial:
+    """Starts of the system, each with a schedule out of ``bank`` [M, 1 + V], which a learning algorithm may improve."""
+
+    def __init__(self, system: System, start: Mapping[str, Any], decomposition: Decomposition | None) -> None:
+        self.system, self.start = system, start
+        self.bank = torch.empty(0)
+        if decomposition is not None:
+            self.bank = draw_schedules(decomposition.alternatives, BANK, np.random.default_rng(0))
+
+    def __call__(self, draw: Draw) -> dict[str, Tensor]:
+        """State of K worlds and their schedules."""
+        pick = (draw("initial.schedule", 1)[:, 0] * len(self.bank)).long().clamp(max=len(self.bank) - 1)
+        return {**self.system.initial(draw, self.start), SCHEDULE: self.bank.to(pick.device)[pick]}
+
+
+LATEST = 0.8  # share of a mission that may be over in a start in its middle
+INSIDE = 0.05  # share of the arena's width that such starts stay away from its ends
+
+
+class Explore:
+    """Starts in the middle of a mission, for training: anywhere, at any time, all hit that was due by then.
+
+    The hits are at the schedule's own times, so the mission allows them.
+    """
+
+    def __init__(self, first: Initial, samples: int) -> None:
+        self.first, self.samples = first, samples
+        system, room = first.system, {}
+        if "low" in first.start or not first.start:
+            low, high = system.fence["low"], system.fence["high"]
+            room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
+                    "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
+        self.anywhere = Initial(system, {**first.start, **room}, None)
+
+    def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """State and memory of K worlds."""
+        self.anywhere.bank = self.first.bank
+        state = self.anywhere(draw)
+        tick = torch.floor(LATEST * self.samples * draw("explore.time", 1)[:, 0])
+        times = state[SCHEDULE][:, 1:]
+        return state, {"tick": tick, "hit": torch.where(times < tick[:, None], 1.0 + times, 0.0)}
+
+
+def make(
+    *, system: str = "linear", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
+    start: Mapping[str, Any] | None = None, shapes: Sequence[Mapping[str, Any]] = (), episode_s: float | None = None,
+    view: str = TIMED, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None,
+    of_view: Mapping[str, Any] | None = None,
+) -> Task:
+    """The task.
+
+    Args:
+        system: of `sim/systems`; ``start``: its settings of where episodes begin.
+        view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view.
+        slack, margin: of the timed view, in the predicates' unit. ``of_view``: other settings of the view, such as
+            ``samples`` of ``history`` and ``privileged`` of ``plain``.
+        episode_s: s; the formula's horizon if left out.
+    """
+    for name, value in (("slack", slack), ("margin", margin)):
+        check_range("stl", name, value, 0.0, 10.0, "of the predicates' unit")
+    if view not in (TIMED, *VIEWS):
+        raise ValueError(f"task 'stl': view is {view!r}; legal: {', '.join((TIMED, *VIEWS))}")
+    of: System = resolve("sim.systems", system).make()
+    dt, given = of.control_dt, dict(EXAMPLE if constants is None and formula == FORMULA else constants or {})
+    parsed = parse(formula, task_schema(of.scene), given)
+    length = max(horizon(parsed, dt), dt) if episode_s is None else episode_s
+    start = dict(start or {})
+    extra, initial, explore = None, lambda draw: of.initial(draw, start), None
+    if view == TIMED:
+        decomposition = decompose(parsed, dt)
+        seen: Any = stl_timed.make(decomposition, slack=slack, margin=margin, reward=reward)
+        extra, initial = Constant(seen.spec), Initial(of, start, decomposition)
+        explore = Explore(initial, decomposition.samples)
+    else:
+        seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward=reward, **dict(of_view or {}))
+    return Task(
+        name="stl", scene=of.scene, command=of.command, control_dt=dt, substeps=of.substeps, episode_s=length,
+        formula=parsed, formula_text=formula, constants=given, observe=Observe(of, seen), act=of.act,
+        objective=seen.objective, initial=initial, explore=explore, extra=extra,
+        shapes=shapes or shapes_of(parsed, of), stop=of.stop, finite=True)

@@ -1,0 +1,395 @@
+"""The suite's bench: what is run, what is kept, what is refused, rows against targets; one real trial of each kind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.cli import bench
+from policies.cli.benches import Row, _stl_trial, stl_tasks
+from policies.cli.benches.stl_tasks import EPISODES, Item, Progress, Study, code_digest, rows_of, selection
+from policies.cli.console import BadInput, Interrupted
+from policies.cli.main import main
+from policies.evaluate import suite
+from policies.evaluate.suite import BASELINES, DONE, FAILED, METHODS, NOT_SUPPORTED, SYSTEMS
+from robots.signals import SignalSpec, schema
+from sim.stl.decompose import decompose
+from sim.stl.parse import parse
+
+TASKS = ["linear_reach", "linear_seq", "linear_horizon_50", "unicycle_reach"]
+
+
+# ---------------------------------------------------------------- what is run
+
+
+def test_all_of_the_first_seed_come_first_and_milp_on_linear_systems_only() -> None:
+    items = selection(TASKS, False, None, None, None, None)
+    assert [item.seed for item in items] == sorted(item.seed for item in items)
+    assert len(items) == 3 * (3 * len(METHODS) + len(METHODS) - 1)
+    assert {item.system for item in items if item.method == "milp"} == {"linear"}
+
+
+def test_options_choose() -> None:
+    items = selection(TASKS, False, ["linear"], ["cem", "tgpo"], ["linear_seq"], ["7", "7", "0"])
+    assert [(i.task, i.method, i.seed) for i in items] == [
+        ("linear_seq", "tgpo", 7), ("linear_seq", "cem", 7), ("linear_seq", "tgpo", 0), ("linear_seq", "cem", 0)]
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    ({"systems": ["mars"]}, "legal: linear, unicycle"), ({"methods": ["sac"]}, "legal: tgpo, "),
+    ({"wanted": ["unicycle_reach"], "systems": ["linear"]}, "legal: linear_reach"), ({"methods": []}, "at least one"),
+    ({"seeds": ["x"]}, "whole numbers"), ({"seeds": []}, "whole numbers"), ({"seeds": ["-1"]}, "whole numbers")])
+def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) -> None:
+    options = {"systems": None, "methods": None, "wanted": None, "seeds": None, **given}
+    with pytest.raises(BadInput, match=told):
+        selection(TASKS, False, **options)
+
+
+def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
+    items = selection(stl_tasks.suite_tasks(), True, None, None, None, None)
+    assert {item.task for item in items} == set(stl_tasks.QUICK_TASKS) and {item.seed for item in items} == {1}
+    assert {suite.METHODS[item.method].key for item in items} == set(METHODS)
+    assert sum(item.budget_s for item in items) < stl_tasks.QUICK_LIMIT < 600.0
+    of_system = selection(stl_tasks.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
+    assert [item.system for item in of_system] == ["unicycle", "unicycle"]
+    now = time.monotonic()
+    assert Progress(items, now + 1000.0).limit(items[0]) == stl_tasks.QUICK_TRIAL
+    assert Progress(items, now + 5.0).limit(items[0]) == 0.0
+
+
+def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
+    tasks = stl_tasks.suite_tasks()
+    assert {suite.system_of(task) for task in tasks} == set(SYSTEMS)
+    lengths = [int(t.rpartition("_")[2]) for t in tasks if suite.is_scaling(t)]
+    assert lengths == sorted(lengths) and {50, 1000} <= set(lengths)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: str) -> None:
+    from policies.cli import settings as config
+
+    item = Item("linear_reach", method, 1)
+    settings = config.compose([*item.words, "task=stl/linear_reach"])
+    assert settings["algo"]["name"] == METHODS[method].algo
+    if METHODS[method].kind != suite.PLANNER:
+        assert settings["algo"]["max_seconds"] == SYSTEMS["linear"].budget_s
+
+
+def test_the_time_left_is_what_others_of_the_same_kind_took() -> None:
+    items = selection(["linear_reach"], False, None, ["tgpo", "cem"], None, ["1", "2"])
+    progress = Progress(items)
+    before = SYSTEMS["linear"].budget_s + stl_tasks.AROUND
+    assert progress.left(0) == 4 * before
+    progress.done(0, 100.0, "")
+    assert progress.left(1) == 300.0  # of the others none is known yet
+    progress.done(1, 20.0, "")
+    assert progress.left(2) == 120.0
+    assert progress.left(2, passed=40.0) == 80.0
+    assert progress.left(4) == 0.0
+
+
+# ---------------------------------------------------------------- what is kept
+
+WORKER = '''
+import json, sys
+order = json.load(open(sys.argv[1]))
+calls = open(order["run"].split("runs")[0] + "calls.txt", "a")
+calls.write(order["task"] + " " + order["method"] + "\\n")
+if order["method"] == "ppo":
+    sys.exit("it broke")
+status = {"f-mdp": "not supported"}.get(order["method"], "done")
+more = {"reason": "no such form"} if status != "done" else {
+    "satisfied": 900, "episodes": order["episodes"], "success": [0.9, 0.88, 0.92], "wall_s": 100.0,
+    "time_to": {"0.5": 1.0, "0.9": None}, "curve": [[1.0, 1, 0.5]], "first_to_fail": {"a": 100},
+    "paths": [{"satisfied": True, "points": [[0, 0, 0], [1, 1, 0]]}], "planar": True, "formula": "x < 1",
+    "shapes": [{"type": "box", "name": "fence", "role": "fence", "low": [-5, -5, 0], "high": [5, 5, 1]}]}
+json.dump({**order, "status": status, "depth": 1, **more}, open(order["file"], "w"))
+'''
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A worker that makes results up; its folder."""
+    folder = tmp_path / "worker"
+    folder.mkdir()
+    (folder / "stub_of_trials.py").write_text(WORKER)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(stl_tasks, "WORKER", "stub_of_trials")
+    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/algos/cem.py", "2")))
+    return tmp_path / "out"
+
+
+def calls(out: Path) -> list[str]:
+    return (out / "calls.txt").read_text().splitlines()
+
+
+def go(out: Path, *, methods: list[str], **more: Any) -> dict[str, Row]:
+    rows = stl_tasks.run(False, out=out, tasks=["linear_reach"], methods=methods, seeds=["1"], **more)
+    return {row.name: row for row in rows}
+
+
+def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
+    stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = go(stub, methods=["tgpo", "cem"])
+    assert calls(stub) == ["linear_reach tgpo", "linear_reach cem"]
+    assert rows["linear.tgpo.success"].value == 0.9 and rows["linear.tgpo.success"].ok is None  # one formula only
+    assert go(stub, methods=["tgpo", "cem"]).keys() == rows.keys() and len(calls(stub)) == 2
+    (stub / "linear_reach-tgpo-1.json").write_text('{"cut')
+    go(stub, methods=["tgpo"])
+    assert len(calls(stub)) == 3
+    monkeypatch.setattr(stl_tasks, "sources", lambda: (("sim/x.py", "1"), ("policies/algos/cem.py", "other")))
+    go(stub, methods=["tgpo"])
+    assert len(calls(stub)) == 3  # of another algorithm nothing depends
+    shown = json.loads((stub / "study.json").read_text())
+    assert [t["method"] for t in shown["trials"]] == ["tgpo"] and shown["stale"] == 1
+    go(stub, methods=["cem"])
+    assert calls(stub)[3:] == ["linear_reach cem"]
+    monkeypatch.setattr(stl_tasks, "SYSTEMS", {**SYSTEMS, "linear": suite.Target(0.95, 180.0, 99.0)})
+    go(stub, methods=["tgpo"])
+    assert len(calls(stub)) == 5  # another budget
+
+
+def test_failures_are_told_counted_and_tried_again_refusals_are_kept(stub: Path) -> None:
+    rows = go(stub, methods=["ppo", "f-mdp"])
+    assert (rows["trials.failed"].value, rows["trials.failed"].ok) == (1.0, False)
+    assert rows["trials.not_supported"].value == 1.0
+    assert rows["linear.f-mdp.success"].value == 0.0
+    assert "1 not supported" in str(rows["linear.f-mdp.success"].peer)
+    found = json.loads((stub / "linear_reach-ppo-1.json").read_text())
+    assert (found["status"], found["reason"]) == (FAILED, "exit status 1: it broke")
+    go(stub, methods=["ppo", "f-mdp"])
+    assert calls(stub) == ["linear_reach ppo", "linear_reach f-mdp", "linear_reach ppo"]
+    page = (stub / "index.html").read_text()
+    assert "it broke" in page and "no such form" in page
+
+
+def test_the_verb_passes_options_and_folder_and_a_failure_is_status_1(
+    stub: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", "stl-tasks", "--out", str(stub), "--tasks", "linear_reach", "--seeds", "1", "--methods"]
+    assert main([*words, "tgpo, cem"]) == 0
+    assert "linear.tgpo.success" in capsys.readouterr().out
+    assert (stub / "stl-tasks" / "index.html").is_file() and (stub / "stl-tasks.json").is_file()
+    assert main([*words, "ppo"]) == 1
+    capsys.readouterr()
+    assert main([*words, "sac"]) == 2
+    assert "legal: tgpo" in capsys.readouterr().err
+
+
+def test_options_are_only_there_with_the_benchmark_that_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "stl", "--systems", "linear"]) == 2
+    assert "--systems" in capsys.readouterr().err
+    assert main(["bench", "stl-tasks", "--help"]) == 0
+    assert "--methods" in capsys.readouterr().out
+    assert bench.split(" a, b,") == ["a", "b"] and bench.split(None) is None
+
+
+def test_a_process_that_hangs_is_given_up_and_one_that_is_interrupted_interrupts(tmp_path: Path) -> None:
+    began = time.monotonic()
+    told = stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 0.3, lambda: None)
+    assert "given up" in told and time.monotonic() - began < 30.0
+    with pytest.raises(Interrupted):
+        stl_tasks.worked([sys.executable, "-c", "raise SystemExit(130)"], tmp_path / "log", 60.0, lambda: None)
+
+
+def test_a_crash_is_told_by_its_error_first(tmp_path: Path) -> None:
+    code = "def f():\n    raise ValueError('no such thing')\nf()"
+    told = stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, lambda: None)
+    assert told.startswith("exit status 1: ValueError: no such thing; ")
+    assert stl_tasks.worked([sys.executable, "-c", "pass"], tmp_path / "log", 60.0, lambda: None) == ""
+
+
+def test_an_interrupt_ends_the_trial_that_runs(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+
+    def tick() -> None:
+        if pid.exists() and pid.read_text():
+            raise Interrupted(signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, tick)
+    listed = subprocess.run(["ps", "-p", pid.read_text()], capture_output=True, text=True)
+    assert listed.returncode == 1
+
+
+def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
+    item = Item("linear_reach", "tgpo", 1)
+
+    def depends(path: str) -> bool:
+        return stl_tasks.needed(path, item, "tgpo")
+
+    assert all(map(depends, ["policies/algos/tgpo.py", "policies/algos/ppo.py", "sim/env.py", "sim/tasks/stl.py",
+                             "sim/systems/linear.py", "sim/systems/types.py", "configs/task/stl/linear_reach.yaml",
+                             "configs/algo/tgpo.yaml", "configs/algo/ppo.yaml", "configs/config.yaml"]))
+    assert not any(map(depends, ["policies/algos/cem.py", "sim/tasks/lift.py", "sim/systems/ant.py",
+                                 "configs/task/stl/linear_seq.yaml", "configs/algo/cem.yaml"]))
+    digests = {code_digest(Item(t, m, 1)) for t in ("linear_reach", "linear_seq") for m in ("tgpo", "cem")}
+    assert len(digests) == 4 and code_digest(item) == code_digest(Item("linear_reach", "tgpo-uniform", 2))
+    listed = [path for path, _ in stl_tasks.sources()]
+    assert "policies/cli/benches/_stl_trial.py" in listed and len(listed) == len(set(listed))
+
+
+# ---------------------------------------------------------------- rows
+
+SUITE = ["linear_reach", "linear_seq", "linear_horizon_100", "linear_horizon_1000"]
+
+
+def whole(tgpo: int = 970, best: int = 600, wall: float = 170.0, long: int = 995, short: int = 984,
+          seeds: tuple[int, ...] = (1, 2, 3)) -> list[dict[str, Any]]:
+    """Trials of all of SUITE."""
+    def one(task: str, method: str, seed: int, satisfied: int) -> dict[str, Any]:
+        return {"task": task, "system": "linear", "method": method, "seed": seed, "status": DONE, "depth": 1,
+                "satisfied": satisfied, "episodes": EPISODES, "wall_s": wall, "time_to": {"0.5": 9.0, "0.9": None}}
+
+    rows = [one(task, m, seed, tgpo if m == "tgpo" else best) for seed in seeds for task in SUITE[:2]
+            for m in ("tgpo", *BASELINES)]
+    rows += [one(SUITE[2], m, seed, s) for seed in seeds for m, s in (("tgpo", short), ("tau-mdp", 985))]
+    return rows + [one(SUITE[3], "tgpo", seed, long) for seed in seeds]
+
+
+def verdicts(trials: list[dict[str, Any]], **more: Any) -> dict[str, bool | None]:
+    return {row.name: row.ok for row in rows_of(trials, SUITE, **more) if row.target is not None}
+
+
+def test_rows_are_judged_against_the_targets() -> None:
+    names = ["linear.tgpo.success", "linear.horizon1000.tgpo.success", "linear.horizon100.tgpo.success",
+             "margin.points", "linear.tgpo.seconds.most", "trials.failed"]
+    assert verdicts(whole()) == dict.fromkeys(names, True)
+    bad = verdicts(whole(tgpo=900, best=590, wall=181.0, long=980, short=900))
+    assert bad == {**dict.fromkeys(names, False), "trials.failed": True}
+    rows = {row.name: row for row in rows_of(whole(), SUITE)}
+    assert rows["margin.points"].value == pytest.approx(37.0)
+    assert rows["linear.tgpo.seconds.most"].value == 170.0
+    assert rows["linear.tgpo.seconds_to_0.5"].value == 9.0 and rows["linear.tgpo.seconds_to_0.9"].value is None
+
+
+def test_rows_of_less_than_three_seeds_of_all_formulas_or_of_a_quick_run_are_not_judged() -> None:
+    for trials in (whole(seeds=(1, 2)), [t for t in whole() if t["task"] != "linear_seq"]):
+        found = verdicts(trials)
+        assert found["linear.tgpo.success"] is None and found["margin.points"] is None
+    quick = verdicts(whole(), judged=False)
+    assert quick.pop("trials.failed") is True and set(quick.values()) == {None}
+    broken = [{**t, "status": FAILED, "reason": "x"} if (t["method"], t["seed"]) == ("cem", 1) else t for t in whole()]
+    assert verdicts(broken)["margin.points"] is None and verdicts(broken)["trials.failed"] is False
+
+
+def test_rows_of_nothing_are_counts() -> None:
+    assert [row.name for row in rows_of([], SUITE)] == ["trials.done", "trials.not_supported", "trials.failed"]
+
+
+# ---------------------------------------------------------------- real trials
+
+
+def order(tmp_path: Path, method: str, task: str = "linear_reach", **more: Any) -> dict[str, Any]:
+    item = Item(task, method, 1)
+    words = [*METHODS[method].words, "algo.checkpoint_seconds=1000", "compiled=false"]
+    words = words if METHODS[method].kind != suite.PLANNER else words[: len(METHODS[method].words)]
+    return {"task": task, "system": item.system, "method": method, "seed": 1, "words": words, "episodes": 12,
+            "budget_s": 0.01, "replan": 0, "run": str(tmp_path / "run"), "file": str(tmp_path / "found.json"),
+            "began": time.time(), **more}
+
+
+TINY = ["num_worlds=16", "algo.total_steps=800", "algo.rollout_steps=25", "algo.actor_hidden=[8]",
+        "algo.critic_hidden=[8]", "algo.threads=1"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
+    asked = order(tmp_path, "tgpo")
+    asked["words"] += [*TINY, "algo.bank=64", "algo.candidates=4", "algo.starts=4"]
+    (tmp_path / "order").write_text(json.dumps(asked))
+    assert _stl_trial.main([str(tmp_path / "order")]) == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["status"], found["episodes"], found["depth"], found["planar"]) == (DONE, 12, 1, True)
+    assert sum(found["first_to_fail"].values()) == 12 - found["satisfied"]
+    assert found["success"][1] <= found["success"][0] <= found["success"][2]
+    assert found["steps"] >= 800 and found["wall_s"] > 0 and found["peak_memory_B"] > 1e7
+    assert {shape["role"] for shape in found["shapes"]} == {"goal", "avoid", "fence"}
+    assert len(found["paths"]) == 6 and len(found["paths"][0]["points"][0]) == 3
+    heat = found["heat"]
+    assert np.shape(heat["value"]) == (len(heat["y"]), len(heat["x"])) and "t1" in heat["x_label"]
+    assert found["evaluation_seed"] > 1_000_000
+
+
+def test_a_real_planner_is_judged_on_as_many_starts_as_its_time_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(_stl_trial.BATCH, "cem", 5)
+    words = ["algo.population=16", "algo.elites=4", "algo.iterations=2"]
+    few = order(tmp_path, "cem")
+    found = _stl_trial.trial({**few, "words": [*few["words"], *words]})
+    assert (found["status"], found["episodes"], found["few_starts"]) == (DONE, 5, True)
+    assert found["plan_s"] == pytest.approx(found["planning_s"] / 5)
+    every = _stl_trial.trial({**few, "words": [*few["words"], *words], "budget_s": 1e3, "replan": 40})
+    assert (every["episodes"], every["few_starts"], every["replan"]) == (15, False, 40)
+
+
+def test_what_a_method_refuses_is_not_supported_with_the_reason(tmp_path: Path) -> None:
+    assert "no model" in _stl_trial.trial(order(tmp_path, "cem", "ant_reach"))["reason"]
+    flat = _stl_trial.trial(order(tmp_path, "f-mdp", "linear_seq"))
+    assert flat["status"] == NOT_SUPPORTED and "F-MDP" in flat["reason"] and flat["depth"] == 3
+
+
+def test_learning_is_told_with_its_curve() -> None:
+    history = [{"seconds": float(i), "steps": 10.0 * i, **({"success": i / 100} if i > 10 else {})} for i in range(101)]
+    found = _stl_trial.learning(history)
+    assert len(found["curve"]) == 60 and found["curve"][0] == [11.0, 110.0, 0.11]
+    assert found["curve"][-1] == [100.0, 1000.0, 1.0]
+    assert found["time_to"] == {"0.5": 50.0, "0.9": 90.0} and found["seconds"] == 100.0
+    assert _stl_trial.learning([])["curve"] == []
+
+
+def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illegal() -> None:
+    formula = parse("F[0,2] (p.x > 1 & F[0,1] p.y > 1)", schema(SignalSpec("p", (2,), "m")))
+    alternatives = decompose(formula, 0.2).alternatives
+    bank = torch.tensor([[0.0, 3.0, 5.0], [0.0, 10.0, 15.0]])
+    found = _stl_trial.landscape(alternatives, bank, lambda rows: (rows[:, 1] + 100 * rows[:, 2]).numpy().astype(float))
+    assert found is not None
+    assert found["best"] == pytest.approx([2.0, 3.0])
+    value = found["value"]
+    assert value.shape == (16, 11) and value[2, 1] == 201.0  # t1 = 1 sample, t2 = 2 samples
+    assert np.isnan(value[0, 1]) and np.isnan(value[9, 3]) and not np.isnan(value[8, 3])  # order; 5 samples apart
+    single = decompose(parse("F[0,2] p.x > 1", schema(SignalSpec("p", (2,), "m"))), 0.2).alternatives
+    assert _stl_trial.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
+
+
+def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
+    signals = {"base_pos_w": np.arange(5 * 8 * 3, dtype=np.float32).reshape(5, 8, 3)}
+    rollout = SimpleNamespace(signals=signals, lengths=np.array([3] * 8))
+    good = np.array([True, False, False, False, True, True, True, True])
+    found = _stl_trial.paths(rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))  # type: ignore[arg-type]
+    assert [path["satisfied"] for path in found] == [False, False, True, True, True, True]
+    good[4:] = False
+    assert [path["satisfied"] for path in _stl_trial.paths(
+        rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))] == [False] * 5 + [True]  # type: ignore
+    assert found[0]["points"].tolist() == [[3, 4, 5], [27, 28, 29], [51, 52, 53]]
+
+
+def test_a_trial_of_fewer_starts_does_not_hold(tmp_path: Path) -> None:
+    item, study = Item("linear_reach", "tgpo", 1), Study(tmp_path, ["linear_reach"], False)
+    told = {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s, "replan": 0,
+            "quick": False, "episodes": EPISODES, "task": "linear_reach", "method": "tgpo", "seed": 1}
+    for change, holds in (({}, True), ({"episodes": 999}, False), ({"episodes": 9, "few_starts": True}, True),
+                          ({"quick": True}, False), ({"words": []}, False), ({"status": FAILED}, True)):
+        (tmp_path / "linear_reach-tgpo-1.json").write_text(json.dumps({**told, **change}))
+        assert (study.holds(item) is not None) is holds
+    assert study.kept(item) is None  # the failed one is made again

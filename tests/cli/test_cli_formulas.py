@@ -1,0 +1,55 @@
+"""A task that is a formula, through every verb: what chooses its schedule is what is judged, exported and falsified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policies.algos.tgpo import Choosing
+from policies.cli import main, runs
+
+SMALL = ["algo=tgpo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1", "algo.total_steps=9600",
+         "algo.bank=64", "algo.candidates=8", "algo.starts=4", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]"]
+
+
+def verdict(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    capsys.readouterr()
+    assert main.main(["eval", *words, "--episodes", "8", "--json"]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("formula") / "run"
+    assert main.main(["train", *SMALL, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_the_artifact_is_judged_as_the_run_is(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["export", str(run), "--out", str(tmp_path / "artifact")]) == 0
+    ours = verdict(capsys, str(run), "--out", str(tmp_path / "a"))["planar"]
+    its = verdict(capsys, str(tmp_path / "artifact"), "--out", str(tmp_path / "b"))["planar"]
+    for key in ("satisfied", "episodes"):
+        assert ours[key] == its[key]  # type: ignore[index]
+    margins = [found["robustness"]["quantiles"] for found in (ours, its)]  # type: ignore[index]
+    assert margins[0] == pytest.approx(margins[1], abs=1e-3)
+
+
+def test_view_and_falsify_show_it_what_chooses(run: Path) -> None:
+    settings = runs.load_run(run)
+    task = runs.make_task(settings)
+    shown = runs.seen_by(run, False, settings, task)
+    assert isinstance(shown.observe, Choosing) and not isinstance(task.observe, Choosing)
+    assert runs.run_folder({**settings, "out": None}).name == "stl-linear_reach-tgpo-1"
+
+
+def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["falsify", str(run), "--budget", "4", "--worlds", "4", "--out", str(tmp_path / "found")]
+    assert main.main(words) in (0, 1)
+    assert main.main(["view", str(run), "--png", str(tmp_path / "view.png")]) == 0
+    assert (tmp_path / "view.png").stat().st_size > 5000

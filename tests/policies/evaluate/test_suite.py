@@ -1,0 +1,242 @@
+"""The comparison on the suite: averages by hand, what is not supported, margins, the page with all its sections."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from policies.evaluate import suite, suite_figures, suite_page
+from policies.evaluate.statistics import clopper_pearson
+from policies.evaluate.suite import BASELINES, DONE, FAILED, NOT_SUPPORTED, Share
+
+
+def trial(task: str = "linear_reach", method: str = "tgpo", seed: int = 1, satisfied: int = 900,
+          episodes: int = 1000, status: str = DONE, **more: Any) -> dict[str, Any]:
+    if status != DONE:
+        return {"task": task, "system": suite.system_of(task), "method": method, "seed": seed, "status": status,
+                "reason": "because", "depth": 1, **more}
+    return {"task": task, "system": suite.system_of(task), "method": method, "seed": seed, "status": DONE, "depth": 1,
+            "satisfied": satisfied, "episodes": episodes, **more}
+
+
+def test_seeds_of_a_formula_are_one_proportion() -> None:
+    share = suite.formula_share([trial(satisfied=900), trial(seed=2, satisfied=700)])
+    assert share is not None
+    assert (share.estimate, share.episodes, share.seeds) == (0.8, 2000, 2)
+    assert (share.low, share.high) == clopper_pearson(1600, 2000)
+    assert suite.formula_share([]) is None
+
+
+def test_a_failed_training_counts_as_none_satisfied() -> None:
+    share = suite.formula_share([trial(satisfied=800), trial(seed=2, status=FAILED)])
+    assert share is not None
+    assert (share.estimate, share.failed, share.not_supported) == (0.4, 1, 0)
+    alone = suite.formula_share([trial(status=FAILED)])
+    assert alone is not None and (alone.estimate, alone.high, alone.failed, alone.not_supported) == (0.0, 0.0, 1, 0)
+
+
+def test_what_is_not_supported_is_zero_in_one_mean_and_absent_from_the_other() -> None:
+    trials = [trial(satisfied=900), trial("linear_seq", status=NOT_SUPPORTED), trial("linear_stay", satisfied=600)]
+    counted = suite.system_share(trials, "tgpo", "linear")
+    among = suite.system_share(trials, "tgpo", "linear", refused_as_zero=False)
+    assert counted is not None and among is not None
+    assert counted.estimate == pytest.approx(1500 / 3000) and among.estimate == pytest.approx(1500 / 2000)
+    low, high = clopper_pearson(1500, 2000)
+    assert (among.low, among.high) == (low, high)
+    assert (counted.low, counted.high) == pytest.approx((2 / 3 * low, 2 / 3 * high))
+    assert (counted.formulas, counted.not_supported) == (3, 1)
+    refused = suite.system_share([trial(status=NOT_SUPPORTED)], "tgpo", "linear", refused_as_zero=False)
+    assert refused is None
+
+
+def test_formulas_weigh_the_same_however_many_starts_they_were_judged_on() -> None:
+    trials = [trial(satisfied=10, episodes=10), trial("linear_seq", satisfied=0, episodes=1000)]
+    share = suite.system_share(trials, "tgpo", "linear")
+    assert share is not None and share.estimate == 0.5
+    ends = clopper_pearson(10, 10), clopper_pearson(0, 1000)
+    assert (share.low, share.high) == pytest.approx(tuple((a + b) / 2 for a, b in zip(*ends)))
+
+
+def test_layers_and_the_study_of_horizons_are_apart() -> None:
+    trials = [trial(satisfied=900), trial("linear_seq", satisfied=100, depth=2),
+              trial("linear_horizon_100", satisfied=0)]
+    found = [suite.system_share(trials, "tgpo", "linear", kind) for kind in (None, "two", "multi")]
+    assert [round(share.estimate, 9) for share in found if share] == [0.5, 0.9, 0.1]
+    assert [(steps, share.estimate) for steps, share in suite.by_horizon(trials, "tgpo")] == [(100, 0.0)]
+
+
+def test_seeds_have_a_range_of_their_own() -> None:
+    trials = [trial(satisfied=900), trial(seed=2, satisfied=500), trial("linear_seq", satisfied=700),
+              trial("linear_seq", seed=2, satisfied=500), trial(seed=3, satisfied=0)]
+    found = suite.seed_range(trials, "tgpo", "linear")
+    assert found == pytest.approx((0.5, 0.8))  # seed 3 lacks a formula
+
+
+def against(ours: int, theirs: dict[str, int], task: str = "linear_reach") -> list[dict[str, Any]]:
+    return [trial(task, satisfied=ours), *(trial(task, m, satisfied=theirs.get(m, 100)) for m in BASELINES)]
+
+
+def test_the_margin_is_over_the_best_baseline_of_each_system_where_all_ran() -> None:
+    trials = [*against(900, {"tau-mdp": 600}), *against(800, {"npc": 300}, "unicycle_reach"),
+              *against(1000, {}, "ant_reach")]
+    trials = [t for t in trials if not (t["system"] == "ant" and t["method"] == "cem")]
+    trials.append(trial("ant_reach", "cem", status=NOT_SUPPORTED))  # no model: it does not run there
+    assert suite.compared_systems(trials) == ["linear", "unicycle"]
+    assert suite.best_baseline(trials, "linear") == ("tau-mdp", 0.6)
+    assert suite.margin(trials) == pytest.approx((30 + 50) / 2)
+    assert suite.margin(trials[1:3]) is None
+    # without a model: all three ran, of the others the best are .6, .1 and .1
+    assert suite.margin(trials, suite.MODEL_FREE) == pytest.approx((30 + 70 + 90) / 3)
+    assert set(suite.MODEL_FREE) == {"ppo", "rnn", "tau-mdp", "f-mdp"}
+
+
+def test_a_baseline_that_refuses_formulas_is_compared_on_the_others_too() -> None:
+    trials = [*against(900, {"f-mdp": 850}), *against(500, {"f-mdp": 0}, "linear_seq")]
+    trials = [t for t in trials if (t["task"], t["method"]) != ("linear_seq", "f-mdp")]
+    trials.append(trial("linear_seq", "f-mdp", status=NOT_SUPPORTED))
+    assert suite.margin(trials) == pytest.approx(100 * (0.7 - 0.425))
+    assert suite.margin_where_supported(trials) == pytest.approx(5.0)
+
+
+def test_not_worse_is_within_the_interval() -> None:
+    ours = Share(0.99, 0.98, 0.996, 1000)
+    assert suite.not_worse(ours, Share(0.996, 0.99, 1.0, 1000))
+    assert not suite.not_worse(ours, Share(0.997, 0.99, 1.0, 1000))
+
+
+def test_time_to_a_threshold_is_the_first_time_it_was_reached() -> None:
+    history = [{"seconds": 1.0}, {"seconds": 2.0, "success": 0.4}, {"seconds": 3.0, "success": 0.6},
+               {"seconds": 4.0, "success": 0.5}, {"seconds": 5.0, "success": 0.9}]
+    assert [suite.time_to(history, x) for x in (0.5, 0.9, 0.95)] == [3.0, 5.0, None]
+
+
+def test_times_tell_how_many_got_there() -> None:
+    trials = [trial(seed=1, wall_s=10.0, time_to={"0.5": 2.0, "0.9": None}),
+              trial(seed=2, wall_s=30.0, time_to={"0.5": 4.0, "0.9": 8.0})]
+    found = suite.times(trials, "tgpo", "linear")
+    assert found is not None
+    assert (found.wall_s, found.longest_s, found.to) == (20.0, 30.0, {0.5: (2, 3.0), 0.9: (1, 8.0)})
+
+
+def test_first_failures_are_shares_of_all_episodes() -> None:
+    trials = [trial(first_to_fail={"a": 30, "b": 70, "c": 0}), trial(seed=2, first_to_fail={"a": 90, "b": 10, "c": 0})]
+    assert suite.first_to_fail(trials, "tgpo", "linear_reach") == {"a": 0.06, "b": 0.04}
+
+
+# ---------------------------------------------------------------- the page
+
+
+class Tree(HTMLParser):
+    """Elements that are open and close again, ids, classes, text by section."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sections: dict[str, str] = {}
+        self.classes: list[str] = []
+        self.links: list[str] = []
+        self.current = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "section":
+            self.current = given["id"] or ""
+            self.sections[self.current] = ""
+        self.classes += (given.get("class") or "").split()
+        self.links += [v for k, v in attrs if k in ("src", "href") and v]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.classes += (dict(attrs).get("class") or "").split()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.current:
+            self.sections[self.current] += data
+
+
+def parsed(study: dict[str, Any]) -> Tree:
+    tree = Tree()
+    tree.feed(suite_page.page(study))
+    assert tree.open == []
+    return tree
+
+
+SHAPES = [{"type": "cylinder", "name": "a<b", "center": [1.0, 2.0, 0.0], "radius": 0.5, "height": 0.1, "role": "goal"},
+          {"type": "sphere", "name": "ball", "center": [0.0, 0.0, 1.0], "radius": 0.3, "role": "avoid"},
+          {"type": "box", "name": "wall", "low": [0, 0, 0], "high": [1, 1, 1], "role": "avoid"},
+          {"type": "box", "name": "fence", "low": [-5, -5, 0], "high": [5, 5, 2], "role": "fence"}]
+HEAT = {"x": [0.0, 1.0], "y": [0.0, 2.0, 4.0], "x_label": "t1: at_a", "y_label": "t2: at_b", "best": [1.0, 2.0],
+        "value": [[-1.0, 2.0], [None, 3.0], [0.0, 0.5]]}
+
+
+def whole_study() -> dict[str, Any]:
+    drawn = {"shapes": SHAPES, "planar": False, "formula": "F[0,1] x < 1 & y", "wall_s": 12.0,
+             "time_to": {"0.5": 3.0, "0.9": None}, "curve": [[1.0, 10.0, 0.1], [9.0, 90.0, 0.8]],
+             "first_to_fail": {"F[0,1] x < 1": 100, "y": 0},
+             "paths": [{"satisfied": True, "points": [[0, 0, 1], [1, 2, 1]]},
+                       {"satisfied": False, "points": [[0, 0, 1], [2, 2, 1]]}]}
+    trials = [trial(heat=HEAT, **drawn), trial(method="tau-mdp", satisfied=300, **drawn),
+              trial(method="cem", satisfied=20, episodes=50, few_starts=True, plan_s=0.5, **{**drawn, "wall_s": None}),
+              trial(method="f-mdp", status=NOT_SUPPORTED, reason="no <such> form"),
+              trial(method="ppo", status=FAILED, reason="exit status 3"),
+              *(trial(f"linear_horizon_{n}", m, satisfied=s, **drawn) for n in (50, 1000)
+                for m, s in (("tgpo", 990), ("tau-mdp", 400)))]
+    rows = [{"name": "linear.tgpo.success", "value": 0.9, "unit": "1", "target": 0.95, "peer": "8 formulas",
+             "ok": False},
+            {"name": "linear.tau-mdp.success", "value": 0.3, "unit": "1", "target": None, "peer": None, "ok": None}]
+    return {"trials": trials, "rows": rows, "command": "temporeal bench stl-tasks", "quick": False, "stale": 2,
+            "revisions": ["abc"], "machine": {"cpu": "a <cpu>", "cores": 2}, "tried": {"linear.tgpo.success": "a lot"}}
+
+
+def test_the_page_has_every_section_with_its_figures() -> None:
+    tree = parsed(whole_study())
+    assert list(tree.sections) == ["targets", "success", "layers", "formulas", "horizons", "time", "trajectories",
+                                   "critic", "failures", "notes"]
+    text = tree.sections
+    assert "missed" in text["targets"] and "Tried: a lot" in text["targets"]
+    assert "tau-mdp" not in text["targets"]  # it has no target
+    assert "0.900" in text["success"] and "not supported" in text["success"] and "failed" in text["success"]
+    low, high = clopper_pearson(900, 1000)
+    assert f"[{low:.3f}, {high:.3f}]" in text["success"]
+    assert "linear_reach" in text["formulas"] and "F[0,1] x < 1 & y" in text["formulas"]
+    assert "1000" in text["horizons"] and "0.990" in text["horizons"]
+    assert "3 s (3 of 3)" in text["time"] and "0.5 s" in text["time"] and "50" in text["time"]
+    assert "linear_reach, CEM: 0.400" in text["trajectories"]  # the best of the others there
+    assert "t1: at_a" in text["critic"] and "linear_reach, seed 1" in text["critic"]
+    assert "10.0% F[0,1] x < 1" in text["failures"]
+    assert "no <such> form" in text["notes"] and "exit status 3" in text["notes"]
+    assert {"goal", "avoid", "fence", "path", "failed", "start"} <= set(tree.classes)
+    assert all(link.startswith("#") for link in tree.links)  # opens without a network
+
+
+def test_the_page_of_nothing_says_so_in_every_section() -> None:
+    tree = parsed({"trials": [], "rows": [], "quick": True})
+    assert len(tree.sections) == 10 and all(text.strip() for text in tree.sections.values())
+    assert "None" not in tree.sections["targets"]
+
+
+def test_regions_and_episodes_are_where_they_are() -> None:
+    svg = suite_figures.view(SHAPES[:1] + SHAPES[3:], [{"satisfied": True, "points": [[-5, -5, 0], [5, 5, 0]]}],
+                             (0, 1), "t")
+    size, pad = suite_figures.SIDE, suite_figures.SIDE * 0.03 / 1.06
+    inner = size - 2 * pad
+    assert f'cx="{pad + 0.6 * inner:.1f}" cy="{pad + 0.3 * inner:.1f}" r="{0.05 * inner:.1f}"' in svg  # of (1, 2)
+    assert f'points="{pad:.1f},{size - pad:.1f} {size - pad:.1f},{pad:.1f}"' in svg
+
+
+def test_a_heat_map_has_a_cell_for_each_legal_pair_and_a_ring_on_the_best() -> None:
+    svg = suite_figures.heat_map(HEAT)
+    assert svg.count(" s: ") - 2 == 5 - 0  # five cells with titles; two axis labels
+    assert suite_figures.heat_color(0.0) in svg and suite_figures.heat_color(1.0) in svg
+    assert 'cx="220.0" cy="128.0"' in svg  # x = 1 s is the second of two columns, y = 2 s the second of three rows
+
+
+def test_curves_are_zero_before_their_first_point() -> None:
+    points = [[2.0, 0.0, 0.4], [4.0, 0.0, 0.6]]
+    assert [suite_figures.last_before(points, s) for s in (1.0, 2.0, 3.9, 9.0)] == [0.0, 0.4, 0.4, 0.6]

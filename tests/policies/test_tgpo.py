@@ -1,0 +1,169 @@
+"""TGPO: the bank of schedules follows the critic, the deployed map chooses, returns are tied to robustness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from policies.algos import tgpo
+from policies.algos.ppo import PPOConfig, SettingsError
+from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
+from policies.evaluate.rollout import graph_policy, rollout
+from robots.signals import SignalSpec, schema
+from sim.env import Env, make_env
+from sim.schedules import draw_schedules
+from sim.stl.decompose import decompose
+from sim.stl.parse import parse
+from sim.stl.robustness import robustness
+from sim.stl_timed import SCHEDULE, Reward, return_bound
+from sim.task import Task, load_task
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
+SEQUENCE = {"formula": "F[0,6] (norm(base_pos_w - a) < 1) & F[0,12] (norm(base_pos_w - b) < 1) & "
+                       "G[0,12] (norm(base_pos_w) > 0.5)",
+            "constants": {"a": [2, 2, 0], "b": [-2, 2, 0]}, "start": {"low": [1, 0.5], "high": [2, 1]}}
+SMALL = {"total_steps": 10**9, "actor_hidden": (32, 32), "critic_hidden": (32, 32), "threads": 1, "bank": 128,
+         "candidates": 8, "starts": 4, "rollout_steps": 16, "learning_rate": 1e-3, "checkpoint_seconds": 1e9}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def task_of(**settings: Any) -> Task:
+    return load_task("stl", **{**SEQUENCE, **settings})
+
+
+def env_of(task: Task, n: int, **kw: Any) -> Env:
+    return make_env(task, backend="planar", num_worlds=n, seed=1, threads=1, **kw)
+
+
+def test_metropolis_samples_the_distribution_of_the_values() -> None:
+    formula = parse("F[0,1] (p.x > 1 & F[0,0.6] p.y > 1)", schema(SignalSpec("p", (2,), "m")))
+    alternatives, rng = decompose(formula, 0.2).alternatives, np.random.default_rng(3)
+    schedules = draw_schedules(alternatives, 20_000, rng)
+
+    def value(rows: torch.Tensor) -> torch.Tensor:
+        return -0.5 * rows[:, 1] + 0.3 * (rows[:, 2] - rows[:, 1])
+
+    unit = float(value(schedules).std())
+    found = metropolis(schedules, alternatives, value, 1.0 / unit, 60, rng)  # a temperature of 1, about
+    kinds, counts = np.unique(found[:, 1:].numpy(), axis=0, return_counts=True)
+    density = np.exp(value(torch.cat([torch.zeros(len(kinds), 1), torch.from_numpy(kinds)], 1)).numpy())
+    np.testing.assert_allclose(counts / counts.sum(), density / density.sum(), atol=0.01)
+
+
+def test_returns_above_the_bound_are_of_episodes_that_satisfy_the_formula() -> None:
+    reward = {"distance": 0.0, "near": 0.0, "behind": 0.0, "effort": 0.0}
+    task = task_of(slack=0.05, margin=0.02, reward=reward)
+    env = env_of(task, 256)
+    obs, generator = env.reset(), torch.Generator().manual_seed(0)
+    targets = torch.tensor([[2.0, 2.0], [-2.0, 2.0]])
+    wild = (torch.rand(256, generator=generator) < 0.5)[:, None]
+    traces, returns, over = [env.true_signals()["base_pos_w"].clone()], torch.zeros(256), torch.zeros(256, dtype=bool)
+    for t in range(env.task.steps):
+        way = targets[int(t > 20)] - env.true_signals()["base_pos_w"][:, :2]
+        action = torch.where(wild, torch.randn(256, 2, generator=generator), way.clamp(-1, 1))
+        step = env.step(action)
+        returns += torch.where(over, 0.0, step.reward)
+        traces.append(torch.where(over[:, None], traces[-1], step.info["signals"]["base_pos_w"]))
+        over = over | step.terminated | step.truncated
+    found = torch.as_tensor(robustness(task.formula, {"base_pos_w": torch.stack(traces)}, task.control_dt))[0]
+    above = returns > return_bound(Reward(**reward), 2) + 1e-4
+    assert above.any() and not above.all()
+    assert found[above].min() >= 0.02 - 1e-6
+    assert obs.actor.shape[1] == task.observe.obs_dim
+
+
+def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> None:
+    task = task_of()
+    env = env_of(task, 256)
+    train(env, TGPOConfig(**SMALL), out=tmp_path, seed=1, on_iteration=lambda learner: learner.iteration >= 240,
+          progress=None)
+    assert len(env.task.initial.bank) == 128
+    graph = load_graph(tmp_path, task)
+    assert isinstance(graph.observe, Choosing) and SCHEDULE not in graph.signals
+    judged = env_of(Task(**{**task.__dict__, "observe": graph.observe}), 64)
+    found = rollout(judged, graph_policy(graph))
+    share = float((robustness(task.formula, found.signals, task.control_dt)[0] > 0).mean())
+    assert share > 0.9
+    offered = {tuple(row) for row in graph.observe.schedules.tolist()}
+    assert {tuple(row) for row in judged.column[f"memory.{SCHEDULE}"].tolist()} <= offered and len(offered) == 8
+
+
+def test_another_schedule_is_taken_when_it_is_better_by_the_patience() -> None:
+    task = task_of()
+
+    class Early(torch.nn.Module):
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            return -obs[:, 0]
+
+    class Plain(torch.nn.Module):
+        signals = ("base_pos_w", SCHEDULE)
+        memory: dict[str, tuple[int, ...]] = {"tick": ()}
+        obs_dim = 1
+
+        def forward(self, signals: Any, memory: Any) -> Any:
+            return signals[SCHEDULE][:, 1:2], {"tick": memory["tick"] + 1}
+
+    schedules = torch.tensor([[0.0, 9.0], [0.0, 4.0], [0.0, 6.0]])
+    for patience, expected in ((1.0, 4.0), (3.0, 6.0)):
+        choosing = Choosing(Plain(), Early(), torch.nn.Identity(), schedules, patience)
+        signals = {"base_pos_w": torch.zeros(1, 3)}
+        start = choosing.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2))
+        assert start.tolist() == [[0.0, 4.0]]
+        later = choosing.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 6.0]]))
+        assert later.tolist() == [[0.0, expected]]
+    assert task.observe.obs_dim > 2
+
+
+def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
+    config = TGPOConfig(**{**SMALL, "checkpoint_seconds": 0.0})
+    train(env_of(task_of(), 32), config, out=tmp_path, seed=2, on_iteration=lambda learner: learner.iteration >= 11)
+    env = env_of(task_of(), 32)
+    train(env, config, out=tmp_path, seed=2, resume=True, on_iteration=lambda learner: learner.iteration >= 23)
+    other = env_of(task_of(), 32)
+    train(other, config, out=tmp_path / "b", seed=2, on_iteration=lambda learner: learner.iteration >= 23)
+    assert torch.equal(env.task.initial.bank, other.task.initial.bank)
+    ours, theirs = (tgpo.load_policy(folder)[0].state_dict() for folder in (tmp_path, tmp_path / "b"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_starts_are_starts() -> None:
+    env = env_of(task_of(), 32)
+    allocator = tgpo.Allocator(env, TGPOConfig(**SMALL), 1)
+    place = allocator.signals["base_pos_w"]
+    assert len(place) == 4 and ((place[:, 0] >= 1) & (place[:, 0] <= 2) & (place[:, 1] >= 0.5)).all()
+
+
+def test_an_episode_that_begins_where_it_must_not_be_is_not_done() -> None:
+    task = task_of(start={"low": [0, 0.1], "high": [0.1, 0.2]})
+    env = env_of(task, 16)
+    env.reset()
+    step = env.step(torch.ones(16, 2))
+    assert step.terminated.all() and not step.info["success"].any() and (step.reward < -5).all()
+
+
+def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="tasks that are formulas .* not 'hover'"):
+        train(make_env(load_task("hover"), num_worlds=2, seed=1), TGPOConfig(**SMALL), out=tmp_path)
+    for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most bank"), ({"bank": 0}, "positive"):
+        with pytest.raises(ValueError, match=told):
+            TGPOConfig(**{**SMALL, **wrong})
+
+
+def test_the_file_has_every_setting_and_no_other() -> None:
+    raw = yaml.safe_load((CONFIGS / "tgpo.yaml").read_text())
+    raw.pop("defaults")
+    own = set(TGPOConfig.__dataclass_fields__) - set(PPOConfig.__dataclass_fields__)
+    assert own <= set(raw) <= set(TGPOConfig.__dataclass_fields__)
+    assert tgpo.__doc__ is not None and "arXiv 2510.00225" in tgpo.__doc__

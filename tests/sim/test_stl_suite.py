@@ -1,0 +1,114 @@
+"""The suite of formulas: what it says it has, and that each can be satisfied from the starts that its file names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import configs
+from robots.registry import resolve
+from sim.regions import shapes_of
+from sim.stl.decompose import decompose
+from sim.stl.parse import parse
+from sim.stl.robustness import robustness
+from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
+from sim.task import task_schema
+from tests.sim.stl_experts import STEER, corners, perform
+
+FOLDER = Path(configs.__file__).parent / "task" / "stl"
+TASKS = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+STARTS = {"linear": 16, "unicycle": 16, "quadrotor": 12, "franka": 4, "ant": 16}
+SCALING = (50, 100, 200, 300, 500, 800, 1000)
+_SYSTEMS: dict = {}
+
+
+def system_of(name):
+    if name not in _SYSTEMS:
+        _SYSTEMS[name] = resolve("sim.systems", name).make()
+    return _SYSTEMS[name]
+
+
+def content(task):
+    return yaml.safe_load((FOLDER / f"{task}.yaml").read_text())
+
+
+def formula_of(task):
+    settings = content(task)["settings"]
+    return parse(settings["formula"], task_schema(system_of(settings["system"]).scene), settings["constants"])
+
+
+def layers(formula: Formula) -> int:
+    """Temporal operators inside each other, at most."""
+    inner = max((layers(child) for child in children(formula)), default=0)
+    return inner + isinstance(formula, (Always, Eventually, Until))
+
+
+@pytest.mark.parametrize("system", STARTS)
+def test_each_system_has_four_formulas_of_two_layers_and_four_of_more(system):
+    depths = [layers(formula_of(task)) for task in TASKS if task.startswith(f"{system}_") and "horizon" not in task]
+    assert sum(d == 1 for d in depths) >= 4 and sum(d > 1 for d in depths) >= 4
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_file_says_what_it_is(task):
+    text, settings = (FOLDER / f"{task}.yaml").read_text(), content(task)
+    assert "# version: 1" in text.splitlines()
+    assert settings["name"] == "stl" and task.startswith(settings["settings"]["system"] + "_")
+    system = system_of(settings["settings"]["system"])
+    assert (settings["robot"], settings["backend"]) == (system.scene.robot.name, system.backend)
+    told = "Multi-layer" if layers(formula_of(task)) > 1 else "Two-layer"
+    assert told in " ".join(line.removeprefix("# ") for line in text.splitlines() if line.startswith("#"))
+    unused = [name for name in settings["settings"]["constants"] if name not in settings["settings"]["formula"]]
+    assert not unused
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_formula_can_be_decomposed_and_is_not_satisfied_by_standing_still(task):
+    settings, formula = content(task)["settings"], formula_of(task)
+    system = system_of(settings["system"])
+    found = decompose(formula, system.control_dt)
+    assert found.samples == round(horizon(formula) / system.control_dt) + 1
+    assert 1 <= max(a.variables for a in found.alternatives) <= 8 and len(found.alternatives) <= 2
+    if system.name == "franka":
+        return  # its starts are joints
+    start = system.initial(corners(8), settings["start"])["base_pos_w"]
+    still = {"base_pos_w": start.expand(found.samples, -1, -1).numpy(), "height": start[:, 2].expand(
+        found.samples, -1).numpy()}
+    assert (robustness(formula, still, dt=system.control_dt)[0] < 0).all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_all_regions_of_a_formula_are_drawn(task):
+    settings, formula = content(task)["settings"], formula_of(task)
+    shapes = {shape["name"]: shape for shape in shapes_of(formula, system_of(settings["system"]))}
+    places = {name for name, value in settings["constants"].items() if isinstance(value, list)}
+    assert set(shapes) == places | {"fence"}
+    keep_out = {name for name in places if name.startswith(("wall", "o", "p1", "p2", "post", "door"))}
+    assert {name for name, shape in shapes.items() if shape["role"] == "avoid"} == keep_out | (places & {"e", "g"})
+
+
+def test_the_horizons_of_the_scaling_study_are_one_formula():
+    one = {}
+    for steps in SCALING:
+        settings = content(f"linear_horizon_{steps}")["settings"]
+        assert decompose(formula_of(f"linear_horizon_{steps}"), system_of("linear").control_dt).samples == steps + 1
+        assert settings["constants"].pop("T") == pytest.approx(0.2 * steps)
+        one = one or settings
+        assert settings == one
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_can_be_satisfied_from_every_start(task):
+    """By scripted ways, of which one must do, from corners of the starts' box and from within."""
+    settings, formula = content(task)["settings"], formula_of(task)
+    system = system_of(settings["system"])
+    assert system.name in STEER or system.name == "ant"
+    steps = round(horizon(formula) / system.control_dt)
+    trace = perform(system, settings, task, STARTS[system.name], steps)
+    used = {name: value.numpy().astype(np.float64) for name, value in trace.items()}
+    best = torch.from_numpy(np.asarray(robustness(formula, used, dt=system.control_dt)[0])).amax(-1)
+    assert (best > 0).all(), [round(float(x), 3) for x in best]

@@ -1,0 +1,85 @@
+"""The task of docs/adding-a-task.md is what the page says: it runs, learns of its formula, and uses every part."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from sim.env import make_env
+from sim.stl.robustness import satisfied
+from sim.task import Task
+
+PAGE = Path(__file__).parents[2] / "docs/adding-a-task.md"
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Task]]:
+    """``make`` of the page's module."""
+    (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    module = ModuleType("task_of_the_page")
+    sys.modules[module.__name__] = module  # dataclasses look it up
+    exec(compile(text, str(PAGE), "exec"), module.__dict__)
+    yield module.make
+    del sys.modules[module.__name__]
+
+
+def test_it_flies_as_its_formula_judges(make: Callable[..., Task]) -> None:
+    """A pull to the goal, by a controller through the actions: what the judge calls success is satisfied."""
+    task = make()
+    env = make_env(task, num_worlds=16, seed=2, threads=1)
+    obs = env.reset().actor
+    signals = [{k: v.clone().numpy() for k, v in env.true_signals().items()}]
+    for _ in range(task.steps):
+        turn = obs[:, 3:12].reshape(-1, 3, 3)
+        wanted = 4.0 * obs[:, :3] - 4.0 * obs[:, 12:15] + torch.tensor([0.0, 0.0, 9.81])
+        up = wanted / wanted.norm(dim=-1, keepdim=True)
+        tilt = (turn.transpose(1, 2) @ torch.linalg.cross(turn[:, :, 2], up)[..., None])[..., 0]
+        thrust = 0.0319 * ((wanted * turn[:, :, 2]).sum(-1) - 9.81) / 0.2
+        step = env.step(torch.cat([thrust[:, None], tilt], -1).clamp(-1, 1))
+        obs = step.obs.actor
+        signals.append({k: v.clone().numpy() for k, v in step.info["signals"].items()})
+    assert step.truncated.all()
+    trace = {k: np.stack([sample[k] for sample in signals]) for k in ("base_pos_w", "goal_pos_w", "height")}
+    holds = satisfied(task.formula, trace, task.control_dt)[0]
+    assert (trace["goal_pos_w"] == trace["goal_pos_w"][0]).all() and step.info["success"].sum() >= 12
+    assert holds[step.info["success"].numpy()].all()
+
+
+def test_training_starts_in_the_middle_where_it_says(make: Callable[..., Task]) -> None:
+    env = make_env(make(), num_worlds=64, seed=2, explore=0.5, threads=1)
+    env.reset()
+    signals, midway = env.true_signals(), env.midway
+    near = (signals["goal_pos_w"] - signals["base_pos_w"]).abs().max(-1).values
+    assert 16 < midway.sum() < 48 and (near[midway] <= 0.2 + 1e-6).all()
+    assert (signals["mission_time"][~midway] == 0).all() and signals["mission_time"][midway].max() > 1.0
+
+
+def test_a_fall_ends_the_episode_and_costs(make: Callable[..., Task]) -> None:
+    env = make_env(make(), num_worlds=4, seed=2, threads=1)
+    env.reset()
+    for _ in range(60):
+        step = env.step(torch.tensor([[-1.0, 0.0, 0.0, 0.0]]).expand(4, 4))
+        if step.terminated.any():
+            break
+    assert step.terminated.any() and (step.reward[step.terminated] < -4).all()
+    assert not step.info["success"][step.terminated].any()
+
+
+def test_the_page_names_every_field_of_a_task() -> None:
+    text = PAGE.read_text()
+    for name in set(Task.__dataclass_fields__) - {"name"}:
+        assert f"`{name}`" in text, name
+
+
+def test_settings_reach_the_task(make: Callable[..., Task]) -> None:
+    task = make(constants={"floor": 0.4}, reward={"hit": 1.0})
+    assert task.constants["floor"] == 0.4 and task.shapes[0]["low"][2] == 0.4 and task.stop == "level"
+    with pytest.raises(ValueError, match="unknown weights"):
+        make(reward={"hits": 1.0})

@@ -1,0 +1,170 @@
+"""Missions that follow schedules: what they call done satisfies the formula; hits, holds, windows, what is broken."""
+
+import numpy as np
+import pytest
+import torch
+
+from robots.signals import SignalSpec, schema
+from sim import rows
+from sim.schedules import draw_schedules
+from sim.stl.decompose import decompose
+from sim.stl.parse import parse
+from sim.stl.robustness import robustness
+from sim.timed import NEVER, TimedMission
+
+PLACE = schema(SignalSpec("p", (2,), "m"))
+DT = 0.2
+FORMULAS = {
+    "both": "F[0,4] (p.x > 1) & F[0,4] (p.y > 1) & G[0,4] !(p.x < -2)",
+    "hold": "F[0,4] G[0,1] (p.x > 0.5)",
+    "chain": "F[0,2] (p.x > 1 & F[0,2] (p.y > 1 & G[0,0.4] p.x > 0))",
+    "door": "!(p.x > 2) U[0,3] (p.y > 1) & F[0,4] p.x > 2",
+    "either": "(F[0,2] p.x > 1) | (F[0,3] (p.y > 1 & F[0,1] p.y < 0))",
+    "again": "G[0,4] F[0,2] p.x > 1",
+    "until": "F[0,3] (p.x > 1 & (p.y > -1 U[0,1] p.y > 1))",
+    "late": "F[2,3] p.x > 1 & G[1,2] p.y > -2",
+}
+
+
+def mission(text, **kw):
+    formula = parse(text, PLACE)
+    return formula, TimedMission(decompose(formula, DT), **kw)
+
+
+def follow(m, places, schedules):
+    """Each sample's :class:`sim.timed.Timed` of the traces [T, N, 2]."""
+    memory = {name: torch.zeros(len(schedules), *shape) for name, shape in m.memory.items()}
+    out = []
+    for place in places:
+        timed, memory = m({"p": place}, schedules, memory)
+        out.append(timed)
+    return out
+
+
+def outcome(steps):
+    """Done [N] before anything was broken or missed."""
+    failed = torch.zeros_like(steps[0].done)
+    done = torch.zeros_like(steps[0].done)
+    for timed in steps:
+        failed = failed | (~done & (timed.violated | timed.late) & ~timed.done)
+        done = done | (timed.done & ~failed)
+    return done
+
+
+def walks(samples, n, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return (0.5 * torch.randn(samples, n, 2, generator=generator)).cumsum(0) + 0.7 * torch.randn(
+        n, 2, generator=generator)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_what_is_done_satisfies_the_formula(name):
+    formula, m = mission(FORMULAS[name])
+    places = walks(m.samples, 1500, 1)
+    schedules = draw_schedules(m.alternatives, 1500, np.random.default_rng(2))
+    done = outcome(follow(m, places, schedules))
+    satisfied = torch.as_tensor(robustness(formula, {"p": places}, DT))[0] > 0
+    assert not (done & ~satisfied).any()
+    assert done.float().mean() > 0.03 and done.sum() > 0.3 * satisfied.sum()
+
+
+@pytest.mark.parametrize("name", ["both", "door"])
+def test_where_nothing_depends_on_the_times_every_satisfied_trace_is_done(name):
+    formula, m = mission(FORMULAS[name])
+    places = walks(m.samples, 1500, 3)
+    done = outcome(follow(m, places, draw_schedules(m.alternatives, 1500, np.random.default_rng(4))))
+    satisfied = torch.as_tensor(robustness(formula, {"p": places}, DT))[0] > 0
+    assert torch.equal(done, satisfied) and satisfied.any()
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_slack_is_a_bound_of_the_robustness(name):
+    formula, m = mission(FORMULAS[name], slack=0.2, margin=0.1)
+    places = walks(m.samples, 1500, 5)
+    done = outcome(follow(m, places, draw_schedules(m.alternatives, 1500, np.random.default_rng(6))))
+    assert done.any()
+    assert torch.as_tensor(robustness(formula, {"p": places}, DT))[0][done].min() >= 0.1
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_compiled_it_is_the_same(name):
+    _, m = mission(FORMULAS[name])
+    n = 40
+    columns = {"tick": (), "hit": (m.variables,)}
+    given = {"p": (2,), "schedule": (m.schedule_size,), "togo": (m.variables,), "left": (m.variables,),
+             "stage": (m.variables,), "keep": (), "distance": (), "done": (), "violated": (), "late": ()}
+
+    def function(x):
+        timed, memory = m({"p": x["p"]}, x["schedule"], {k: x[k] for k in columns})
+        return {**memory, **{k: getattr(timed, k).float() for k in given if k not in ("p", "schedule")}}
+
+    kernels = [make(function, columns, given, (*columns, "p", "schedule")) for make in (rows.Kernel, rows.Plain)]
+    tables = [rows.table(columns, n, torch.device("cpu")) for _ in kernels]
+    schedules = draw_schedules(m.alternatives, n, np.random.default_rng(8))
+    for place in walks(m.samples, n, 7):
+        made = []
+        for kernel, table in zip(kernels, tables):
+            found = {k: torch.zeros(n, *shape) for k, shape in given.items()} | {"p": place, "schedule": schedules}
+            kernel(table, found)
+            made.append(found)
+        for name_ in given:
+            assert torch.equal(made[0][name_], made[1][name_]), name_
+
+
+def line(*places):
+    """One trace [T, 1, 2]."""
+    return torch.tensor(places)[:, None]
+
+
+def test_a_hit_waits_for_its_time_only_where_something_depends_on_it():
+    there = line(*[[2.0, 2.0]] * 11)
+    _, free = mission("F[0,2] p.x > 1")
+    assert follow(free, there, torch.tensor([[0.0, 8.0]]))[0].hit.all()
+    _, held = mission("F[0,2] G[0,0.4] p.x > 1")
+    hits = [bool(t.hit) for t in follow(held, there, torch.tensor([[0.0, 3.0]]))]
+    assert hits == [False] * 3 + [True] * 8
+    _, tied = mission("F[0,2] (p.x > 1 & F[0,1] p.y > 1)")
+    hits = torch.stack([t.hit[0] for t in follow(tied, there, torch.tensor([[0.0, 2.0, 4.0]]))])
+    assert hits.int().tolist()[:3] == [[0, 0], [0, 0], [1, 1]]  # the second is free: as early as it may
+
+
+def test_a_hold_that_breaks_is_taken_back_while_it_may_come_again():
+    _, m = mission("F[0,2] G[0,0.4] p.x > 1")
+    x = [2.0, 2.0, 0.0, 2.0, 2.0, 2.0, 2.0]
+    steps = follow(m, line(*[[v, 0.0] for v in x]), torch.tensor([[0.0, 0.0]]))
+    assert [bool(t.hit) for t in steps] == [True, True, False, True, True, True, True]
+    assert not any(t.violated for t in steps) and [bool(t.done) for t in steps] == [False] * 5 + [True] * 2
+    assert [float(t.left) for t in steps[:4]] == [2.0, 1.0, 0.0, 2.0]
+    x = [0.0] * 9 + [2.0, 2.0, 0.0, 2.0]  # the last sample at which it may begin is 10
+    steps = follow(m, line(*[[v, 0.0] for v in x]), torch.tensor([[0.0, 0.0]]))
+    assert bool(steps[11].violated) and not any(t.done for t in steps[:12])  # who follows remembers what was broken
+
+
+def test_windows_that_pass_are_late_and_what_is_kept_is_watched():
+    _, m = mission("F[0.4,0.8] p.x > 1 & G[0,1] p.y > -1")
+    steps = follow(m, line(*[[0.0, 0.5 - 0.4 * t] for t in range(6)]), torch.tensor([[0.0, 3.0]]))
+    assert [bool(t.late) for t in steps] == [False] * 4 + [True] * 2
+    assert [bool(t.violated) for t in steps] == [False] * 4 + [True, True]
+    assert [float(t.keep) for t in steps] == pytest.approx([1.5 - 0.4 * t for t in range(6)], abs=1e-5)
+    assert [float(t.togo) for t in steps] == [3.0, 2.0, 1.0, 0.0, -1.0, -2.0]
+    _, m = mission("F[0.4,0.8] p.x > 1 & G[0,0.2] p.y > -1")
+    steps = follow(m, line(*[[2.0, 0.0]] * 4), torch.tensor([[0.0, 3.0]]))
+    assert [bool(t.hit) for t in steps] == [False, False, True, True]  # not before its window
+    assert [float(t.keep) < NEVER for t in steps] == [True, True, False, False]
+
+
+def test_the_stage_is_the_first_allocated_of_those_that_may_come_next():
+    _, m = mission("F[0,4] p.x > 1 & F[0,4] p.y > 1")
+    nowhere = line([0.0, -1.0])
+    for times, stage in (([5.0, 9.0], [1.0, 0.0]), ([9.0, 5.0], [0.0, 1.0]), ([5.0, 5.0], [1.0, 0.0])):
+        timed = follow(m, nowhere, torch.tensor([[0.0, *times]]))[0]
+        assert timed.stage[0].tolist() == stage
+        assert float(timed.distance) == pytest.approx(1.0 if stage[0] else 2.0, abs=1e-6)
+    _, m = mission("F[0,2] (p.x > 1 & F[0,2] p.y > 1)")
+    assert follow(m, nowhere, torch.tensor([[0.0, 5.0, 5.0]]))[0].stage[0].tolist() == [1.0, 0.0]
+
+
+def test_a_schedule_says_which_alternative():
+    _, m = mission("(F[0,2] p.x > 1) | (F[0,2] p.y > 1)")
+    steps = [follow(m, line([0.0, 2.0], [0.0, 2.0]), torch.tensor([[float(a), 3.0]]))[0] for a in (0, 1)]
+    assert sorted(bool(t.done) for t in steps) == [False, True]
