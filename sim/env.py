@@ -293,10 +293,8 @@ class Env:
                          {**self.about, "seed": self.seed}, but)
         before = self.keys, self.episode.clone()
         drawn = replay(episodes, self.device)
-        self.keys = drawn.worlds
-        self.episode.copy_(drawn.episode - 1)
         try:
-            self._lay_in(self.worlds, drawn)
+            self.lay_in(drawn)
             first = self._begin_all()
         except Exception:
             self.keys, self.episode = before
@@ -304,6 +302,12 @@ class Env:
             raise
         self.replayed = dict(enumerate(episodes))
         return first
+
+    def lay_in(self, drawn: Draws) -> None:
+        """The next episode of world i is row i of ``drawn``; from then on it goes by the number ``drawn.worlds[i]``."""
+        self.keys = drawn.worlds
+        self.episode.copy_(drawn.episode - 1)
+        self._lay_in(self.worlds, drawn)
 
     def _begin(self, ids: Tensor) -> Obs:
         """Set a new episode for the worlds ``ids`` [K]: their first observations [K, ...].

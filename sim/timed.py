@@ -3,7 +3,8 @@
 A *schedule* says which alternative of the decomposition (`sim.stl.decompose`) is followed and about when each of its
 time variables shall be: its allocation (TGPO calls it grounding). The mission follows it over sampled signals. A
 variable is *hit* at the first sample at which everything it asks for holds, its windows are open and what must come
-before it is hit; where the times of others, or a hold, depend on it, not before its allocated time. A hold that breaks
+before it is hit; before its allocated time only where nothing is held from then on, and where the allocated times of
+others stay possible. What is to be kept from a later time on has a variable there (`sim.stl.marks`). A hold that breaks
 while its variable may still come later takes the hit back. Whatever the schedule was: if all is hit and kept, the hits
 are a grounding, so that the formula is satisfied (never the other way round: another grounding may do).
 
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from sim.stl.alternative import Alternative, Keep, NotDecomposable
 from sim.stl.decompose import Decomposition
+from sim.stl.marks import marked
 from sim.stl.syntax import Formula
 from sim.stl.torch_ops import compiled
 
@@ -67,13 +69,25 @@ class Route:
         self.of_keep = [places[k.predicate] for k in self.keeps]
         self.before = [[u - 1 for u in range(1, v) if self.bounds[v][u] <= 0] for v in range(1, self.count + 1)]
         self.behind = [[w for w in range(self.count) if v in self.before[w]] for v in range(self.count)]
-        self.early = [self._free(v) for v in range(1, self.count + 1)]
+        self.held = [any(keep.start.variable == v for keep in self.keeps) for v in range(1, self.count + 1)]
+        self.tied = [self._tied(v) for v in range(1, self.count + 1)]
 
-    def _free(self, v: int) -> bool:
-        """Whether nothing is worse off if variable ``v`` (from 1) is hit early. Those before it are hit by then."""
+    def _tied(self, v: int) -> list[tuple[int, float]]:
+        """The variables (from 0) that a hit of variable ``v`` (from 1) bounds, and how far behind it they may be.
+
+        Those before it are hit by then.
+        """
         d, others = self.bounds, [w for w in range(1, self.count + 1) if w != v and w - 1 not in self.before[v - 1]]
-        tied = any(-d[v][0] + d[v][w] < d[0][w] for w in others)
-        return not tied and not any(keep.start.variable == v for keep in self.keeps)
+        return [(w - 1, float(d[v][w])) for w in others if -d[v][0] + d[v][w] < d[0][w]]
+
+    def now(self, v: int, time: Tensor, allocated: Tensor, hits: Sequence[Tensor]) -> Tensor:
+        """Whether [N] variable ``v`` (from 0) may be hit now, its window being open: its time has come, or it may
+        come early, because whoever waits for it can still be on time."""
+        due = time >= allocated[:, v]
+        if self.held[v]:
+            return due
+        on_time = [(hits[w] > 0) | (allocated[:, w] <= time + most) for w, most in self.tied[v]]
+        return due | reduce(torch.logical_and, on_time, time == time)
 
     def window(self, v: int, hits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Earliest and latest sample [N] of variable ``v`` (from 0), given the hits [N] (1 + sample, 0: none)."""
@@ -100,7 +114,7 @@ class TimedMission(nn.Module):
 
     def __init__(self, decomposition: Decomposition, slack: float = 0.0, margin: float = 0.0) -> None:
         super().__init__()
-        self.alternatives = decomposition.alternatives
+        self.alternatives = tuple(marked(alternative) for alternative in decomposition.alternatives)
         self.dt, self.samples = decomposition.dt, decomposition.samples
         self.slack, self.margin = slack, margin
         if not self.alternatives:
@@ -142,8 +156,7 @@ class TimedMission(nn.Module):
             low, high = route.window(v, hits)
             open_ = reduce(torch.logical_and, [hits[u] > 0 for u in route.before[v]],
                            (time >= low) & (time <= high) & (short[v] <= 0))
-            if not route.early[v]:
-                open_ = open_ & (time >= allocated[:, v])
+            open_ = open_ & route.now(v, time, allocated, hits)
             hits[v] = torch.where((hits[v] == 0) & open_, time + 1.0, hits[v])
             latest.append(high)
         violated, kept, left, over = self._keep(route, margins, time, hits, latest)

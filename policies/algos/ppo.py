@@ -26,8 +26,10 @@ from torch import Tensor
 from policies.algos import checkpoint, fused
 from policies.algos.progress import Logger, Progress
 from policies.algos.ranks import Ranks
+from policies.algos.watch import Watch
 from policies.nets.actor import ACTIVATIONS, Actor, Critic, Gaussian, RecurrentActor, make_actor
 from policies.nets.normalizer import Moments, Normalizer, moments
+from sim.env import Env
 from sim.types import Obs, VecEnv
 
 SCHEDULES = ("constant", "linear", "adaptive")
@@ -189,6 +191,7 @@ class Learner:
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
     companion: Companion | None = None
+    watch: Watch | None = None  # where the task is a formula and nothing else
 
     @property
     def device(self) -> torch.device:
@@ -241,6 +244,8 @@ def train(
     if resume:
         restore(learner, resume if isinstance(resume, Path) else _latest(out, ranks))
     rollout = allocate(learner)
+    if isinstance(env, Env) and env.task.finite:
+        learner.watch = Watch(env)
     loss = torch.compile(losses) if config.compile else losses
     began, saved, stop = time.monotonic() - learner.seconds, time.monotonic(), _spent(learner)
     display = progress if progress is not None and ranks.is_first else nullcontext()
@@ -278,6 +283,8 @@ def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[s
     if curriculum is not None:
         curriculum.update(learner.ranks.gathered)
         figures |= curriculum.metrics()
+    if learner.watch is not None:
+        figures |= learner.watch.figures()
     figures |= troubles(learner, health)
     return figures | {"collect_seconds": collected - began, "improve_seconds": time.monotonic() - collected}
 
@@ -437,6 +444,8 @@ def collect(learner: Learner, rollout: Rollout) -> None:
         rollout.terminated[t] = step.terminated
         rollout.truncated[t] = step.truncated
         learner.obs = step.obs
+        if learner.watch is not None:
+            learner.watch(step)
         ended = (step.terminated | step.truncated).nonzero()[:, 0]
         if len(ended):
             cut = step.truncated.nonzero()[:, 0]

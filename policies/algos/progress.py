@@ -25,8 +25,9 @@ def summary(metrics: Metrics) -> dict[str, str]:
     """The figures a person follows, as text, in order. Those that do not exist are left out."""
     out = {"steps": f"{metrics['steps'] / 1e6:.2f} M", "rate": f"{metrics['rate'] / 1e3:.0f} k/s",
            "elapsed": clock(metrics["seconds"]), "left": clock(metrics["eta"])}
-    for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"), ("reward", "{:.3f}"),
-                       ("std", "{:.2f}"), ("kl", "{:.4f}"), ("learning_rate", "{:.1e}"), ("explained", "{:.2f}")):
+    for name, text in (("return", "{:.2f}"), ("length", "{:.0f}"), ("success", "{:.1%}"), ("robustness", "{:.2f}"),
+                       ("reward", "{:.3f}"), ("std", "{:.2f}"), ("kl", "{:.4f}"), ("learning_rate", "{:.1e}"),
+                       ("explained", "{:.2f}")):
         if name in metrics:
             out[name.replace("_", " ")] = text.format(metrics[name])
     return out

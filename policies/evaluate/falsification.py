@@ -23,8 +23,8 @@ one that ended early nothing is made up. See :func:`policy_judge`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -35,19 +35,21 @@ from torch import Tensor
 from policies.evaluate.partial import bounds, verdict
 from policies.evaluate.rollout import Act, rollout
 from robots.signals import SignalError
+from sim.curriculum import start_draws
 from sim.env import Env
+from sim.episodes import Draws, Named, draw_episodes
 from sim.random import stream, uniform
-from sim.randomize import Distribution, draw_parameters
+from sim.randomize import Distribution
 from sim.randomize import bounds as distribution_bounds
 from sim.stl.falsify import Choice, Falsification, Integer, Judge, Judged, Parameter, Real, Space, SpaceError, falsify
 from sim.stl.space import REACH, Scale, is_number, number_hint
 from sim.stl.syntax import Formula
 from sim.stl.trials import check_signals
-from sim.task import Task
 
 ALIVE = "episode_alive"
 """1 at the samples that the episode has, 0 afterwards: [T, B], beside the task's signals."""
 LARGEST_DRAW = 1.0 - 2.0**-24  # of the numbers that `sim.random.uniform` gives
+FORCES = ("force_w", "torque_b")
 PUSH = {"push.at_s": (), "push.for_s": (), "push.force_w": (3,), "push.torque_b": (3,)}
 
 
@@ -64,7 +66,7 @@ def default_space(env: Env) -> Space:
     the evaluation draws a command_delay beyond one control step, which acts as one of one step, so does the space.
     """
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
-                            for name, count in start_draws(env.task).items()]
+                            for name, count in start_draws(env.task.initial).items()]
     out += [p for name, dist in env.randomization.items() if (p := _randomized(env, name, dist))]
     for name, shape in env.sensors.drawn.items():
         if name == "delay":
@@ -73,18 +75,6 @@ def default_space(env: Env) -> Space:
             reach = REACH * env.sensors.config.bias[name.removeprefix("bias.")]
             out.append(Real(f"sensor.{name}", (-reach,) * shape[0], (reach,) * shape[0], "normal"))
     return Space(tuple(out))
-
-
-def start_draws(task: Task) -> dict[str, int]:
-    """Streams that the task's reset draws from, and how many numbers of each."""
-    found: dict[str, int] = {}
-
-    def draw(name: str, count: int) -> Tensor:
-        found[name] = max(count, found.get(name, 0))
-        return torch.full((1, count), 0.5)
-
-    task.initial(draw)
-    return found
 
 
 def _randomized(env: Env, name: str, dist: Distribution) -> Parameter | None:
@@ -163,7 +153,7 @@ def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
         return ((),) if count == 1 else ((count,), ())
 
     out: dict[str, tuple[tuple[int, ...], ...]] = {
-        f"start.{name}": ((count,),) for name, count in start_draws(env.task).items()}
+        f"start.{name}": ((count,),) for name, count in start_draws(env.task.initial).items()}
     state = env.task.initial(lambda name, count: torch.full((1, count), 0.5))
     out |= {f"state.{name}": (tuple(value.shape[1:]),) for name, value in state.items()}
     out |= {f"physics.{name}": shapes(component_count(env, name)) for name in env.backend.parameters}
@@ -176,22 +166,14 @@ def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
 # ---------------------------------------------------------------- what each world is given
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What the worlds of one batch are given, [N, ...] each. Push: seconds, N, N m."""
+def make_draws(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> tuple[Draws, Named]:
+    """What N candidates begin with, and their push (s, N, N m): ``parameters`` [N, ...], ``seeds`` [N].
 
-    seeds: Tensor
-    params: dict[str, Tensor] = field(default_factory=dict)
-    state: dict[str, Tensor] = field(default_factory=dict)
-    drawn: dict[str, Tensor] = field(default_factory=dict)  # by the names of `Sensors.drawn`
-    push: dict[str, Tensor] = field(default_factory=dict)
-
-
-def make_plan(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> Plan:
-    """The plan for N candidates: ``parameters`` [N, ...], ``seeds`` [N]."""
+    A seed stands in for the number of a world: what is not given is drawn as in that world's first episode.
+    """
     ids = torch.as_tensor(seeds, dtype=torch.int64, device=env.device)
     first = torch.zeros_like(ids)
-    given: dict[str, dict[str, Tensor]] = {}
+    given: dict[str, Named] = {}
     for name, value in parameters.items():
         group, _, rest = name.partition(".")
         given.setdefault(group, {})[rest] = torch.as_tensor(value, dtype=torch.float32, device=env.device)
@@ -200,15 +182,17 @@ def make_plan(env: Env, parameters: Mapping[str, np.ndarray], seeds: np.ndarray)
         chosen = given.get("start", {}).get(name)
         return uniform(env.seed, ids, first, stream(name), count) if chosen is None else chosen[:, :count]
 
-    params = draw_parameters(env.backend.parameters, env.randomization, env.seed, ids, first)
+    drawn = draw_episodes(replace(env.recipe, midway=0.0), ids, first)
+    params = dict(drawn.parameters)
     params |= {name: _between(env, name, env.randomization[name], u) for name, u in given.get("share", {}).items()}
     params |= {name: _components(env, name, value) for name, value in given.get("physics", {}).items()}
     push = given.get("push", {})
-    for name in ("force_w", "torque_b"):
+    for name in FORCES:
         if name in push and name not in params:
             params[name] = torch.zeros_like(push[name])
-    drawn = {k.replace("delay_steps", "delay"): v for k, v in given.get("sensor", {}).items()}
-    return Plan(ids, params, {**env.task.initial(draw), **given.get("state", {})}, drawn, push)
+    sensors = {k.replace("delay_steps", "delay"): v for k, v in given.get("sensor", {}).items()}
+    return drawn._replace(parameters=params, sensors={**drawn.sensors, **sensors},
+                          state={**env.task.initial(draw), **given.get("state", {})}), push
 
 
 def _components(env: Env, name: str, value: Tensor) -> Tensor:
@@ -224,70 +208,55 @@ def _between(env: Env, name: str, dist: Distribution, share: Tensor) -> Tensor:
     return value[:, 0] if len(low) == 1 else value
 
 
-class PlannedBackend:
-    """A backend whose worlds begin every episode as ``plan`` says, and are pushed when it says."""
+class PushedBackend:
+    """A backend whose worlds are pushed when they are told to be, beside what else sets the same forces."""
 
     def __init__(self, inner: Any, control_dt: float) -> None:
         self.inner, self.control_dt = inner, control_dt
-        self.plan = Plan(torch.zeros(inner.num_worlds, dtype=torch.int64))
+        self.begin({})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def begin(self, plan: Plan) -> None:
-        """Take ``plan`` for the episodes that begin from now on."""
-        self.plan = plan
+    def begin(self, push: Named) -> None:
+        """Push as ``push`` says, [N, ...] each, in the episodes that begin from now on."""
+        self.push = push
+        self.forces = {k: push[k] for k in FORCES if k in push}
+        self.base = {k: torch.zeros_like(v) for k, v in self.forces.items()}
         self.age = torch.zeros(self.inner.num_worlds, device=self.inner.device)
         self.pushed = torch.zeros(self.inner.num_worlds, dtype=torch.bool, device=self.inner.device)
 
     def set_params(self, ids: Tensor, params: Mapping[str, Tensor]) -> None:
-        """Nothing: parameters are the plan's."""
+        """``params`` for the worlds ``ids``; forces in addition to a push that acts now."""
+        for name in self.forces.keys() & params.keys():
+            self.base[name][ids] = params[name]
+        self.inner.set_params(ids, {**params, **self._forces(ids, self.forces.keys() & params.keys())})
+
+    def _forces(self, ids: Tensor, names: Iterable[str]) -> Named:
+        """What acts now on the worlds ``ids``, with the push."""
+        return {k: self.base[k][ids] + self.pushed[ids, None] * self.forces[k][ids] for k in names}
 
     def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
-        """The plan's parameters and state for the worlds ``ids``."""
-        if self.plan.params:
-            self.inner.set_params(ids, {k: v[ids] for k, v in self.plan.params.items()})
-        self.inner.reset(ids, {k: v[ids] for k, v in self.plan.state.items()})
-        self.age[ids], self.pushed[ids] = 0.0, False
+        """A new episode for the worlds ``ids``: no push has begun."""
+        self._set_pushed(ids, torch.zeros_like(ids, dtype=torch.bool))
+        self.age[ids] = 0.0
+        self.inner.reset(ids, state)
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """One control step. A push acts in those that begin within its time."""
-        push = self.plan.push
-        if "at_s" in push:
+        if self.forces:
             time = self.age * self.control_dt + 1e-6
-            now = (time >= push["at_s"]) & (time < push["at_s"] + push["for_s"])
-            ids = (now != self.pushed).nonzero()[:, 0]
-            if len(ids):
-                forces = {k: self.plan.params[k][ids] + now[ids, None] * push[k][ids]
-                          for k in ("force_w", "torque_b") if k in push}
-                self.inner.set_params(ids, forces)
-                self.pushed = now
+            now = (time >= self.push["at_s"]) & (time < self.push["at_s"] + self.push["for_s"])
+            self._set_pushed(torch.arange(len(now), device=now.device), now)
         self.age += 1
         self.inner.step(ctrl, substeps)
 
-
-class PlannedSensors:
-    """Sensors whose draws are keyed by the seeds of a plan instead of the worlds, some of them replaced."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.plan: Plan | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def draw_episode(self, seed: int, worlds: Tensor, episode: Tensor) -> dict[str, Tensor]:
-        """Bias and delay of the worlds; see `sim.sensors`."""
-        assert self.plan is not None
-        drawn: dict[str, Tensor] = self.inner.draw_episode(seed, self.plan.seeds[worlds], torch.zeros_like(episode))
-        return {**drawn, **{k: v[worlds] for k, v in self.plan.drawn.items()}}
-
-    def draw_noise(
-        self, seed: int, worlds: Tensor, episode: Tensor, step: Tensor, out: Mapping[str, Tensor]
-    ) -> None:
-        """White noise of a sample."""
-        assert self.plan is not None
-        self.inner.draw_noise(seed, self.plan.seeds[worlds], torch.zeros_like(episode), step, out)
+    def _set_pushed(self, ids: Tensor, now: Tensor) -> None:
+        """Whether the worlds ``ids`` are pushed, ``now`` [K] bool: set where it changes."""
+        changed = ids[now != self.pushed[ids]]
+        self.pushed[ids] = now
+        if len(changed):
+            self.inner.set_params(changed, self._forces(changed, self.forces))
 
 
 # ---------------------------------------------------------------- rollouts
@@ -305,9 +274,8 @@ class PolicyRollout:
         check_space(space, env)
         self.env, self.policy, self.space = env, policy, space
         self.names = (*env.task.schema,)
-        self.backend, self.sensors = PlannedBackend(env.backend, env.task.control_dt), PlannedSensors(env.sensors)
         self.fresh = env.state_dict()
-        env.backend, env.sensors = self.backend, self.sensors  # type: ignore[assignment]
+        self.backend = env.backend = PushedBackend(env.backend, env.task.control_dt)  # type: ignore[assignment]
         options = {len(p.options) for p in space.parameters if isinstance(p, Choice)}
         corners = {0.0, 1.0, *((k + 0.5) / n for n in options for k in range(n))}
         for corner in sorted(corners):  # a bound or choice that the simulator refuses is refused now
@@ -333,10 +301,10 @@ class PolicyRollout:
     def _begin(self, parameters: Mapping[str, np.ndarray], seeds: np.ndarray) -> None:
         missing = self.env.num_worlds - len(seeds)
         full = {k: np.concatenate([v, np.repeat(v[:1], missing, axis=0)]) for k, v in parameters.items()}
-        plan = make_plan(self.env, full, np.concatenate([seeds, np.repeat(seeds[:1], missing)]))
-        self.backend.begin(plan)
-        self.sensors.plan = plan
+        drawn, push = make_draws(self.env, full, np.concatenate([seeds, np.repeat(seeds[:1], missing)]))
+        self.backend.begin(push)
         self.env.load_state_dict(self.fresh)
+        self.env.lay_in(drawn)
 
 
 def policy_judge(dt: float) -> Judge:

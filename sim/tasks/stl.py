@@ -18,7 +18,7 @@ from sim import stl_timed
 from sim.maps import Memory
 from sim.regions import shapes_of
 from sim.schedules import draw_schedules
-from sim.stl.decompose import Decomposition, decompose
+from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.syntax import horizon
 from sim.stl_timed import SCHEDULE
@@ -60,11 +60,8 @@ class Observe(nn.Module):
 class Initial:
     """Starts of the system, each with a schedule out of ``bank`` [M, 1 + V], which a learning algorithm may improve."""
 
-    def __init__(self, system: System, start: Mapping[str, Any], decomposition: Decomposition | None) -> None:
-        self.system, self.start = system, start
-        self.bank = torch.empty(0)
-        if decomposition is not None:
-            self.bank = draw_schedules(decomposition.alternatives, BANK, np.random.default_rng(0))
+    def __init__(self, system: System, start: Mapping[str, Any], bank: Tensor) -> None:
+        self.system, self.start, self.bank = system, start, bank
 
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State of K worlds and their schedules."""
@@ -89,7 +86,7 @@ class Explore:
             low, high = system.fence["low"], system.fence["high"]
             room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
                     "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
-        self.anywhere = Initial(system, {**first.start, **room}, None)
+        self.anywhere = Initial(system, {**first.start, **room}, first.bank)
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
@@ -126,10 +123,10 @@ def make(
     start = dict(start or {})
     extra, initial, explore = None, lambda draw: of.initial(draw, start), None
     if view == TIMED:
-        decomposition = decompose(parsed, dt)
-        seen: Any = stl_timed.make(decomposition, slack=slack, margin=margin, reward=reward)
-        extra, initial = Constant(seen.spec), Initial(of, start, decomposition)
-        explore = Explore(initial, decomposition.samples)
+        seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin, reward=reward)
+        bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
+        extra, initial = Constant(seen.spec), Initial(of, start, bank)
+        explore = Explore(initial, seen.mission.samples)
     else:
         seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward=reward, **dict(of_view or {}))
     return Task(

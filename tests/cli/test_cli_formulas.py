@@ -51,5 +51,5 @@ def test_view_and_falsify_show_it_what_chooses(run: Path) -> None:
 def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["falsify", str(run), "--budget", "4", "--worlds", "4", "--out", str(tmp_path / "found")]
     assert main.main(words) in (0, 1)
-    assert main.main(["view", str(run), "--png", str(tmp_path / "view.png")]) == 0
+    assert main.main(["view", "--policy", str(run), "--png", str(tmp_path / "view.png")]) == 0
     assert (tmp_path / "view.png").stat().st_size > 5000

@@ -124,8 +124,22 @@ def test_a_hit_waits_for_its_time_only_where_something_depends_on_it():
     hits = [bool(t.hit) for t in follow(held, there, torch.tensor([[0.0, 3.0]]))]
     assert hits == [False] * 3 + [True] * 8
     _, tied = mission("F[0,2] (p.x > 1 & F[0,1] p.y > 1)")
-    hits = torch.stack([t.hit[0] for t in follow(tied, there, torch.tensor([[0.0, 2.0, 4.0]]))])
-    assert hits.int().tolist()[:3] == [[0, 0], [0, 0], [1, 1]]  # the second is free: as early as it may
+    hits = torch.stack([t.hit[0] for t in follow(tied, there, torch.tensor([[0.0, 4.0, 8.0]]))])
+    # the first may be hit where the second's time stays possible, at most 5 samples later; the second, free, at once
+    assert hits.int().tolist()[:4] == [[0, 0], [0, 0], [0, 0], [1, 1]]
+
+
+def test_what_is_kept_later_is_a_subgoal_of_its_own():
+    _, m = mission("F[0,0.4] p.x > 1 & G[1,1.4] p.y > 1")
+    schedule = torch.tensor([[0.0, 1.0, 5.0]])
+    assert m.schedule_size == 3
+    there = follow(m, line(*[[2.0, 0.0]] * 4, *[[0.0, 2.0]] * 4), schedule)
+    assert [t.stage[0].tolist() for t in there[:2]] == [[0.0, 1.0]] * 2  # hit at once: on to what begins at sample 5
+    assert [float(t.togo[0, 1]) for t in there[:3]] == [5.0, 4.0, 3.0]
+    assert float(there[0].distance) == pytest.approx(1.0)
+    assert [bool(t.done) for t in there] == [False] * 7 + [True]
+    away = follow(m, line(*[[2.0, 0.0]] * 8), schedule)
+    assert [bool(t.late) for t in away] == [False] * 5 + [True] * 3
 
 
 def test_a_hold_that_breaks_is_taken_back_while_it_may_come_again():

@@ -21,7 +21,7 @@ from policies.evaluate.falsification import (
     check_space,
     default_space,
     falsify_policy,
-    make_plan,
+    make_draws,
     policy_judge,
 )
 from policies.evaluate.rollout import Rollout, rollout
@@ -124,6 +124,25 @@ def test_start_is_what_the_space_says(backend: str) -> None:
     np.testing.assert_allclose(found["base_quat_w"][0], np.tile([1.0, 0, 0, 0], (WORLDS, 1)), atol=1e-6)
 
 
+@pytest.mark.parametrize(("task", "name"), [("reach", "goal_pos_w"), ("stl", "schedule")])
+def test_what_the_task_adds_begins_as_the_space_says(task: str, name: str) -> None:
+    """Goals and schedules are part of the start: made of its draws, or given; the same in whatever world."""
+    env = make_env(load_task(task), num_worlds=4, seed=SEED, threads=1)
+    flown = PolicyRollout(env, still, default_space(env))
+    values = flown.space.sample(np.random.default_rng(0), 3)
+    found = flown(values, seeds(1, 2, 3))[name]
+    drawn = {k.removeprefix("start."): torch.tensor(v, dtype=torch.float32) for k, v in values.items()}
+    expected = env.task.initial(lambda stream, count: drawn[stream])[name]
+    np.testing.assert_array_equal(found[0], expected)
+    assert len({tuple(row.tolist()) for row in found[0]}) == 3
+    turned = flown({k: v[::-1].copy() for k, v in values.items()}, seeds(3, 2, 1))[name]
+    np.testing.assert_array_equal(turned[:, ::-1], found)
+    chosen = Real(f"state.{name}", *np.stack([found[0].min(0), found[0].max(0)]).tolist())
+    np.testing.assert_allclose(
+        PolicyRollout(env, still, Space((chosen,)))({chosen.name: found[0][::-1]}, seeds(1, 2, 3))[name][0],
+        found[0][::-1], atol=1e-6)
+
+
 def test_reset_draws_span_the_tasks_own_starts() -> None:
     """Corners of the default space are extreme starts of the task: 0.2 m from home, tilted by 90 degrees."""
     env = world()
@@ -206,9 +225,9 @@ def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
     params = draw_parameters(env.backend.parameters, env.randomization, 5, ids, first)
     start = env.task.initial(lambda name, size: uniform(5, ids, first, stream(name), size))
     sampled = default_space(env).sample(np.random.default_rng(0), count)
-    plan = make_plan(env, sampled, np.arange(count))
+    drawn, _ = make_draws(env, sampled, np.arange(count))
     for name, theirs in {**params, **start}.items():
-        mine = {**plan.params, **plan.state}[name]
+        mine = {**drawn.parameters, **drawn.state}[name]
         spread = float(theirs.std())
         np.testing.assert_allclose(mine.mean(0), theirs.mean(0), atol=0.04 * spread, err_msg=name)
         np.testing.assert_allclose(mine.std(0), theirs.std(0), rtol=0.04, err_msg=name)
@@ -219,11 +238,11 @@ def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
 def test_share_moves_all_components_together() -> None:
     env = world(randomize=RANDOM)
     space = Space((STILL, Real("share.inertia", 0.0, 1.0), Real("start.initial", (0.0,) * 12, (0.9,) * 12)))
-    flown = PolicyRollout(env, still, space)
-    flown({"start.initial.guided": np.zeros((3, 1)), "start.initial": np.zeros((3, 12)),
-           "share.inertia": np.array([0.0, 0.5, 1.0])}, seeds(0, 0, 0))
+    check_space(space, env)
+    drawn, _ = make_draws(env, {"start.initial.guided": np.zeros((3, 1)), "start.initial": np.zeros((3, 12)),
+                                "share.inertia": np.array([0.0, 0.5, 1.0])}, seeds(0, 0, 0))
     p = env.task.robot.parameters["inertia"]
-    found = env.backend.params()["inertia"][:3].numpy()  # type: ignore[attr-defined]
+    found = drawn.parameters["inertia"]
     np.testing.assert_allclose(found, [p.low, 0.5 * (np.array(p.low) + p.high), p.high], rtol=1e-6)
 
 
@@ -371,9 +390,8 @@ def test_choices_are_searched() -> None:
     env = world()
     space = space_from_json({"start.initial.guided": {"low": [0], "high": [0.05]},
                              "physics.mass": {"choices": [0.03, 0.031]}})
-    flown = PolicyRollout(env, still, space)
-    flown(space.sample(np.random.default_rng(0), WORLDS), np.zeros(WORLDS, np.int64))
-    masses = env.backend.params()["mass"].numpy()  # type: ignore[attr-defined]
+    PolicyRollout(env, still, space)
+    masses = make_draws(env, space.sample(np.random.default_rng(0), 16), np.zeros(16, np.int64))[0].parameters["mass"]
     assert set(masses.ravel().tolist()) == {float(np.float32(0.03)), float(np.float32(0.031))}
     with pytest.raises(ValueError, match="mass must be > 0"):
         PolicyRollout(world(), still, Space((Choice("physics.mass", (0.03, -1.0, 0.031)),)))

@@ -1,0 +1,64 @@
+"""What the formula itself says of the episodes that are learned from: robustness and verdict, beside the reward."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sim.env import Env
+from sim.stl.robustness import robustness
+from sim.stl.syntax import signals_in
+from sim.types import Step
+
+WORLDS = 16
+
+
+class Watch:
+    """Traces of the first worlds of ``env``, whose episodes are as long as the formula looks ahead.
+
+    Exploring actions and all, but whole episodes only: not those that start in the middle of a mission, nor those that
+    ran when the watch began. One that ends early counts as if it had stayed where it was, as in an evaluation.
+    """
+
+    def __init__(self, env: Env, worlds: int = WORLDS) -> None:
+        self.env, self.formula, self.dt = env, env.task.formula, env.task.control_dt
+        self.count = min(worlds, env.num_worlds)
+        self.ids = torch.arange(self.count, device=env.device)
+        signals = env.true_signals()
+        self.traces = {name: signals[name].new_zeros(env.task.steps + 1, self.count, *signals[name].shape[1:])
+                       for name in sorted(signals_in(self.formula))}
+        self.at = torch.zeros_like(self.ids)
+        self.known = env.count[: self.count] == 0  # from the first sample on
+        for name, trace in self.traces.items():
+            trace[0] = signals[name][: self.count]
+        self.margins: list[Tensor] = []
+
+    def __call__(self, step: Step) -> None:
+        """After a step of the environment."""
+        self.at += 1
+        for name, trace in self.traces.items():
+            trace[self.at, self.ids] = step.info["signals"][name][: self.count]
+        over = (step.terminated | step.truncated)[: self.count]
+        if not bool(over.any()):
+            return
+        whole = (over & self.known & ~step.info["midway"][: self.count]).nonzero()[:, 0]
+        if len(whole):
+            self.margins.append(robustness(self.formula, self._held(whole), self.dt)[0])
+        ended = over.nonzero()[:, 0]
+        self.at[ended], self.known[ended] = 0, True
+        start = self.env.true_signals()
+        for name, trace in self.traces.items():
+            trace[0, ended] = start[name][ended]
+
+    def _held(self, worlds: Tensor) -> dict[str, Tensor]:
+        """Their traces [T, K, ...], the last sample of each held to the end."""
+        times = torch.arange(self.env.task.steps + 1, device=worlds.device)[:, None].minimum(self.at[worlds])
+        return {name: trace[times, worlds] for name, trace in self.traces.items()}
+
+    def figures(self) -> dict[str, float]:
+        """Means over the episodes that ended since the last call; nothing where none did."""
+        if not self.margins:
+            return {}
+        margins = torch.cat([torch.as_tensor(m) for m in self.margins])
+        self.margins.clear()
+        return {"robustness": float(margins.mean()), "satisfied": float((margins > 0).float().mean())}

@@ -1,0 +1,69 @@
+"""What a training logs of the formula: robustness and verdict of the episodes that really were."""
+
+import numpy as np
+import pytest
+import torch
+
+from policies.algos.ppo import read_last
+from policies.algos.watch import Watch
+from policies.cli import main
+from policies.evaluate.evaluation import evaluate
+from policies.evaluate.rollout import rollout
+from sim.env import make_env
+from sim.task import load_task
+
+
+def env_of(explore=0.0):
+    env = make_env(load_task("stl"), num_worlds=8, seed=3, threads=1, explore=explore)
+    env.reset()
+    return env
+
+
+def to_the_right(obs):
+    return torch.tensor([[1.0, 0.2]]).expand(len(obs), -1)
+
+
+def test_it_says_of_episodes_what_an_evaluation_says():
+    judged = evaluate(rollout(make_env(load_task("stl"), num_worlds=8, seed=3, threads=1), to_the_right),
+                      load_task("stl").formula).episodes
+    env = env_of()
+    watch, seen = Watch(env), set()
+    for _ in range(env.task.steps):
+        step = env.step(to_the_right(env.worlds))
+        again = [int(i) for i in (step.terminated | step.truncated).nonzero()[:, 0] if int(i) in seen]
+        watch.known[again] = False  # of each world its first episode only
+        seen |= set((step.terminated | step.truncated).nonzero()[:, 0].tolist())
+        watch(step)
+    assert len(seen) == 8
+    margins = torch.cat([torch.as_tensor(m) for m in watch.margins])
+    np.testing.assert_allclose(np.sort(margins), np.sort(judged.robustness), atol=1e-6)
+    figures = watch.figures()
+    assert figures["robustness"] == pytest.approx(float(judged.robustness.mean()), abs=1e-6)
+    assert figures["satisfied"] == pytest.approx(float((judged.robustness > 0).mean()))
+    assert watch.figures() == {}
+
+
+def test_only_whole_episodes_count():
+    """Not those that start in the middle, nor those that ran when it began to watch."""
+    env = env_of()
+    env.step(to_the_right(env.worlds))
+    late, env2 = Watch(env), env_of(explore=1.0)
+    midway = Watch(env2)
+    for world, watch in ((env, late), (env2, midway)):
+        running = torch.ones(8, dtype=torch.bool)
+        while bool(running.any()):
+            step = world.step(to_the_right(world.worlds))
+            if watch is late:
+                watch.known[~running] = False
+            watch(step)
+            running &= ~(step.terminated | step.truncated)
+    assert late.figures() == midway.figures() == {}
+
+
+def test_training_logs_it(tmp_path):
+    words = ["train", "algo=ppo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1",
+             "algo.total_steps=16000", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]", "--out",
+             str(tmp_path / "r")]
+    assert main.main(words) == 0
+    rows = [row for row in read_last(tmp_path / "r")["history"] if "robustness" in row]
+    assert rows and all(0 <= row["satisfied"] <= 1 for row in rows)
