@@ -45,7 +45,7 @@ class PPOConfig:
     total_steps: int = 20_000_000  # environment steps of all worlds and processes
     max_seconds: float | None = None  # wall time, earlier parts of a resumed run included
     # data
-    rollout_steps: int = 32  # T: steps of each world between updates
+    rollout_steps: int = 16  # T: steps of each world between updates
     epochs: int = 4  # passes over a rollout
     minibatches: int = 4  # gradient steps per pass (recurrent actor: the worlds are divided, not the rows)
     # objective
@@ -54,7 +54,7 @@ class PPOConfig:
     clip: float = 0.2  # probability ratio beyond which a sample no longer pulls
     value_clip: float | None = None  # same for the value, in scaled returns; None: off
     value_coef: float = 0.5  # weight of the value loss
-    entropy_coef: float = 0.0  # weight of the entropy bonus
+    entropy_coef: float = 5e-4  # weight of the entropy bonus
     max_grad_norm: float = 1.0  # of actor and critic together
     normalize_advantages: str = "batch"  # to mean 0 and std 1: over the rollout, each minibatch, or none
     normalize_observations: bool = True
@@ -65,7 +65,7 @@ class PPOConfig:
     desired_kl: float = 0.01  # nats between the policies before and after an update; adaptive only
     final_kl: float = 1.0  # desired_kl falls linearly to this share of itself over the budget; adaptive only
     min_learning_rate: float = 1e-5  # adaptive only
-    max_learning_rate: float = 1e-2  # adaptive only
+    max_learning_rate: float = 3e-3  # adaptive only
     # networks
     actor_hidden: Sequence[int] = (64, 64)
     critic_hidden: Sequence[int] = (64, 64)

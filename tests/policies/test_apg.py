@@ -199,13 +199,6 @@ def test_flat_reference_of_a_circle() -> None:
     np.testing.assert_allclose(np.roll(rows[:, 3:7], -1, 0), rows[:, 3:7] + dq, atol=1e-3)
 
 
-def test_configuration_file_has_the_defaults() -> None:
-    yaml = pytest.importorskip("yaml")
-    written = yaml.safe_load((ROOT / "configs/algo/apg.yaml").read_text())
-    made = APGConfig(**{k: tuple(v) if isinstance(v, list) else v for k, v in written.items()})
-    assert made == APGConfig() and set(written) == {f.name for f in dataclasses.fields(APGConfig)}
-
-
 @pytest.mark.parametrize(("make", "told"), [
     (lambda: APGConfig(worlds=20), "worlds is 20"),
     (lambda: APGConfig(window=0), "window is 0"),

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from policies.algos import milp
 from policies.algos.milp import MILPConfig, NotLinear, linearized, plan, solve
@@ -230,8 +229,3 @@ def test_models_and_lengths_that_do_not_fit_are_named() -> None:
 def test_settings_that_cannot_work_are_refused(settings, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         MILPConfig(**settings)
-
-
-def test_configuration_file_has_the_defaults() -> None:
-    written = yaml.safe_load((HERE.parents[1] / "configs/algo/milp.yaml").read_text())
-    assert MILPConfig(**written) == MILPConfig() and set(written) == {f.name for f in dataclasses.fields(MILPConfig)}

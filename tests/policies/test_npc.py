@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from policies.algos import npc
 from policies.algos.checkpoint import CheckpointError
@@ -264,11 +263,6 @@ def test_tasks_without_a_model_and_several_processes_are_refused(tmp_path: Path)
 def test_settings_that_cannot_work_are_refused(settings, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         NPCConfig(**settings)
-
-
-def test_configuration_file_has_the_defaults() -> None:
-    written = yaml.safe_load((HERE.parents[1] / "configs/algo/npc.yaml").read_text())
-    assert NPCConfig(**written) == NPCConfig() and set(written) == {f.name for f in dataclasses.fields(NPCConfig)}
 
 
 def test_judged_plans_are_those_that_are_given(tmp_path: Path) -> None:

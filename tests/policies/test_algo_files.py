@@ -1,0 +1,35 @@
+"""An algorithm's file in configs/algo names every setting, each with the default that the code has."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from policies.algos.apg import APGConfig
+from policies.algos.cem import CEMConfig
+from policies.algos.milp import MILPConfig
+from policies.algos.npc import NPCConfig
+from policies.algos.ppo import PPOConfig
+from policies.algos.tgpo import TGPOConfig
+
+FOLDER = Path(__file__).parents[2] / "configs" / "algo"
+CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
+           "tgpo": TGPOConfig}
+
+
+def written(name: str) -> dict:
+    data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
+    bases = [base for base in data.pop("defaults", []) if base != "_self_"]
+    return {**{k: v for base in bases for k, v in written(base).items()}, **data}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configuration_file_has_the_defaults(name: str) -> None:
+    kind, found = CONFIGS[name], written(name)
+    assert set(found) == {f.name for f in fields(kind)}
+    assert kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}) == kind()
+
+
+def test_every_algorithm_with_a_file_is_here() -> None:
+    assert set(CONFIGS) == {path.stem for path in FOLDER.glob("*.yaml")}
