@@ -297,7 +297,7 @@ def order(tmp_path: Path, method: str, task: str = "linear_reach", **more: Any) 
     words = [*METHODS[method].words, "algo.checkpoint_seconds=1000", "compiled=false"]
     words = words if METHODS[method].kind != suite.PLANNER else words[: len(METHODS[method].words)]
     return {"task": task, "system": item.system, "method": method, "seed": 1, "words": words, "episodes": 12,
-            "budget_s": 0.01, "replan": 0, "run": str(tmp_path / "run"), "file": str(tmp_path / "found.json"),
+            "budget_s": 0.01, "run": str(tmp_path / "run"), "file": str(tmp_path / "found.json"),
             "began": time.time(), **more}
 
 
@@ -339,7 +339,7 @@ def test_a_real_planner_is_judged_on_as_many_starts_as_its_time_allows(
     found = _stl_trial.trial({**few, "words": [*few["words"], *words]})
     assert (found["status"], found["episodes"], found["few_starts"]) == (DONE, 5, True)
     assert found["plan_s"] == pytest.approx(found["planning_s"] / 5)
-    every = _stl_trial.trial({**few, "words": [*few["words"], *words], "budget_s": 1e3, "replan": 40})
+    every = _stl_trial.trial({**few, "words": [*few["words"], *words, "algo.replan=40"], "budget_s": 1e3})
     assert (every["episodes"], every["few_starts"], every["replan"]) == (15, False, 40)
 
 
@@ -386,7 +386,7 @@ def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
 
 def test_a_trial_of_fewer_starts_does_not_hold(tmp_path: Path) -> None:
     item, study = Item("linear_reach", "tgpo", 1), Study(tmp_path, ["linear_reach"], False)
-    told = {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s, "replan": 0,
+    told = {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s,
             "quick": False, "episodes": EPISODES, "task": "linear_reach", "method": "tgpo", "seed": 1}
     for change, holds in (({}, True), ({"episodes": 999}, False), ({"episodes": 9, "few_starts": True}, True),
                           ({"quick": True}, False), ({"words": []}, False), ({"status": FAILED}, True)):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sim.task import Task
 
 Order = Mapping[str, Any]
-"""``task``, ``system``, ``method``, ``seed``, ``words`` (settings), ``episodes``, ``budget_s``, ``replan``, ``run``
+"""``task``, ``system``, ``method``, ``seed``, ``words`` (settings), ``episodes``, ``budget_s``, ``run``
 (folder), ``file``, ``began`` (Unix time at which the process was started)."""
 
 CURVE, PATHS, SAMPLES, GRID = 60, 6, 60, 24  # points of a curve, drawn episodes, their points, side of the heat map
@@ -213,13 +213,13 @@ def planned(
     while sum(p.episodes for p in parts) < order["episodes"] and (
             not parts or time.perf_counter() - began < order["budget_s"]):
         policy = Receding(plan, system.model, task.formula, task.control_dt, task.steps, config, generator,
-                          every=order["replan"])
+                          every=config.replan)
         parts.append(rollout(env, follow(env, policy), keep=kept_signals(task)))
     seconds = time.perf_counter() - began
     found = joined(parts)
     few = found.episodes < order["episodes"]
     return {**judged(order, task, found), "plan_s": seconds / found.episodes, "planning_s": seconds,
-            "few_starts": few, "replan": order["replan"]}
+            "few_starts": few, "replan": config.replan}
 
 
 def follow(env: Env, policy: Any) -> Callable[[Any], Any]:

@@ -104,10 +104,11 @@ class Item:
     def words(self) -> list[str]:
         """Settings besides formula, seed and folder."""
         method = METHODS[self.method]
-        budget = {suite.LEARNER: [f"algo.max_seconds={self.budget_s}", f"algo.total_steps={ENDLESS}"],
-                  suite.MODEL: [f"algo.max_seconds={self.budget_s}", f"algo.updates={ENDLESS}"],
-                  suite.PLANNER: []}[method.kind]
-        return [*method.words, *SYSTEMS[self.system].words, *budget]
+        replan = [f"algo.replan={SYSTEMS[self.system].replan}"]
+        own = {suite.LEARNER: [f"algo.max_seconds={self.budget_s}", f"algo.total_steps={ENDLESS}"],
+               suite.MODEL: [f"algo.max_seconds={self.budget_s}", f"algo.updates={ENDLESS}", *replan],
+               suite.PLANNER: replan}[method.kind]
+        return [*method.words, *SYSTEMS[self.system].words, *own]
 
 
 def selection(
@@ -205,9 +206,9 @@ def made(item: Item, folder: Path, limit_s: float, tick: Callable[[], None]) -> 
     file, log, order_file = (folder / f"{item.name}.{end}" for end in ("json", "log", "order"))
     run_folder = folder / "runs" / item.name
     order = {**asdict(item), "system": item.system, "words": item.words, "episodes": item.episodes,
-             "budget_s": item.budget_s, "replan": SYSTEMS[item.system].replan, "run": str(run_folder),
-             "file": str(file), "code": code_digest(item), "revision": git("rev-parse", "--short", "HEAD"),
-             "machine": machine(), "command": command(item), "began": time.time()}
+             "budget_s": item.budget_s, "run": str(run_folder), "file": str(file), "code": code_digest(item),
+             "revision": git("rev-parse", "--short", "HEAD"), "machine": machine(), "command": command(item),
+             "began": time.time()}
     for old in (file, log):
         old.unlink(missing_ok=True)
     write_whole(order_file, json.dumps(order).encode())
@@ -345,8 +346,8 @@ class Study:
         found = read(self.folder / f"{item.name}.json")
         if found is None:
             return None
-        was = tuple(found.get(k) for k in ("words", "code", "budget_s", "replan", "quick"))
-        now = (item.words, code_digest(item), item.budget_s, SYSTEMS[item.system].replan, item.quick)
+        was = tuple(found.get(k) for k in ("words", "code", "budget_s", "quick"))
+        now = (item.words, code_digest(item), item.budget_s, item.quick)
         whole = found.get("status") != suite.DONE or found["episodes"] >= item.episodes or found.get("few_starts")
         return found if was == now and whole and "status" in found else None
 
