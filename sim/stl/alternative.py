@@ -5,6 +5,7 @@ numpy only. The rules that make it of a formula are in `sim.stl.rules`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -66,6 +67,17 @@ class Gap:
     hi: int
 
 
+def bounds(variables: int, gaps: Iterable[Gap], samples: int) -> Ints:
+    """[n+1, n+1]: the most samples that variable j can be behind variable i, all within the trace."""
+    gaps, numbers = list(gaps), range(1, variables + 1)
+    found = closure(variables, [
+        *((g.before, g.after, g.hi) for g in gaps), *((g.after, g.before, -g.lo) for g in gaps),
+        *((0, v, samples - 1) for v in numbers), *((v, 0, 0) for v in numbers)])
+    if found is None:
+        raise FormulaError(f"no times satisfy the constraints {gaps}")
+    return found
+
+
 @dataclass(frozen=True)
 class Alternative:
     """One way to satisfy the formula.
@@ -90,13 +102,7 @@ class Alternative:
     @cached_property
     def bounds(self) -> Ints:
         """[n+1, n+1]: ``bounds[i, j]`` is the most samples that variable j can be behind variable i."""
-        found = closure(self.variables, [
-            *((g.before, g.after, g.hi) for g in self.gaps), *((g.after, g.before, -g.lo) for g in self.gaps),
-            *((0, v, self.samples - 1) for v in range(1, self.variables + 1)),
-            *((v, 0, 0) for v in range(1, self.variables + 1))])
-        if found is None:
-            raise FormulaError(f"no times satisfy the constraints {self.gaps}")
-        return found
+        return bounds(self.variables, self.gaps, self.samples)
 
     def __str__(self) -> str:
         lines = [self._variable_text(v) for v in range(1, self.variables + 1)]

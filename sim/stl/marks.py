@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach
+from sim.stl.alternative import Alternative, Gap, Keep, Point, Reach, bounds
+from sim.stl.times import order
 
 
 def marked(alternative: Alternative) -> Alternative:
@@ -19,22 +20,21 @@ def marked(alternative: Alternative) -> Alternative:
     begins = tuple(dict.fromkeys(keep.start for keep in alternative.keeps if _is_later(alternative, keep)))
     if not begins:
         return alternative
-    order: list[int | Point] = list(range(1, alternative.variables + 1))
-    for begin in begins:
-        order.insert(_place(alternative, order, begin), begin)
-    number: dict[int | Point, int] = {0: 0, **{what: k for k, what in enumerate(order, 1)}}
+    count = alternative.variables
+    marks = {begin: count + k for k, begin in enumerate(begins, 1)}
+    gaps = [*alternative.gaps, *(Gap(b.variable, mark, b.offset, b.offset) for b, mark in marks.items())]
+    number = {0: 0, **{v: k for k, v in enumerate(order(bounds(count + len(marks), gaps, alternative.samples)), 1)}}
 
     def moved(point: Point) -> Point:
-        return Point(number[point], 0) if point in begins else Point(number[point.variable], point.offset)
+        mark = marks.get(point)
+        return Point(number[point.variable], point.offset) if mark is None else Point(number[mark])
 
-    reaches = [replace(r, variable=number[r.variable]) for r in alternative.reaches]
-    reaches += [Reach(keep.predicate, number[keep.start]) for keep in alternative.keeps if keep.start in begins]
-    gaps = [Gap(number[g.before], number[g.after], g.lo, g.hi) for g in alternative.gaps]
-    gaps += [Gap(number[b.variable], number[b], b.offset, b.offset) for b in begins]
-    keeps = (Keep(keep.predicate, moved(keep.start), keep.end if not keep.end.variable else moved(keep.end))
-             for keep in alternative.keeps)
-    return replace(alternative, variables=len(order), reaches=tuple(dict.fromkeys(reaches)), keeps=tuple(keeps),
-                   gaps=tuple(gaps))
+    reaches = [Reach(r.predicate, number[r.variable]) for r in alternative.reaches]
+    reaches += [Reach(keep.predicate, number[marks[keep.start]]) for keep in alternative.keeps if keep.start in marks]
+    return replace(
+        alternative, variables=count + len(marks), reaches=tuple(dict.fromkeys(reaches)),
+        keeps=tuple(Keep(keep.predicate, moved(keep.start), moved(keep.end)) for keep in alternative.keeps),
+        gaps=tuple(Gap(number[g.before], number[g.after], g.lo, g.hi) for g in gaps))
 
 
 def _is_later(alternative: Alternative, keep: Keep) -> bool:
@@ -46,12 +46,3 @@ def _is_later(alternative: Alternative, keep: Keep) -> bool:
     within = d[0][start.variable] + start.offset < alternative.samples
     lasts = end.offset - start.offset >= d[end.variable][start.variable]
     return bool(start.offset > 0 and not goes_on and within and lasts)
-
-
-def _place(alternative: Alternative, order: list[int | Point], begin: Point) -> int:
-    """Behind the last of ``order`` that is never after ``begin``."""
-    def never_after(what: int | Point) -> bool:
-        point = Point(what) if isinstance(what, int) else what
-        return int(alternative.bounds[begin.variable][point.variable]) + point.offset <= begin.offset
-
-    return max((k for k, what in enumerate(order, 1) if never_after(what)), default=0)

@@ -323,7 +323,7 @@ def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.
     """The heat map of :func:`heat`: ``bank`` [M, 1 + V], ``value`` of schedules [K, 1 + V] is [K]."""
     import torch
 
-    from sim.schedules import legal
+    from sim.stl.grounding import feasible
 
     worth = value(bank)
     for row in np.argsort(-worth, kind="stable"):
@@ -338,7 +338,7 @@ def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.
     grid[:, 1 + x.index] = np.tile(x.samples, len(y.samples))
     grid[:, 1 + y.index] = np.repeat(y.samples, len(x.samples))
     seen = value(torch.from_numpy(grid))
-    seen[~legal(alternative, grid[:, 1:])] = np.nan
+    seen[~feasible(alternative, grid[:, 1 : 1 + alternative.variables].astype(np.int64))] = np.nan
     dt = alternative.dt
     best = [float(bank[row, 1 + axis.index]) * dt for axis in axes]
     return {"x": x.samples * dt, "y": y.samples * dt, "x_label": x.label, "y_label": y.label, "best": best,
