@@ -9,6 +9,8 @@ Rules for what is not plain:
   before any violation was known, the open clause with the least robustness of the held trace.
 - Slack of a subgoal: the end of its window minus the time at which it was reached (as early as possible, at the
   start of the stretch that it must hold for); NaN where it was not reached in time.
+- Slack of the mission, which every formula has, whatever its form: by how much later everything could have happened,
+  the first sample held for so long, with the formula still satisfied at that delay and at all smaller ones.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from sim.stl.decompose import decompose
 from sim.stl.plan import Subgoal as TimedSubgoal
 from sim.stl.plan import plan
 from sim.stl.robustness import robustness, satisfied
-from sim.stl.syntax import Formula, FormulaError, clauses, horizon, to_text
+from sim.stl.syntax import Formula, FormulaError, clauses, horizon, signals_in, to_text
 
+TIME = "mission_time"
 BELOW_ZERO = -1e-6  # robustness of an episode that showed no violation but did not live to satisfy
 
 
@@ -42,6 +45,7 @@ class Episodes:
     first_clause: np.ndarray  # [E] index of the clause that failed first, -1: none
     failed_at_s: np.ndarray  # [E] when it did, NaN: none
     slack_s: np.ndarray  # [E, S] per subgoal, NaN: not reached in time
+    delay_s: np.ndarray  # [E] slack of the mission, NaN: not satisfied
     terminated: np.ndarray  # [E] bool
     length_s: np.ndarray  # [E]
     tracking_m: np.ndarray | None  # [E] RMS distance from the reference, None without one
@@ -82,6 +86,7 @@ class Evaluation:
     robustness: Summary
     clauses: tuple[ClauseResult, ...]
     subgoals: tuple[SubgoalResult, ...]
+    delay_s: Summary  # of the satisfied episodes
     terminated: int
     non_finite: int
     tracking_m: Summary | None
@@ -109,11 +114,12 @@ def evaluate(
     end = (lengths - 1) * rollout.dt
     first, failed_at = first_failure(whole, verdicts, clause_margins, end)
     labels, slack = subgoal_slack(formula, rollout, lengths)
+    delay = mission_slack(formula, rollout, whole.satisfied)
     effort, change = control_effort(rollout)
     tracking = None if reference is None else tracking_error(rollout, reference, lengths)
     episodes = Episodes(
-        whole.satisfied, margins, np.minimum(whole.decided_at_s, end), first, failed_at, slack, rollout.terminated, end,
-        tracking, effort, change)
+        whole.satisfied, margins, np.minimum(whole.decided_at_s, end), first, failed_at, slack, delay,
+        rollout.terminated, end, tracking, effort, change)
     return Evaluation(
         formula=formula, text=to_text(formula), dt=rollout.dt, horizon_s=horizon(formula), seed=rollout.seed,
         satisfied=proportion(whole.satisfied, confidence), robustness=summarize(margins),
@@ -124,7 +130,7 @@ def evaluate(
         subgoals=tuple(
             SubgoalResult(label, proportion(np.isfinite(slack[:, i]), confidence), summarize(slack[:, i]))
             for i, label in enumerate(labels)),
-        terminated=int(rollout.terminated.sum()), non_finite=int((~rollout.finite).sum()),
+        delay_s=summarize(delay), terminated=int(rollout.terminated.sum()), non_finite=int((~rollout.finite).sum()),
         tracking_m=None if tracking is None else summarize(tracking), effort=summarize(effort),
         change=summarize(change), length_s=summarize(end), episodes=episodes)
 
@@ -186,6 +192,27 @@ def subgoal_slack(formula: Formula, rollout: Rollout, lengths: np.ndarray) -> tu
     return [to_text(goal.predicate) for goal in goals], slack
 
 
+DELAYS = 200  # that are tried, at most: over long missions they are several samples apart
+
+
+def mission_slack(formula: Formula, rollout: Rollout, holds: np.ndarray) -> np.ndarray:
+    """The longest delay [E] in s under which episodes that satisfy (``holds`` [E]) still do; NaN for the others."""
+    used = {name: rollout.signals[name] for name in signals_in(formula) if name != TIME}
+    traces = hold(used, horizon(formula), rollout.dt)
+    samples = len(next(iter(traces.values()), ()))
+    out, going = np.where(holds, 0.0, np.nan), np.flatnonzero(holds)
+    clock = {TIME: np.broadcast_to(rollout.dt * np.arange(samples)[:, None], (samples, rollout.episodes))}
+    stride = -(-samples // DELAYS) if samples else 1
+    for by in range(stride, samples, stride):
+        if not len(going):
+            break
+        late = np.maximum(np.arange(samples) - by, 0)
+        delayed = {**{name: x[late][:, going] for name, x in traces.items()}, TIME: clock[TIME][:, going]}
+        going = going[robustness(formula, delayed, rollout.dt)[0] > 0.0]
+        out[going] = by * rollout.dt
+    return out
+
+
 def hit_time(goal: TimedSubgoal, rollout: Rollout, lengths: np.ndarray, start: np.ndarray) -> np.ndarray:
     """First time [E] in the goal's window (counted from ``start`` [E]) at which its predicate holds, and goes on to
     hold for its hold time; NaN where there is none."""
@@ -240,6 +267,7 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
         "robustness": asdict(e.robustness), "formula": e.text, "horizon_s": e.horizon_s, "dt": e.dt, "seed": e.seed,
         "terminated": e.terminated, "non_finite": e.non_finite,
         "clauses": [asdict(c) for c in e.clauses], "subgoals": [asdict(s) for s in e.subgoals],
+        "delay_s": asdict(e.delay_s),
         "tracking_m": None if e.tracking_m is None else asdict(e.tracking_m), "effort": asdict(e.effort),
         "change": asdict(e.change), "length_s": asdict(e.length_s)})
     return figures

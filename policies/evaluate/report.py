@@ -355,11 +355,12 @@ def clause_table(e: Evaluation) -> str:
 
 
 def flight_table(e: Evaluation) -> str:
-    """Tracking, effort and length."""
+    """Tracking, slack, effort and length."""
     rows = []
     if e.tracking_m is not None:
         rows.append(("Distance from the reference, RMS", e.tracking_m, "m"))
-    rows += [("Control effort (mean squared action)", e.effort, ""),
+    rows += [("Slack: later by as much, it would still be satisfied", e.delay_s, "s"),
+             ("Control effort (mean squared action)", e.effort, ""),
              ("Change of action (mean square)", e.change, ""), ("Length", e.length_s, "s")]
     cells = "".join(
         f"<tr><td>{name}</td>" + "".join(

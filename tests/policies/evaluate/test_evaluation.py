@@ -131,6 +131,25 @@ def test_gate_compares_the_estimate_or_the_lower_bound() -> None:
         gate(e, require=95)
 
 
+def test_slack_of_a_mission_is_the_delay_it_bears_whatever_the_formula() -> None:
+    def slack(text: str, *x: list[float]) -> list[float | str]:
+        found = evaluate(rolled(list(x), [[1.0] * 7] * len(x)), parse(text, SCHEMA)).episodes.delay_s
+        return ["fails" if np.isnan(s) else s for s in found.tolist()]
+
+    late, early = [0, 0, 0, 0, 2, 2, 2], [0, 2, 2, 2, 2, 2, 2]
+    assert slack("F[0,5] (base_pos_w.x > 1)", late, early, [0] * 7) == [1.0, 4.0, "fails"]
+    either = "F[0,2] (base_pos_w.x > 1) | F[0,5] (base_pos_w.x > 1 & height > 0.5)"
+    assert slack(either, late, early) == [1.0, 4.0]
+    assert slack("G[0,3] F[0,3] (base_pos_w.x > 1)", early, [0, 0, 2, 0, 0, 2, 0]) == [2.0, 1.0]
+    # away at 3 s: not with a delay of 1 s, again with one of 2 s
+    assert slack("F[0,6] (base_pos_w.x > 1) & G[3,3] (base_pos_w.x < 1)", [0, 0, 2, 0, 2, 2, 2]) == [0.0]
+    trace = rolled([late], [[1.0] * 7])
+    timed = replace(trace, signals={**trace.signals, "mission_time": np.arange(7.0)[:, None]})
+    clock = schema(*SCHEMA.values(), SignalSpec("mission_time", (), "s"))
+    found = evaluate(timed, parse("F[0,6] (mission_time > 4 & mission_time < 6 & base_pos_w.x > 1)", clock))
+    assert found.episodes.delay_s.tolist() == [1.0]  # the time goes on as it does
+
+
 def test_json_has_the_promised_keys_and_no_infinity() -> None:
     content = to_json(judge([[0] * 5], [HIGH]))
     assert content["p_satisfied"] == 0.0 and content["episodes"] == 1
