@@ -43,7 +43,7 @@ def test_a_killed_study_goes_on_with_what_is_missing(trained, tmp_path, monkeypa
     sim_learning.trial(REACH, 2, tmp_path, 1000)
     sim_learning.trial(REACH, 2, tmp_path, 2000)
     assert len(trained) == 4
-    monkeypatch.setattr(sim_learning, "code_digest", lambda: "other")
+    monkeypatch.setattr(sim_learning, "code_digest", lambda experiment: "other")
     sim_learning.trial(REACH, 1, tmp_path, 1000)
     assert len(trained) == 5
 
