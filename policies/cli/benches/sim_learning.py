@@ -35,7 +35,8 @@ SEEDS = (1, 2, 3)
 EPISODES = 1000
 CURVE = 100  # points of a learning curve, at most
 CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs")
-"""What a trained policy depends on."""
+"""What a trained policy depends on, but for what is other tasks' and other algorithms' own."""
+OTHERS = ("apg", "cem", "milp", "npc", "planning", "tgpo")  # algorithms that the learner here does not need
 FIGURES = ("p_satisfied", "within_1cm", "rate", "dropped")
 QUICK_SECONDS, QUICK_EPISODES = 5.0, 64
 
@@ -86,7 +87,8 @@ def trial(
 
     file, told = study / f"{experiment.name}-{seed}.json", f"{experiment.name}, seed {seed}"
     settings = [f"experiment={experiment.name}", f"seed={seed}", *words]
-    known = kept(file, settings, episodes)
+    code = code_digest(experiment.name)
+    known = kept(file, settings, episodes, code)
     if known is not None:
         say(f"{told}: done, {file}")
         return known
@@ -95,7 +97,6 @@ def trial(
     # a training that was cut off is made anew: its wall time must be of one piece
     arguments = ["train", *settings, f"out={out}", "--overwrite"]
     revision = git("rev-parse", "--short", "HEAD")
-    code = code_digest()
     trained = run_module("policies.cli.main", arguments, quiet=True)
     say(f"{told}: trained in {trained.wall:.0f} s, judging {episodes} episodes")
     figures = {
@@ -107,13 +108,13 @@ def trial(
     return figures
 
 
-def kept(file: Path, settings: Sequence[str], episodes: int) -> dict[str, Any] | None:
-    """The trial in ``file``, if it was made with these settings, as many episodes and the code as it is now."""
+def kept(file: Path, settings: Sequence[str], episodes: int, code: str) -> dict[str, Any] | None:
+    """The trial in ``file``, if it was made with these settings, as many episodes and this ``code``."""
     try:
         found: dict[str, Any] = json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-    same = (found.get("settings"), found.get("episodes"), found.get("code")) == ([*settings], episodes, code_digest())
+    same = (found.get("settings"), found.get("episodes"), found.get("code")) == ([*settings], episodes, code)
     return found if same else None
 
 
@@ -208,14 +209,24 @@ def write_study(study: Path, trials: Sequence[dict[str, Any]], rows: Sequence[Ro
     write_whole(study / "study.json", (json.dumps(whole, indent=1) + "\n").encode())
 
 
-def code_digest() -> str:
-    """Of the sources and settings that a trained policy depends on."""
+def code_digest(experiment: str) -> str:
+    """Of the sources and settings that a trained policy of ``experiment`` depends on."""
     root, digest = Path(__file__).resolve().parents[3], hashlib.sha256()
     for part in CODE:
         for path in sorted((root / part).rglob("*")):
-            if path.suffix in (".py", ".yaml", ".xml", ".npz"):
-                digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+            own = path.relative_to(root)
+            if path.suffix in (".py", ".yaml", ".xml", ".npz") and needed(own.parent.as_posix(), own.stem, experiment):
+                digest.update(f"{own}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def needed(folder: str, stem: str, experiment: str) -> bool:
+    """Whether ``experiment`` depends on the file ``stem`` of ``folder``; its task has its name."""
+    if folder in ("configs/experiment", "configs/task", "sim/tasks"):
+        return stem in (experiment, "__init__")
+    if folder in ("policies/algos", "configs/algo"):
+        return stem not in OTHERS
+    return folder != "configs/task/stl"
 
 
 def git(*words: str) -> str:
