@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,8 +64,8 @@ def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
     of_system = selection(stl_tasks.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
     assert [item.system for item in of_system] == ["unicycle", "unicycle"]
     now = time.monotonic()
-    assert Progress(items, now + 1000.0).limit(items[0]) == stl_tasks.QUICK_TRIAL
-    assert Progress(items, now + 5.0).limit(items[0]) == 0.0
+    assert Progress(items, 2, now + 1000.0).limit(items[0]) == stl_tasks.QUICK_TRIAL
+    assert Progress(items, 2, now + 5.0).limit(items[0]) == 0.0
 
 
 def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
@@ -85,17 +86,32 @@ def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: s
         assert settings["algo"]["max_seconds"] == SYSTEMS["linear"].budget_s
 
 
-def test_the_time_left_is_what_others_of_the_same_kind_took() -> None:
+def test_the_time_left_is_what_others_of_the_same_kind_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(stl_tasks.time, "monotonic", lambda: now[0])
     items = selection(["linear_reach"], False, None, ["tgpo", "cem"], None, ["1", "2"])
-    progress = Progress(items)
+    progress, alone = Progress(items, 2), Progress(items)
     before = SYSTEMS["linear"].budget_s + stl_tasks.AROUND
-    assert progress.left(0) == 4 * before
-    progress.done(0, 100.0, "")
-    assert progress.left(1) == 300.0  # of the others none is known yet
-    progress.done(1, 20.0, "")
-    assert progress.left(2) == 120.0
-    assert progress.left(2, passed=40.0) == 80.0
-    assert progress.left(4) == 0.0
+    assert progress.left() == 2 * before
+    for number, seconds in ((0, 100.0), (1, 20.0)):
+        alone.begin(number)
+        now[0] += seconds
+        alone.done(number, "")
+    assert alone.left() == 120.0
+    alone.begin(2)
+    now[0] += 40.0
+    assert alone.left() == 80.0
+    for number in (2, 3):
+        alone.begin(number)
+        alone.done(number, "")
+    assert alone.left() == 0.0
+
+
+@pytest.mark.parametrize("given", [[], ["0"], ["two"], ["1", "2"]])
+def test_how_many_at_once_is_one_number(given: list[str]) -> None:
+    with pytest.raises(BadInput, match="--parallel: one whole number from 1"):
+        stl_tasks.crew(given)
+    assert stl_tasks.crew(["3"]) == 3 and stl_tasks.crew(None) >= 1
 
 
 # ---------------------------------------------------------------- what is kept
@@ -134,6 +150,7 @@ def calls(out: Path) -> list[str]:
 
 
 def go(out: Path, *, methods: list[str], **more: Any) -> dict[str, Row]:
+    more = {"parallel": ["1"], **more}
     rows = stl_tasks.run(False, out=out, tasks=["linear_reach"], methods=methods, seeds=["1"], **more)
     return {row.name: row for row in rows}
 
@@ -197,31 +214,48 @@ def test_options_are_only_there_with_the_benchmark_that_has_them(capsys: pytest.
 
 def test_a_process_that_hangs_is_given_up_and_one_that_is_interrupted_interrupts(tmp_path: Path) -> None:
     began = time.monotonic()
-    told = stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 0.3, lambda: None)
+    told = stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 0.3, go_on())
     assert "given up" in told and time.monotonic() - began < 30.0
     with pytest.raises(Interrupted):
-        stl_tasks.worked([sys.executable, "-c", "raise SystemExit(130)"], tmp_path / "log", 60.0, lambda: None)
+        stl_tasks.worked([sys.executable, "-c", "raise SystemExit(130)"], tmp_path / "log", 60.0, go_on())
 
 
 def test_a_crash_is_told_by_its_error_first(tmp_path: Path) -> None:
     code = "def f():\n    raise ValueError('no such thing')\nf()"
-    told = stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, lambda: None)
+    told = stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, go_on())
     assert told.startswith("exit status 1: ValueError: no such thing; ")
-    assert stl_tasks.worked([sys.executable, "-c", "pass"], tmp_path / "log", 60.0, lambda: None) == ""
+    assert stl_tasks.worked([sys.executable, "-c", "pass"], tmp_path / "log", 60.0, go_on()) == ""
 
 
-def test_an_interrupt_ends_the_trial_that_runs(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+def test_what_stops_the_study_ends_the_trials_that_run(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both of them, and keeps nothing of theirs; the third is not begun."""
+    code = "import json, os, sys, time; open(json.load(open(sys.argv[1]))['run'].split('runs')[0] + 'pid-' + " \
+           "str(os.getpid()), 'w'); time.sleep(60)"
+    (stub.parent / "worker" / "sleeper_of_trials.py").write_text(code)
+    monkeypatch.setattr(stl_tasks, "WORKER", "sleeper_of_trials")
 
-    def tick() -> None:
-        if pid.exists() and pid.read_text():
+    def draw(progress: Progress) -> None:
+        if len(list(stub.glob("pid-*"))) == 2:
             raise Interrupted(signal.SIGTERM)
 
+    monkeypatch.setattr(Progress, "draw", draw)
+    began = time.monotonic()
     with pytest.raises(Interrupted):
-        stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, tick)
-    listed = subprocess.run(["ps", "-p", pid.read_text()], capture_output=True, text=True)
-    assert listed.returncode == 1
+        go(stub, methods=["tgpo", "cem", "ppo"], parallel=["2"])
+    assert time.monotonic() - began < 40.0
+    for path in stub.glob("pid-*"):
+        assert subprocess.run(["ps", "-p", path.name[4:]], capture_output=True).returncode == 1
+    assert len(list(stub.glob("pid-*"))) == 2 and not list(stub.glob("linear_reach-*.json"))
+
+
+def test_trials_at_once_are_all_made(stub: Path) -> None:
+    rows = go(stub, methods=["tgpo", "cem", "f-mdp"], parallel=["3"])
+    assert sorted(calls(stub)) == ["linear_reach cem", "linear_reach f-mdp", "linear_reach tgpo"]
+    assert rows["trials.done"].value == 2.0
+
+
+def go_on() -> threading.Event:
+    return threading.Event()
 
 
 def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:

@@ -7,10 +7,13 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -27,12 +30,12 @@ from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 HELP = (
     "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its baselines, each "
-    "formula, method and seed a process of its own with the same wall time per system; judged on 1000 fresh starts "
-    "(planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson intervals. "
-    "Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle. Everything takes days: it "
-    "is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are the same, so it goes on "
-    "where it was; the page there, index.html, is written anew after each. --quick: two formulas, short, within 10 "
-    "minutes"
+    "formula, method and seed a process of its own, on one core, with the same wall time per system; judged on 1000 "
+    "fresh starts (planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson "
+    "intervals. Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle; --parallel. "
+    "Everything takes days: it is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are "
+    "the same, so it goes on where it was; the page there, index.html, is written anew after each. --quick: two "
+    "formulas, short, within 10 minutes"
 )
 DAYS = True  # of computing, for all methods, formulas and seeds: `bench --all` leaves it to who names it
 
@@ -41,6 +44,7 @@ OPTIONS = {
     "methods": f"of {','.join(METHODS)} (default: all)",
     "tasks": "formulas, such as linear_reach,linear_seq (default: all of the systems)",
     "seeds": "whole numbers (default: 1,2,3; quick: 1)",
+    "parallel": "trials at once, each on a core of its own (default: as many as there are cores)",
 }
 STUDY = Path("outputs/bench/stl-tasks")
 SEEDS = (1, 2, 3)
@@ -52,6 +56,7 @@ QUICK_TASKS, QUICK_SEEDS = ("linear_reach", "linear_seq"), (1,)
 QUICK_BUDGET, QUICK_EPISODES = 12.0, 256
 QUICK_LIMIT, QUICK_TRIAL = 570.0, 90.0  # s: of all that it starts, of one trial at most
 AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
+WIDTH = 100  # of the line that is drawn on a terminal
 WORKER = "policies.cli.benches._stl_trial"
 CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml", "configs/algo", "configs/backend",
         "configs/task/stl", "policies/evaluate/evaluation.py", "policies/evaluate/partial.py",
@@ -105,10 +110,10 @@ class Item:
         """Settings besides formula, seed and folder."""
         method = METHODS[self.method]
         replan = [f"algo.replan={SYSTEMS[self.system].replan}"]
-        own = {suite.LEARNER: [f"algo.max_seconds={self.budget_s}", f"algo.total_steps={ENDLESS}"],
+        own = {suite.LEARNER: [f"algo.max_seconds={self.budget_s}", f"algo.total_steps={ENDLESS}", "algo.threads=1"],
                suite.MODEL: [f"algo.max_seconds={self.budget_s}", f"algo.updates={ENDLESS}", *replan],
                suite.PLANNER: replan}[method.kind]
-        return [*method.words, *SYSTEMS[self.system].words, *own]
+        return ["threads=1", *method.words, *SYSTEMS[self.system].words, *own]
 
 
 def selection(
@@ -176,30 +181,64 @@ def _length(task: str) -> int:
 
 def run(
     quick: bool = False, *, out: Path = STUDY, systems: list[str] | None = None, methods: list[str] | None = None,
-    tasks: list[str] | None = None, seeds: list[str] | None = None,
+    tasks: list[str] | None = None, seeds: list[str] | None = None, parallel: list[str] | None = None,
 ) -> list[Row]:
     """Make the trials that are asked for and not there yet; rows and the page of all that are."""
     known = suite_tasks()
     items = selection(known, quick, systems, methods, tasks, seeds)
+    at_once = crew(parallel)
     folder = out / QUICK if quick else out
     study = Study(folder, known, quick)
     todo = [item for item in items if study.kept(item) is None]
-    say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {folder}")
-    progress = Progress(todo, time.monotonic() + QUICK_LIMIT if quick else None)
-    for number, item in enumerate(todo):
-        if (limit := progress.limit(item)) <= 0.0:
-            say(f"{len(todo) - number} trials are left: the time of --quick is over; the same command makes them")
-            break
-        began = time.monotonic()
-        found = made(item, folder, limit, progress.ticker(number))
-        progress.done(number, time.monotonic() - began, outcome(found))
-        study.write()
+    say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {folder}; {at_once} at once")
+    progress = Progress(todo, at_once, time.monotonic() + QUICK_LIMIT if quick else None)
+    left = work_off(todo, folder, progress, study.write)
+    if left:
+        say(f"{left} trials are left: the time of --quick is over; the same command makes them")
     rows = study.write()
     say(f"page: {folder / 'index.html'}")
     return rows
 
 
-def made(item: Item, folder: Path, limit_s: float, tick: Callable[[], None]) -> dict[str, Any]:
+def crew(given: Sequence[str] | None) -> int:
+    """How many trials run at once: the cores that this process may use, unless told otherwise."""
+    if given is None:
+        return len(os.sched_getaffinity(0))
+    if len(given) != 1 or not (given[0].isascii() and given[0].isdigit()) or int(given[0]) < 1:
+        raise BadInput(f"--parallel: one whole number from 1, got {','.join(given) or 'none'}")
+    return int(given[0])
+
+
+def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Callable[[], object]) -> int:
+    """Make the trials ``todo``, some at once, ``write`` after each; how many no time was left for."""
+    stop, left = threading.Event(), 0
+
+    def make(number: int) -> dict[str, Any] | None:
+        limit = progress.limit(todo[number])
+        if limit <= 0.0 or stop.is_set():
+            return None
+        progress.begin(number)
+        return made(todo[number], folder, limit, stop)
+
+    with ThreadPoolExecutor(progress.at_once) as pool:
+        waiting = {pool.submit(make, number): number for number in range(len(todo))}
+        try:
+            while waiting:
+                finished, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    number, found = waiting.pop(future), future.result()
+                    left += found is None
+                    if found is not None:
+                        progress.done(number, outcome(found))
+                        write()
+                progress.draw()
+        finally:  # also where something interrupts: what runs is ended, what waits is not begun
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+    return left
+
+
+def made(item: Item, folder: Path, limit_s: float, stop: threading.Event) -> dict[str, Any]:
     """Make one trial in a process of its own; what became of it, also where that failed. Kept in ``folder``."""
     from policies.files import write_whole
 
@@ -212,7 +251,7 @@ def made(item: Item, folder: Path, limit_s: float, tick: Callable[[], None]) -> 
     for old in (file, log):
         old.unlink(missing_ok=True)
     write_whole(order_file, json.dumps(order).encode())
-    error = worked([sys.executable, "-m", WORKER, str(order_file)], log, limit_s, tick)
+    error = worked([sys.executable, "-m", WORKER, str(order_file)], log, limit_s, stop)
     found = read(file)
     if found is None:
         found = {**order, "status": suite.FAILED, "reason": error or "it wrote no result"}
@@ -230,10 +269,11 @@ def command(item: Item) -> str:
     return "" if METHODS[item.method].kind == suite.PLANNER else f"temporeal train {shlex.join(words)}"
 
 
-def worked(words: Sequence[str], log: Path, limit_s: float, tick: Callable[[], None]) -> str:
-    """Run a process until it ends, for ``limit_s`` at most; what it complained of, empty where all is well. Whatever
-    interrupts this one ends it."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Event) -> str:
+    """Run a process until it ends, for ``limit_s`` at most; what it complained of, empty where all is well. ``stop``
+    ends it, and so does whatever interrupts this one: then there is no answer."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
+                   "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     until = time.monotonic() + limit_s
     with open(log, "wb") as out:
         process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
@@ -241,7 +281,8 @@ def worked(words: Sequence[str], log: Path, limit_s: float, tick: Callable[[], N
         while process.poll() is None:
             if time.monotonic() > until:
                 return f"given up after {limit_s:.0f} s"
-            tick()
+            if stop.is_set():
+                raise Interrupted(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)
     finally:
@@ -280,8 +321,11 @@ class Progress:
     """How far the trials are, and when they will be done."""
 
     items: Sequence[Item]
+    at_once: int = 1
     deadline: float | None = None  # of the monotonic clock
     took: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    began: dict[int, float] = field(default_factory=dict)  # of the monotonic clock, by number
+    over: set[int] = field(default_factory=set)
 
     def limit(self, item: Item) -> float:
         """Seconds that ``item`` may take; 0 where it should not be started any more."""
@@ -296,33 +340,35 @@ class Progress:
         own = self.took.get((item.system, item.method))
         return fmean(own) if own else fmean(others) if others else item.budget_s + AROUND
 
-    def left(self, number: int, passed: float = 0.0) -> float:
-        """Seconds until all are done, ``passed`` s into trial ``number``."""
-        now = max(self.expected(self.items[number]) - passed, 0.0) if number < len(self.items) else 0.0
-        return now + sum(self.expected(item) for item in self.items[number + 1 :])
+    def left(self) -> float:
+        """Seconds until all are done."""
+        now = time.monotonic()
+        spent = {number: now - began for number, began in self.began.items()}
+        each = [max(self.expected(item) - spent.get(number, 0.0), 0.0)
+                for number, item in enumerate(self.items) if number not in self.over]
+        return max([sum(each) / self.at_once, *each])
 
-    def ticker(self, number: int) -> Callable[[], None]:
-        """Say that trial ``number`` begins; the result draws how far it is, on a terminal."""
-        began, item = time.monotonic(), self.items[number]
-        head = f"[{number + 1}/{len(self.items)}] {item.title}"
-        say(f"{head}: {METHODS[item.method].kind} for up to {item.budget_s:.0f} s; all in {clock(self.left(number))}")
+    def begin(self, number: int) -> None:
+        """Trial ``number`` begins."""
+        self.began[number] = time.monotonic()
 
-        def tick() -> None:
-            if sys.stderr.isatty():
-                passed = time.monotonic() - began
-                full = min(int(30 * passed / self.expected(item)), 30)
-                print(f"\r  [{'#' * full}{' ' * (30 - full)}] {clock(passed)}, all in "
-                      f"{clock(self.left(number, passed))} ", end="", file=sys.stderr, flush=True)
+    def draw(self) -> None:
+        """What runs and how long it will take, on a terminal."""
+        if sys.stderr.isatty():
+            now = time.monotonic()
+            running = ", ".join(f"{self.items[number].name} {clock(now - began)}"
+                                for number, began in self.began.items() if number not in self.over)
+            text = f"  [{len(self.over)}/{len(self.items)}] {running}; all in {clock(self.left())}"
+            print(f"\r{text[:WIDTH]:{WIDTH}}", end="", file=sys.stderr, flush=True)
 
-        return tick
-
-    def done(self, number: int, seconds: float, text: str) -> None:
-        """Enter what trial ``number`` took and say what came of it."""
-        item = self.items[number]
+    def done(self, number: int, text: str) -> None:
+        """Say what came of trial ``number``."""
+        item, seconds = self.items[number], time.monotonic() - self.began[number]
         self.took.setdefault((item.system, item.method), []).append(seconds)
-        start = "\r" + " " * 70 + "\r" if sys.stderr.isatty() else ""
-        print(f"{start}  [{number + 1}/{len(self.items)}] {item.title}: {text}, {seconds:.0f} s; "
-              f"{clock(self.left(number + 1))} left", file=sys.stderr, flush=True)
+        self.over.add(number)
+        start = f"\r{'':{WIDTH}}\r" if sys.stderr.isatty() else ""
+        print(f"{start}  [{len(self.over)}/{len(self.items)}] {item.title}: {text}, {seconds:.0f} s; "
+              f"{clock(self.left())} left", file=sys.stderr, flush=True)
 
 
 # ---------------------------------------------------------------- what is kept
