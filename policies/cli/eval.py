@@ -105,7 +105,7 @@ def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, optio
         graph = runs.load_graph(settings, policy, task)
         env, act = make_env(task=runs.shown_to(graph, task)), graph_policy(graph)
     else:
-        env = make_env(task=witnessed(task))
+        env = make_env(task=witnessed(task, policy.schema))
         act = runs.artifact_policy(policy, env)
     started = time.perf_counter()
     found = rollout(env, act, progress=counter(f"{backend}, step"))

@@ -325,7 +325,9 @@ def seen_by(folder: Path, is_artifact: bool, settings: Mapping[str, Any], task: 
     """``task`` as an environment must show it to the artifact, or to the policy of the run, in ``folder``."""
     from policies.evaluate.witness import witnessed
 
-    return witnessed(task) if is_artifact else shown_to(load_graph(settings, folder, task), task)
+    if is_artifact:
+        return witnessed(task, load_artifact(folder).schema)
+    return shown_to(load_graph(settings, folder, task), task)
 
 
 def load_artifact(folder: Path) -> Artifact:

@@ -10,7 +10,7 @@ compiled or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,14 +27,14 @@ KEPT = "measured."  # begins the names of the memory in which signals are kept
 
 
 class Witness(nn.Module):
-    """The observation map ``observe`` that keeps what it is given. ``shapes``: of the signals it reads."""
+    """The observation map ``observe`` that keeps what it is given. ``shapes``: of the signals that are kept."""
 
     def __init__(self, observe: nn.Module, shapes: Mapping[str, tuple[int, ...]]) -> None:
         super().__init__()
         self.inner = observe
         inner = self.map
-        self.signals, self.obs_dim = inner.signals, inner.obs_dim
-        self.memory = {**inner.memory, **{f"{KEPT}{name}": shapes[name] for name in inner.signals}}
+        self.signals, self.obs_dim = tuple(shapes), inner.obs_dim
+        self.memory = {**inner.memory, **{f"{KEPT}{name}": shape for name, shape in shapes.items()}}
 
     @property
     def map(self) -> ObserveMap:
@@ -56,10 +56,12 @@ def own(memory: Memory) -> Memory:
     return {name: value for name, value in memory.items() if not name.startswith(KEPT)}
 
 
-def witnessed(task: Task) -> Task:
-    """``task`` whose environments keep what was measured: for :func:`measured`."""
+def witnessed(task: Task, also: Iterable[str] = ()) -> Task:
+    """``task`` whose environments keep what was measured: for :func:`measured`. ``also``: signals of the task that its
+    own observation map does not read, and an artifact does."""
     observe: Any = task.observe
-    return replace(task, observe=Witness(task.observe, {name: task.schema[name].shape for name in observe.signals}))
+    names = dict.fromkeys((*observe.signals, *(name for name in also if name in task.schema)))
+    return replace(task, observe=Witness(task.observe, {name: task.schema[name].shape for name in names}))
 
 
 def measured(env: Env) -> dict[str, np.ndarray]:

@@ -53,3 +53,15 @@ def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest
     assert main.main(words) in (0, 1)
     assert main.main(["view", "--policy", str(run), "--png", str(tmp_path / "view.png")]) == 0
     assert (tmp_path / "view.png").stat().st_size > 5000
+
+
+def test_a_network_that_plans_is_exported_and_judged_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """STL-NPC: trained through the model, then a policy between signals and commands like any other."""
+    words = ["train", "algo=npc", "task=stl/linear_reach", "task.settings.view=plain", "num_worlds=1", "threads=1",
+             "algo.updates=3", "algo.batch=8", "algo.hidden=[16]", "--out", str(tmp_path / "run")]
+    assert main.main(words) == 0
+    assert main.main(["export", str(tmp_path / "run"), "--out", str(tmp_path / "artifact")]) == 0
+    ours = verdict(capsys, str(tmp_path / "run"), "--out", str(tmp_path / "a"))["planar"]
+    its = verdict(capsys, str(tmp_path / "artifact"), "--out", str(tmp_path / "b"))["planar"]
+    margins = [found["robustness"]["quantiles"] for found in (ours, its)]  # type: ignore[index]
+    assert margins[0] == pytest.approx(margins[1], abs=1e-3)
