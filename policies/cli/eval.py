@@ -95,6 +95,7 @@ def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, optio
     from policies.cli import runs
     from policies.evaluate.evaluation import evaluate
     from policies.evaluate.handover import EVALUATION_SEED, Judged, reference_of
+    from policies.evaluate.lasting import lasting
     from policies.evaluate.rollout import graph_policy, rollout
     from policies.evaluate.witness import witnessed
 
@@ -105,7 +106,7 @@ def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, optio
         graph = runs.load_graph(settings, policy, task)
         env, act = make_env(task=runs.shown_to(graph, task)), graph_policy(graph)
     else:
-        env = make_env(task=witnessed(task, policy.schema))
+        env = make_env(task=lasting(witnessed(task, policy.schema)))
         act = runs.artifact_policy(policy, env)
     started = time.perf_counter()
     found = rollout(env, act, progress=counter(f"{backend}, step"))

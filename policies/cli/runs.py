@@ -317,16 +317,19 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
 
 
 def shown_to(graph: PolicyGraph, task: Task) -> Task:
-    """``task`` with the observation map of ``graph``: that of the policy that is judged or recorded."""
-    return task if graph.observe is task.observe else replace(task, observe=graph.observe)
+    """``task`` as the policy in ``graph`` is judged and recorded in it: with its observation map, to the end."""
+    from policies.evaluate.lasting import lasting
+
+    return lasting(task if graph.observe is task.observe else replace(task, observe=graph.observe))
 
 
 def seen_by(folder: Path, is_artifact: bool, settings: Mapping[str, Any], task: Task) -> Task:
     """``task`` as an environment must show it to the artifact, or to the policy of the run, in ``folder``."""
+    from policies.evaluate.lasting import lasting
     from policies.evaluate.witness import witnessed
 
     if is_artifact:
-        return witnessed(task, load_artifact(folder).schema)
+        return lasting(witnessed(task, load_artifact(folder).schema))
     return shown_to(load_graph(settings, folder, task), task)
 
 
