@@ -32,8 +32,9 @@ def draw_schedules(
 def moved(alternatives: Sequence[Alternative], schedules: Tensor, rng: np.random.Generator) -> Tensor:
     """A proposal for each of ``schedules`` [M, 1 + V], as likely to be made as to be taken back.
 
-    One variable is drawn anew, uniformly within what the others leave it (its windows and what must come before and
-    behind it), or two variables change places where that is legal; sometimes nothing changes.
+    One variable, with those at a fixed distance from it, is drawn anew, uniformly within what the others leave it (its
+    windows and what must come before and behind it), or two variables change places where that is legal; sometimes
+    nothing changes.
     """
     out = schedules.numpy().copy()
     for number, alternative in enumerate(alternatives):
@@ -46,24 +47,42 @@ def moved(alternatives: Sequence[Alternative], schedules: Tensor, rng: np.random
 
 
 def _redrawn(alternative: Alternative, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """``times`` [K, V] with one variable of each row drawn anew."""
-    low, high, chosen = _room(alternative, times, rng)
-    out, rows = times.copy(), np.arange(len(times))
-    out[rows, chosen] = low + np.floor(rng.random(len(times)) * (high - low + 1))
+    """``times`` [K, V] with one variable of each row, and those at a fixed distance from it, drawn anew."""
+    out, groups = times.copy(), movable(alternative)
+    if not groups:
+        return out
+    chosen = rng.integers(0, len(groups), len(times))
+    for number, group in enumerate(groups):
+        rows = np.flatnonzero(chosen == number)
+        low, high = _room(alternative, times[rows], group)
+        columns = np.ix_(rows, np.array(group) - 1)
+        out[columns] += (low + np.floor(rng.random(len(rows)) * (high - low + 1)))[:, None]
     return out
 
 
-def _room(
-    alternative: Alternative, times: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Earliest and latest sample [K] of one variable of each row, the others as they are, and which one [K]."""
+def movable(alternative: Alternative) -> list[list[int]]:
+    """The variables (from 1) in groups that only move together, without those whose time is given."""
+    d, groups = alternative.bounds, list[list[int]]()
+    for v in range(1, alternative.variables + 1):
+        if d[0, v] == -d[v, 0]:
+            continue
+        same = next((g for g in groups if d[g[0], v] == -d[v, g[0]]), None)
+        if same is None:
+            groups.append([v])
+        else:
+            same.append(v)
+    return groups
+
+
+def _room(alternative: Alternative, times: np.ndarray, group: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """By how much [K] the variables of ``group`` may move, at least and at most, the others as they are."""
     n, d = alternative.variables, alternative.bounds
     full = np.concatenate([np.zeros((len(times), 1)), times[:, :n]], -1)
-    chosen = rng.integers(0, n, len(times))
-    others = np.arange(n + 1)[None] != chosen[:, None] + 1
-    low = np.where(others, full - d[chosen + 1, :], -np.inf).max(-1)
-    high = np.where(others, full + d[:, chosen + 1].T, np.inf).min(-1)
-    return low, high, chosen
+    others = [u for u in range(n + 1) if u not in group]
+    gaps = full[:, group][:, :, None] - full[:, others][:, None]
+    low = (-d[np.ix_(group, others)] - gaps).max((1, 2))
+    high = (d[np.ix_(others, group)].T - gaps).min((1, 2))
+    return low, high
 
 
 def _swapped(alternative: Alternative, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -44,6 +44,11 @@ class Reward:
     guard: float = 0.2  # of the margin's unit: nearer than this costs
     scale: float = 10.0  # of the margin's unit: from here on distance counts as far, and coming nearer as nothing
 
+    def __post_init__(self) -> None:
+        for name in ("guard", "scale"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"reward.{name} must be positive, got {getattr(self, name)}")
+
 
 def return_bound(reward: Reward, variables: int) -> float:
     """Returns (undiscounted) above this are only had by episodes that are done. See :class:`Reward`."""
@@ -51,17 +56,19 @@ def return_bound(reward: Reward, variables: int) -> float:
 
 
 def features(timed: Timed, schedule: Tensor, mission: TimedMission) -> Tensor:
-    """What a policy sees of the mission [N, P + 4 V + A + 1]: margins, times to go, hits, stage, holds, which way."""
+    """What a policy sees of the mission [N, P + 5 V + A + 1]: margins, times to go and to spare, hits, stage, holds,
+    which way, the time."""
     length = float(mission.samples)
     ways = [(schedule[:, :1] - number).abs() < 0.5 for number in range(len(mission.alternatives))]
     return torch.cat([
-        torch.tanh(timed.margins), (timed.togo / length).clamp(-1.0, 1.0), timed.hit.float(), timed.stage,
-        timed.left / length, *(way.float() for way in ways), timed.time[:, None] / length], -1)
+        torch.tanh(timed.margins), (timed.togo / length).clamp(-1.0, 1.0), (timed.spare / length).clamp(-1.0, 1.0),
+        timed.hit.float(), timed.stage, timed.left / length, *(way.float() for way in ways),
+        timed.time[:, None] / length], -1)
 
 
 def features_size(mission: TimedMission) -> int:
     """Numbers in :func:`features`."""
-    return len(mission.predicates) + 4 * mission.variables + len(mission.alternatives) + 1
+    return len(mission.predicates) + 5 * mission.variables + len(mission.alternatives) + 1
 
 
 class Objective:

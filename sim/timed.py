@@ -1,12 +1,19 @@
 """A formula's decomposition with a time for each of its subgoals: what is asked now, what is reached, what is broken.
 
 A *schedule* says which alternative of the decomposition (`sim.stl.decompose`) is followed and about when each of its
-time variables shall be: its allocation (TGPO calls it grounding). The mission follows it over sampled signals. A
-variable is *hit* at the first sample at which everything it asks for holds, its windows are open and what must come
-before it is hit; before its allocated time only where nothing is held from then on, and where the allocated times of
-others stay possible. What is to be kept from a later time on has a variable there (`sim.stl.marks`). A hold that breaks
-while its variable may still come later takes the hit back. Whatever the schedule was: if all is hit and kept, the hits
-are a grounding, so that the formula is satisfied (never the other way round: another grounding may do).
+time variables shall be: its allocation (TGPO calls it grounding). What is to be kept from a later time on has a
+variable there (`sim.stl.marks`). The mission follows the schedule over sampled signals:
+
+- A variable is *hit* where everything it asks for holds, its window, given the other hits, is open, and what must come
+  before it is hit; before its time only where nothing is held from then on, and where those that wait for it can still
+  be on time. Its time is the allocated one, drawn into that window.
+- A hit moves on with the clock while all of this stays so and nothing behind it is hit, where that only gives others
+  more time: what must follow a visit counts from its end.
+- A hit is taken back where what must be kept from it on breaks, or where the window of another passes that counts from
+  it: if it may still come later, and nothing depends on it already.
+
+Whatever the schedule was: if all is hit and kept, the hits are a grounding, so that the formula is satisfied (never the
+other way round: another grounding may do).
 
 N worlds, V time variables, A alternatives, P distinct predicates. Torch operations only, none of which looks at values:
 compiled with the environment's rows (`sim.rows`) and traced into artifacts.
@@ -21,9 +28,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sim.stl.alternative import Alternative, Keep, NotDecomposable
+from sim.stl.alternative import Alternative, Keep, NotDecomposable, Point
 from sim.stl.decompose import Decomposition
-from sim.stl.marks import marked
+from sim.stl.marks import is_sure, marked
 from sim.stl.syntax import Formula
 from sim.stl.torch_ops import compiled
 
@@ -38,11 +45,12 @@ class Timed(NamedTuple):
     margins: Tensor  # [N, P] of the distinct predicates, each in its own unit
     hit: Tensor  # [N, V] bool; also where the followed alternative has no such variable
     stage: Tensor  # [N, V] one-hot: the variable to work on, the first allocated of those that may come next
-    togo: Tensor  # [N, V] until the allocated time; 0 where hit
+    togo: Tensor  # [N, V] until its time; 0 where hit
+    spare: Tensor  # [N, V] until its window, given the hits, is over; 0 where hit
     distance: Tensor  # [N] by how much what the stage asks for fails, in its unit; 0 where there is no stage
     keep: Tensor  # [N] least margin of what must be kept now, NEVER where nothing
     left: Tensor  # [N, V] until the last of what must be kept from a variable on is over; 0 where nothing runs
-    violated: Tensor  # [N] bool: something that must be kept now is not, and no later hit can mend it
+    violated: Tensor  # [N] bool: something that must be kept now is not, and the hits so far do not let it be mended
     late: Tensor  # [N] bool: a variable is not hit and its window is over
     done: Tensor  # [N] bool: all is hit, what is to be kept is over; what was violated before is not remembered
 
@@ -57,51 +65,50 @@ class Route:
 
     def __init__(self, alternative: Alternative, places: Mapping[Formula, int]) -> None:
         self.count = alternative.variables
-        self.bounds = [[int(x) for x in row] for row in alternative.bounds]
-        self.keeps = alternative.keeps
+        self.keeps, self.of_keep = alternative.keeps, [places[k.predicate] for k in alternative.keeps]
         for keep in self.keeps:
             if keep.start.variable and keep.start.offset < 0:
                 raise NotDecomposable("something is to be kept before the time it counts from, which a schedule cannot "
                                       "follow on line", keep.predicate)
-        self.asked = [[places[r.predicate] for r in alternative.reaches if r.variable == v]
-                      + [places[k.predicate] for k in self.keeps if k.start.variable == v and k.start.offset == 0]
-                      for v in range(1, self.count + 1)]
-        self.of_keep = [places[k.predicate] for k in self.keeps]
-        self.before = [[u - 1 for u in range(1, v) if self.bounds[v][u] <= 0] for v in range(1, self.count + 1)]
+        d = [[int(x) for x in row] for row in alternative.bounds]
+        self.windows = [(float(-d[v][0]), float(d[0][v])) for v in range(1, self.count + 1)]
+        every, others = range(1, self.count + 1), lambda v: (u for u in range(1, self.count + 1) if u != v)
+        # what a hit of u adds to the window of v: its end is at most so far behind it, its beginning at least
+        self.upper = [[(u - 1, float(d[u][v])) for u in others(v) if d[u][v] - d[u][0] < d[0][v]] for v in every]
+        self.lower = [[(u - 1, -float(d[v][u])) for u in others(v) if d[0][u] - d[v][u] > -d[v][0]] for v in every]
+        self.before = [[u - 1 for u in range(1, v) if d[v][u] <= 0] for v in every]
         self.behind = [[w for w in range(self.count) if v in self.before[w]] for v in range(self.count)]
-        self.held = [any(keep.start.variable == v for keep in self.keeps) for v in range(1, self.count + 1)]
-        self.tied = [self._tied(v) for v in range(1, self.count + 1)]
+        self.asked = [[places[r.predicate] for r in alternative.reaches if r.variable == v]
+                      + [places[k.predicate] for k in self.keeps if k.start == Point(v) and is_sure(alternative, k)]
+                      for v in every]
+        self.held = [any(k.start.variable == v for k in self.keeps) for v in every]
+        # behind the end of what was kept until a hit, nobody looked: such a hit stays where it is
+        self.fixed = [any(k.end.variable == v != k.start.variable for k in self.keeps) for v in every]
+        self.waiting = [[(w, most) for w in range(self.count) for u, most in self.upper[w]
+                         if u == v and w not in self.before[v]] for v in range(self.count)]
+        self.moves = [bool(self.waiting[v]) and not self.held[v] and not self.fixed[v] and not any(
+            u == v and least > 0 for w in range(self.count) for u, least in self.lower[w]) for v in range(self.count)]
 
-    def _tied(self, v: int) -> list[tuple[int, float]]:
-        """The variables (from 0) that a hit of variable ``v`` (from 1) bounds, and how far behind it they may be.
-
-        Those before it are hit by then.
-        """
-        d, others = self.bounds, [w for w in range(1, self.count + 1) if w != v and w - 1 not in self.before[v - 1]]
-        return [(w - 1, float(d[v][w])) for w in others if -d[v][0] + d[v][w] < d[0][w]]
-
-    def now(self, v: int, time: Tensor, allocated: Tensor, hits: Sequence[Tensor]) -> Tensor:
-        """Whether [N] variable ``v`` (from 0) may be hit now, its window being open: its time has come, or it may
-        come early, because whoever waits for it can still be on time."""
-        due = time >= allocated[:, v]
-        if self.held[v]:
-            return due
-        on_time = [(hits[w] > 0) | (allocated[:, w] <= time + most) for w, most in self.tied[v]]
-        return due | reduce(torch.logical_and, on_time, time == time)
-
-    def window(self, v: int, hits: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Earliest and latest sample [N] of variable ``v`` (from 0), given the hits [N] (1 + sample, 0: none)."""
-        d, v = self.bounds, v + 1
-        low = torch.zeros_like(hits[0]) - float(d[v][0])
-        high = torch.zeros_like(hits[0]) + float(d[0][v])
-        for u, hit in enumerate(hits[: self.count], 1):
-            if u == v:
-                continue
-            if d[0][u] - d[v][u] > -d[v][0]:
-                low = torch.where(hit > 0, torch.maximum(low, hit - 1.0 - float(d[v][u])), low)
-            if -d[u][0] + d[u][v] < d[0][v]:
-                high = torch.where(hit > 0, torch.minimum(high, hit - 1.0 + float(d[u][v])), high)
+    def window(self, v: int, hits: Sequence[Tensor], dues: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Earliest and latest sample [N] of variable ``v``, given the hits and dues [N] (1 + sample, 0: none)."""
+        zero = torch.zeros_like(hits[0])
+        low, high = (zero + end for end in self.windows[v])
+        for u, least in self.lower[v]:
+            low = torch.where(hits[u] > 0, torch.maximum(low, hits[u] - 1.0 + least), low)
+        for u, most in self.upper[v]:
+            high = torch.where(hits[u] > 0, torch.minimum(high, hits[u] - 1.0 + most), high)
+        if dues:
+            high = torch.where(dues[v] > 0, torch.minimum(high, dues[v] - 1.0), high)
         return low, high
+
+    def due(self, v: int, time: Tensor, aims: Sequence[Tensor], hits: Sequence[Tensor]) -> Tensor:
+        """Whether [N] variable ``v`` may be hit now, its window being open: its time has come, or it may come early,
+        because whoever waits for it can still be on time."""
+        come = time >= aims[v]
+        if self.held[v]:
+            return come
+        on_time = [(hits[w] > 0) | (aims[w] <= time + most) for w, most in self.waiting[v]]
+        return come | reduce(torch.logical_and, on_time, time == time)
 
 
 class TimedMission(nn.Module):
@@ -126,6 +133,9 @@ class TimedMission(nn.Module):
         places = {p: i for i, p in enumerate(self.predicates)}
         self.routes = [Route(a, places) for a in self.alternatives]
         self.memory: dict[str, tuple[int, ...]] = {"tick": (), "hit": (self.variables,)}
+        self.dues = any(_answered(keep) for route in self.routes for keep in route.keeps)
+        if self.dues:
+            self.memory["due"] = (self.variables,)
         self.schedule_size = 1 + self.variables
 
     def forward(
@@ -134,41 +144,61 @@ class TimedMission(nn.Module):
         """What is so at this sample and the memory for the next one (zeros are the start)."""
         time = memory["tick"]
         margins = torch.stack([value(signals) + 0.0 * time for value in self.values], -1)
-        found = [self._follow(route, margins, time, schedule[:, 1:], memory["hit"]) for route in self.routes]
+        found = [self._follow(route, margins, time, schedule[:, 1:], memory) for route in self.routes]
         chosen = [(schedule[:, 0] - number).abs() < 0.5 for number in range(len(found))]
         parts = {name: reduce(lambda a, b: torch.where(_like(b[0], b[1]), b[1], a),
                               [(c, f[name]) for c, f in zip(chosen[1:], found[1:])], found[0][name])
                  for name in found[0]}
-        hits = parts.pop("hits")
+        hits, dues = parts.pop("hits"), parts.pop("dues", None)
         timed = Timed(time=time, margins=margins, hit=hits > 0, **{
             name: value > 0.5 if name in ("violated", "late", "done") else value for name, value in parts.items()})
-        return timed, {"tick": time + 1.0, "hit": hits}
+        return timed, {"tick": time + 1.0, "hit": hits, **({} if dues is None else {"due": dues})}
 
     def _follow(
-        self, route: Route, margins: Tensor, time: Tensor, allocated: Tensor, hit: Tensor
+        self, route: Route, margins: Tensor, time: Tensor, allocated: Tensor, memory: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """One alternative: the fields of :class:`Timed` by name as floats, and ``hits`` [N, V]."""
-        zero, one = torch.zeros_like(time), torch.ones_like(time)
-        hits = [hit[:, v] if v < route.count else one for v in range(self.variables)]
-        short = [self._short(route.asked[v], margins, zero) for v in range(route.count)]
-        latest: list[Tensor] = []
-        for v in range(route.count):
-            low, high = route.window(v, hits)
-            open_ = reduce(torch.logical_and, [hits[u] > 0 for u in route.before[v]],
-                           (time >= low) & (time <= high) & (short[v] <= 0))
-            open_ = open_ & route.now(v, time, allocated, hits)
-            hits[v] = torch.where((hits[v] == 0) & open_, time + 1.0, hits[v])
-            latest.append(high)
-        violated, kept, left, over = self._keep(route, margins, time, hits, latest)
-        stage, togo = self._stage(route, time, allocated, hits)
-        missed = reduce(torch.logical_or, [(hits[v] == 0) & (time >= latest[v]) for v in range(route.count)], zero > 0)
-        done = reduce(torch.logical_and, [hits[v] > 0 for v in range(route.count)], over & (violated < 0.5))
-        distance = sum((stage[v] * short[v].clamp(min=0.0) for v in range(route.count)), zero)
+        """One alternative: the fields of :class:`Timed` by name as floats, ``hits`` and ``dues`` [N, V]."""
+        zero, every = torch.zeros_like(time), range(route.count)
         pad = [zero] * (self.variables - route.count)
-        return {"hits": torch.stack(hits, -1), "stage": torch.stack([*stage, *pad], -1),
-                "togo": torch.stack([*togo, *pad], -1), "distance": distance, "keep": kept,
-                "left": torch.stack([*left, *pad], -1), "violated": violated,
-                "late": torch.where(missed, one, zero), "done": torch.where(done, one, zero)}
+        hits = [memory["hit"][:, v] for v in every]
+        dues = [memory["due"][:, v] for v in every] if self.dues else []
+        short = [self._short(route.asked[v], margins, zero) for v in every]
+        aims = self._aims(route, allocated, hits, dues)
+        for v in every:
+            low, high = route.window(v, hits, dues)
+            fits = reduce(torch.logical_and, [hits[u] > 0 for u in route.before[v]],
+                          (time >= low) & (time <= high) & (short[v] <= 0))
+            new = fits & (hits[v] == 0) & route.due(v, time, aims, hits)
+            if route.moves[v]:
+                new = new | reduce(torch.logical_and, [hits[w] == 0 for w in route.behind[v]], fits & (hits[v] > 0))
+            hits[v] = torch.where(new, time + 1.0, hits[v])
+        self._take_back(route, margins, time, hits, dues)
+        dues = self._due(route, margins, time, hits, dues)
+        violated, kept, left, over = self._keep(route, margins, time, hits)
+        aims, ends = self._aims(route, allocated, hits, dues), [route.window(v, hits, dues)[1] for v in every]
+        stage = self._stage(route, aims, hits)
+        missed = reduce(torch.logical_or, [(hits[v] == 0) & (time >= ends[v]) for v in every], zero > 0)
+        done = reduce(torch.logical_and, [hits[v] > 0 for v in every], over & (violated < 0.5))
+
+        def table(columns: Sequence[Tensor], absent: float = 0.0) -> Tensor:
+            return torch.stack([*columns, *(x + absent for x in pad)], -1)
+
+        return {"hits": table(hits, 1.0), **({"dues": table(dues)} if self.dues else {}), "stage": table(stage),
+                "togo": table([torch.where(hits[v] > 0, zero, aims[v] - time) for v in every]),
+                "spare": table([torch.where(hits[v] > 0, zero, ends[v] - time) for v in every]),
+                "distance": sum((stage[v] * short[v].clamp(min=0.0) for v in every), zero), "keep": kept,
+                "left": table(left), "violated": violated, "late": torch.where(missed, 1.0, zero),
+                "done": torch.where(done, 1.0, zero)}
+
+    def _aims(
+        self, route: Route, allocated: Tensor, hits: Sequence[Tensor], dues: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The time [N] of each variable: the allocated one, drawn into its window."""
+        aims = []
+        for v in range(route.count):
+            low, high = route.window(v, hits, dues)
+            aims.append(torch.minimum(torch.maximum(allocated[:, v], low), high))
+        return aims
 
     def _short(self, asked: Sequence[int], margins: Tensor, zero: Tensor) -> Tensor:
         """By how much [N] what a variable asks for fails, ``slack`` included; not positive where it holds."""
@@ -176,38 +206,64 @@ class TimedMission(nn.Module):
             return zero
         return self.slack + 1e-9 - reduce(torch.minimum, [margins[:, i] for i in asked])
 
-    def _keep(
-        self, route: Route, margins: Tensor, time: Tensor, hits: list[Tensor], latest: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
-        """Violated [N], least margin kept now [N], time left of what runs [N] by variable, all over [N].
+    def _take_back(
+        self, route: Route, margins: Tensor, time: Tensor, hits: list[Tensor], dues: Sequence[Tensor]
+    ) -> None:
+        """Set those of ``hits`` to 0 that did not lead on and may come later."""
+        zero = torch.zeros_like(time)
+        wanted = [zero > 0] * route.count
+        for keep, place in zip(route.keeps, route.of_keep):
+            s = keep.start.variable - 1
+            if s >= 0:
+                wanted[s] = wanted[s] | (self._asks(keep, time, hits)[0] & (margins[:, place] <= self.margin))
+        for s in range(route.count):
+            for w, most in route.waiting[s]:
+                wanted[s] = wanted[s] | ((hits[s] > 0) & (hits[w] == 0) & (time >= hits[s] - 1.0 + most))
+        for s in reversed(range(route.count)):
+            if not route.fixed[s] and (route.held[s] or route.waiting[s]):
+                high = route.window(s, hits, dues)[1]
+                alone = reduce(torch.logical_and, [hits[w] == 0 for w in route.behind[s]], wanted[s] & (time < high))
+                hits[s] = torch.where(alone, zero, hits[s])
 
-        A hit that is taken back is set to 0 in ``hits``.
-        """
+    def _due(
+        self, route: Route, margins: Tensor, time: Tensor, hits: Sequence[Tensor], dues: list[Tensor]
+    ) -> list[Tensor]:
+        """By when [N] each variable must be hit because something broke that is to be kept until some time before it:
+        a response to a request."""
+        dues, zero = [*dues], torch.zeros_like(time)
+        for keep, place in zip(route.keeps, route.of_keep):
+            if _answered(keep):
+                e = keep.end.variable - 1
+                begun, first, _ = self._span(keep, hits, zero)
+                asks = begun & (time >= first) & (hits[e] == 0) & (margins[:, place] <= self.margin) & (dues[e] == 0)
+                dues[e] = torch.where(asks, time - float(keep.end.offset), dues[e])
+        return dues
+
+    def _keep(
+        self, route: Route, margins: Tensor, time: Tensor, hits: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
+        """Violated [N], least margin kept now [N], time left of what runs [N] by variable, all over [N]."""
         zero = torch.zeros_like(time)
         violated, kept, over = zero, zero + NEVER, zero == 0
         left = [zero] * route.count
-        spans = [self._span(keep, hits, zero) for keep in route.keeps]
-        back = [zero > 0] * route.count
-        for keep, place, (begun, first, last) in zip(route.keeps, route.of_keep, spans):
-            active = begun & (time >= first) & (time <= last)
-            broken = active & (margins[:, place] <= self.margin)
-            s = keep.start.variable - 1
-            if s >= 0:
-                behind = reduce(torch.logical_or, [hits[w] > 0 for w in route.behind[s]], zero > 0)
-                back[s] = back[s] | (broken & (time < latest[s]) & ~behind)
-        for keep, place, (begun, first, last) in zip(route.keeps, route.of_keep, spans):
-            s = keep.start.variable - 1
-            begun = begun & ~back[s] if s >= 0 else begun
-            active = begun & (time >= first) & (time <= last)
+        for keep, place in zip(route.keeps, route.of_keep):
+            active, begun, last = self._asks(keep, time, hits)
             violated = torch.where(active & (margins[:, place] <= self.margin), 1.0, violated)
             kept = torch.where(active, torch.minimum(kept, margins[:, place]), kept)
             over = over & begun & (time >= last)
+            s = keep.start.variable - 1
             if s >= 0:
                 runs = (last - time).clamp(min=0.0, max=float(self.samples))
                 left[s] = torch.where(begun, torch.maximum(left[s], runs), left[s])
-        for v in range(route.count):
-            hits[v] = torch.where(back[v], zero, hits[v])
         return violated, kept, left, over
+
+    def _asks(self, keep: Keep, time: Tensor, hits: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether ``keep`` asks for something at this sample [N], whether it has begun [N], its last sample [N]."""
+        begun, first, last = self._span(keep, hits, torch.zeros_like(time))
+        active = begun & (time >= first) & (time <= last)
+        if _answered(keep):  # before the answer it only says by when that must come
+            active = active & (hits[keep.end.variable - 1] > 0)
+        return active, begun, last
 
     def _span(self, keep: Keep, hits: Sequence[Tensor], zero: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Whether its beginning is known [N], the first and the last sample [N] of what is to be kept."""
@@ -219,23 +275,25 @@ class TimedMission(nn.Module):
         hit = hits[end.variable - 1]
         return begun, first, torch.where(hit > 0, hit - 1.0 + float(end.offset), zero + 1e6)
 
-    def _stage(
-        self, route: Route, time: Tensor, allocated: Tensor, hits: Sequence[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """One-hot stage and time to go, [N] by variable."""
-        zero = torch.zeros_like(time)
+    def _stage(self, route: Route, aims: Sequence[Tensor], hits: Sequence[Tensor]) -> list[Tensor]:
+        """One-hot, [N] by variable: the first of those that may come next."""
+        zero = torch.zeros_like(aims[0]) if aims else torch.zeros(0)
         waiting = [reduce(torch.logical_and, [hits[u] > 0 for u in route.before[v]], hits[v] == 0)
                    for v in range(route.count)]
         first = zero + 1e9
         for v in range(route.count):
-            first = torch.where(waiting[v], torch.minimum(first, allocated[:, v]), first)
+            first = torch.where(waiting[v], torch.minimum(first, aims[v]), first)
         stage, taken = [], zero > 0
         for v in range(route.count):
-            mine = waiting[v] & (allocated[:, v] <= first) & ~taken
+            mine = waiting[v] & (aims[v] <= first) & ~taken
             taken = taken | mine
             stage.append(torch.where(mine, 1.0, zero))
-        togo = [torch.where(hits[v] > 0, zero, allocated[:, v] - time) for v in range(route.count)]
-        return stage, togo
+        return stage
+
+
+def _answered(keep: Keep) -> bool:
+    """Whether ``keep`` ends so long before a variable that it tells by when that must come: a response."""
+    return bool(keep.end.variable) and keep.end.offset < -1
 
 
 def _like(condition: Tensor, value: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ followed; they are scored again while it is under way, so that a robot that fall
 
 Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: disjunctions (a
 schedule also says which alternative), always-eventually and until (as chains of variables), proposals that keep
-precedence, a bound that ties returns to robustness (`sim.stl_timed.return_bound`), hits before their time where nothing
-depends on them.
+precedence, a bound that ties returns to robustness (`sim.stl_timed.return_bound`), hits before and
+behind their time where others can still be on time, hits that are taken back (`sim.timed`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ class TGPOConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("bank", "every", "sweeps", "starts", "candidates", "temperature"):
+        for name in ("every", "sweeps", "starts", "candidates", "temperature"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if not self.bank >= 2:
+            raise ValueError(f"bank must be at least 2, got {self.bank}")
+        if not self.patience >= 0:
+            raise ValueError(f"patience must not be negative, got {self.patience}")
         for name in ("uniform", "explore"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share, 0 to 1, got {getattr(self, name)}")
@@ -121,20 +125,21 @@ class Allocator:
     @torch.no_grad()
     def values(self, learner: Learner, schedules: Tensor) -> Tensor:
         """What the critic expects of ``schedules`` [M, 1 + V], mean over some starts: [M]."""
-        obs = observed(self.env.observe, self.signals, schedules)
+        obs = observed(self.env.observe, self.signals, schedules.to(self.env.device))
         m, b = obs.shape[:2]
-        return learner.critic(learner.critic_normalizer(obs.flatten(0, 1))).reshape(m, b).mean(-1)
+        return learner.critic(learner.critic_normalizer(obs.flatten(0, 1))).reshape(m, b).mean(-1).cpu()
 
     def state_dict(self) -> dict[str, Any]:
         """Bank, starts and generator."""
         state = self.rng.bit_generator.state
-        return {"bank": self.source.bank, "signals": self.signals,
+        return {"bank": self.source.bank, "signals": {name: value.cpu() for name, value in self.signals.items()},
                 "rng": [str(state["state"]["state"]), str(state["state"]["inc"]), int(state["has_uint32"]),
                         int(state["uinteger"])]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.source.bank, self.signals = state["bank"], dict(state["signals"])
+        self.source.bank = state["bank"]
+        self.signals = {name: value.to(self.env.device) for name, value in state["signals"].items()}
         inner, inc, has, left = state["rng"]
         self.rng.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": int(inner), "inc": int(inc)},
                                         "has_uint32": has, "uinteger": left}
@@ -145,7 +150,7 @@ def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor) -> 
     m, b = len(schedules), len(next(iter(signals.values())))
     given = {name: value[None].expand(m, *value.shape).flatten(0, 1) for name, value in signals.items()}
     given[SCHEDULE] = schedules.repeat_interleave(b, 0)
-    obs, _ = observe(given, initial_memory(observe, m * b))
+    obs, _ = observe(given, initial_memory(observe, m * b, schedules.device))
     return obs.reshape(m, b, -1)
 
 
@@ -177,9 +182,9 @@ def metropolis(
 class Choosing(nn.Module):
     """The observation map that chooses its schedule: at every sample it scores many with the critic.
 
-    The schedule is memory. Another one is taken at the first sample, and where its value is more than ``patience``
-    higher than that of the one followed. The value is the critic's of what is left, hits so far included, so that late
-    and broken schedules are left behind.
+    The schedule is memory. One is taken at the first sample, and another one of the same alternative where its value,
+    the critic's of what is left with the hits so far, is more than ``patience`` higher than that of the one followed.
+    What was hit and kept for one alternative says nothing of another: that is chosen once.
 
     Args:
         observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.
@@ -220,8 +225,10 @@ class Choosing(nn.Module):
         obs, _ = self.observe({**given, SCHEDULE: offered.flatten(0, 1)}, own)
         value = self.critic(self.normalizer(obs)).reshape(-1, count)
         # the one followed has its patience in hand; at a mission's start there is none
-        mine = torch.where(memory["tick"] > 0, value[:, 0] + self.patience, torch.full_like(value[:, 0], -1e9))
-        best = torch.cat([mine[:, None], value[:, 1:]], 1).argmax(1, keepdim=True)
+        begun = (memory["tick"] > 0)[:, None]
+        mine = torch.where(begun, value[:, :1] + self.patience, value[:, :1] - 1e9)
+        other = begun & ((offered[:, 1:, 0] - now[:, :1]).abs() > 0.5)
+        best = torch.cat([mine, torch.where(other, value[:, 1:] - 1e9, value[:, 1:])], 1).argmax(1, keepdim=True)
         return offered.gather(1, best[:, :, None].expand(-1, -1, offered.shape[-1]))[:, 0]
 
 
@@ -247,13 +254,25 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
 def spread_out(
     kept: Mapping[str, Any], critic: Critic, normalizer: Normalizer, observe: Any, config: TGPOConfig
 ) -> tuple[Tensor, float]:
-    """The schedules to choose from, and the standard deviation of the bank's values.
+    """The schedules to choose from, all different, and the standard deviation of the bank's values.
 
-    For each stored start its best of the bank, then those with the best mean value, until there are enough.
+    For each stored start its best of the bank, then those with the best mean value for half of the places, and for the
+    others those that are farthest from all that are there: for a robot that is not where it was to be.
     """
-    bank = kept["bank"]
+    bank = torch.unique(kept["bank"], dim=0)
     obs = observed(observe, kept["signals"], bank)
     values = critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2])
     order = torch.cat([values.argmax(0), values.mean(-1).argsort(descending=True)]).tolist()
-    places = list(dict.fromkeys(order))[: config.candidates]
-    return bank[places].clone(), float(values.mean(-1).std())
+    places = list(dict.fromkeys(order))
+    chosen = places[: max(config.candidates // 2, 1)]
+    away = apart(bank, bank[chosen]).amin(1)
+    while len(chosen) < min(config.candidates, len(bank)):
+        chosen.append(int(away.argmax()))
+        away = torch.minimum(away, apart(bank, bank[chosen[-1:]])[:, 0])
+    return bank[chosen].clone(), float(values.mean(-1).std()) if len(bank) > 1 else 0.0
+
+
+def apart(a: Tensor, b: Tensor) -> Tensor:
+    """How far schedules [M, 1 + V] are from others [C, 1 + V]: samples at most, more for another alternative. [M, C]"""
+    gaps = (a[:, None] - b[None]).abs()
+    return gaps[..., 1:].amax(-1) + 1e6 * (gaps[..., 0] > 0.5)

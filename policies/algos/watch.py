@@ -17,7 +17,8 @@ class Watch:
     """Traces of the first worlds of ``env``, whose episodes are as long as the formula looks ahead.
 
     Exploring actions and all, but whole episodes only: not those that start in the middle of a mission, nor those that
-    ran when the watch began. One that ends early counts as if it had stayed where it was, as in an evaluation.
+    ran when the watch began. One that ends early counts as if it had stayed where it was: training gives up on it
+    where its schedule cannot be kept any more.
     """
 
     def __init__(self, env: Env, worlds: int = WORLDS) -> None:

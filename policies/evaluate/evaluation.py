@@ -10,7 +10,8 @@ Rules for what is not plain:
 - Slack of a subgoal: the end of its window minus the time at which it was reached (as early as possible, at the
   start of the stretch that it must hold for); NaN where it was not reached in time.
 - Slack of the mission, which every formula has, whatever its form: by how much later everything could have happened,
-  the first sample held for so long, with the formula still satisfied at that delay and at all smaller ones.
+  the first sample held for so long, with the formula still satisfied at that delay and at all smaller ones that were
+  tried (:data:`DELAYS` over its horizon, at most).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sim.stl.robustness import robustness, satisfied
 from sim.stl.syntax import Formula, FormulaError, clauses, horizon, signals_in, to_text
 
 TIME = "mission_time"
+DELAYS = 200
 BELOW_ZERO = -1e-6  # robustness of an episode that showed no violation but did not live to satisfy
 
 
@@ -101,9 +103,13 @@ Reference = Callable[[np.ndarray], np.ndarray]
 
 
 def evaluate(
-    rollout: Rollout, formula: Formula, *, reference: Reference | None = None, confidence: float = 0.95
+    rollout: Rollout, formula: Formula, *, reference: Reference | None = None, confidence: float = 0.95,
+    delays: int = DELAYS,
 ) -> Evaluation:
-    """Judge every episode of ``rollout`` by ``formula``; see the head of this module for the rules."""
+    """Judge every episode of ``rollout`` by ``formula``; see the head of this module for the rules.
+
+    ``delays``: how many are tried for the slack of the mission, at most; 0: it is not asked for, and NaN.
+    """
     # a sample with a value that is not a number is no sample: the episode ends before it
     lengths = np.maximum(rollout.lengths - ~rollout.finite, 1)
     whole = verdict(formula, rollout.signals, rollout.dt, lengths)
@@ -114,7 +120,7 @@ def evaluate(
     end = (lengths - 1) * rollout.dt
     first, failed_at = first_failure(whole, verdicts, clause_margins, end)
     labels, slack = subgoal_slack(formula, rollout, lengths)
-    delay = mission_slack(formula, rollout, whole.satisfied)
+    delay = mission_slack(formula, rollout, whole.satisfied, delays)
     effort, change = control_effort(rollout)
     tracking = None if reference is None else tracking_error(rollout, reference, lengths)
     episodes = Episodes(
@@ -192,23 +198,22 @@ def subgoal_slack(formula: Formula, rollout: Rollout, lengths: np.ndarray) -> tu
     return [to_text(goal.predicate) for goal in goals], slack
 
 
-DELAYS = 200  # that are tried, at most: over long missions they are several samples apart
-
-
-def mission_slack(formula: Formula, rollout: Rollout, holds: np.ndarray) -> np.ndarray:
+def mission_slack(formula: Formula, rollout: Rollout, holds: np.ndarray, delays: int) -> np.ndarray:
     """The longest delay [E] in s under which episodes that satisfy (``holds`` [E]) still do; NaN for the others."""
+    if not delays:
+        return np.full(rollout.episodes, np.nan)
     used = {name: rollout.signals[name] for name in signals_in(formula) if name != TIME}
     traces = hold(used, horizon(formula), rollout.dt)
     samples = len(next(iter(traces.values()), ()))
     out, going = np.where(holds, 0.0, np.nan), np.flatnonzero(holds)
     clock = {TIME: np.broadcast_to(rollout.dt * np.arange(samples)[:, None], (samples, rollout.episodes))}
-    stride = -(-samples // DELAYS) if samples else 1
+    stride = -(-samples // delays) if samples else 1
     for by in range(stride, samples, stride):
         if not len(going):
             break
         late = np.maximum(np.arange(samples) - by, 0)
         delayed = {**{name: x[late][:, going] for name, x in traces.items()}, TIME: clock[TIME][:, going]}
-        going = going[robustness(formula, delayed, rollout.dt)[0] > 0.0]
+        going = going[satisfied(formula, delayed, rollout.dt)[0]]
         out[going] = by * rollout.dt
     return out
 

@@ -68,13 +68,33 @@ def default_space(env: Env) -> Space:
     out: list[Parameter] = [Real(f"start.{name}", (0.0,) * count, (LARGEST_DRAW,) * count)
                             for name, count in start_draws(env.task.initial).items()]
     out += [p for name, dist in env.randomization.items() if (p := _randomized(env, name, dist))]
-    for name, shape in env.sensors.drawn.items():
-        if name == "delay":
-            out.append(Integer("sensor.delay_steps", 0, env.sensors.config.delay_steps))
-        elif name.startswith("bias."):
-            reach = REACH * env.sensors.config.bias[name.removeprefix("bias.")]
-            out.append(Real(f"sensor.{name}", (-reach,) * shape[0], (reach,) * shape[0], "normal"))
-    return Space(tuple(out))
+    return Space((*out, *(_sensor(env, name) for name in env.sensors.drawn)))
+
+
+def _sensor(env: Env, name: str) -> Parameter:
+    """What an evaluation draws of the entry ``name`` of the sensors' :attr:`drawn`."""
+    kind, _, of = name.partition(".")
+    if kind == "delay":
+        low, high = delays(env, of)
+        return Integer(_sensor_name(name), low, high)
+    if kind == "phase":
+        return Real(_sensor_name(name), 0.0, LARGEST_DRAW)
+    config = env.sensors.config
+    std = config.drift[of].std if kind == "drift" else getattr(config, kind)[of]
+    reach = REACH * np.broadcast_to(np.asarray(std, np.float64), env.sensors.drawn[name])
+    if kind == "drift" and config.drift[of].time_s is None:
+        reach = 0.0 * reach  # it begins at none
+    return Real(_sensor_name(name), tuple((-reach).tolist()), tuple(reach.tolist()), "normal")
+
+
+def _sensor_name(name: str) -> str:
+    return "sensor.delay_steps" if name == "delay" else f"sensor.{name}"
+
+
+def delays(env: Env, group: str) -> tuple[int, int]:
+    """The least and the greatest delay of a group of signals, control steps; of those in none: ``""``."""
+    low, high = env.sensors.groups[group].delay_steps if group else (0, env.sensors.config.delay_steps)
+    return int(low), int(high)
 
 
 def _randomized(env: Env, name: str, dist: Distribution) -> Parameter | None:
@@ -125,11 +145,13 @@ def check_range(p: Parameter, env: Env) -> None:
     """Values of ``p`` without a meaning or an effect are a :class:`SpaceError` that names the legal range."""
     values = np.asarray(p.options if isinstance(p, Choice) else (p.low, p.high), np.float64)
     group, _, name = p.name.partition(".")
-    if p.name == "sensor.delay_steps":
-        most = env.sensors.config.delay_steps
-        if isinstance(p, Real) or not np.isin(values, np.arange(most + 1)).all():
-            raise SpaceError(f"sensor.delay_steps is a whole number from 0 to {most} (randomize.sensors.delay_steps), "
-                             "with 'integer: true'")
+    if p.name == "sensor.delay_steps" or p.name.startswith("sensor.delay."):
+        of = p.name.removeprefix("sensor.delay.") if p.name != "sensor.delay_steps" else ""
+        low, high = delays(env, of)
+        if isinstance(p, Real) or not np.isin(values, np.arange(low, high + 1)).all():
+            key = f"groups.{of}.delay_steps" if of else "delay_steps"
+            raise SpaceError(f"{p.name} is a whole number from {low} to {high} (randomize.sensors.{key}), with "
+                             f"'integer: true'")
         return
     ranges = {"start": (0.0, LARGEST_DRAW, "draws of the reset, in [0, 1)"), "share": (0.0, 1.0, "a share")}
     if p.name == "physics.command_delay":
@@ -141,6 +163,8 @@ def check_range(p: Parameter, env: Env) -> None:
         ranges["push"] = (0.0, env.task.episode_s, "s: the episode")
     if p.name == "push.for_s":
         ranges["push"] = (0.0, float("inf"), "s")
+    if p.name.startswith("sensor.phase."):
+        ranges["sensor"] = (0.0, LARGEST_DRAW, "a share of the period, in [0, 1)")
     low, high, what = ranges.get(group, (-float("inf"), float("inf"), ""))
     if (values < low).any() or (values > high).any():
         raise SpaceError(f"parameter {p.name!r} runs from {values.min():.9g} to {values.max():.9g}; legal: from "
@@ -158,9 +182,10 @@ def legal_parameters(env: Env) -> dict[str, tuple[tuple[int, ...], ...]]:
     out |= {f"state.{name}": (tuple(value.shape[1:]),) for name, value in state.items()}
     out |= {f"physics.{name}": shapes(component_count(env, name)) for name in env.backend.parameters}
     out |= {f"share.{name}": ((),) for name, dist in env.randomization.items() if dist.kind != "normal"}
-    out |= {"sensor.delay_steps" if name == "delay" else f"sensor.{name}": (tuple(shape),)
-            for name, shape in env.sensors.drawn.items()}
-    return out | {name: (shape,) for name, shape in PUSH.items()}
+    out |= {_sensor_name(name): (tuple(shape),) for name, shape in env.sensors.drawn.items()}
+    pushes = {name: shape for name, shape in PUSH.items()
+              if name.removeprefix("push.") in (*env.backend.parameters, "at_s", "for_s")}
+    return out | ({name: (shape,) for name, shape in pushes.items()} if len(pushes) > 2 else {})
 
 
 # ---------------------------------------------------------------- what each world is given

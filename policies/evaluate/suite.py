@@ -55,14 +55,13 @@ class Target:
 
     ``budget_s``: wall time of each training, and of all planning of a planner. ``success`` of TGPO*, mean over the
     formulas; ``seconds``: longest training from process start, None where none is asked. ``replan``: control steps
-    between plans, 0 where the model is the simulator. ``words``: settings of every method on it.
+    between plans, 0 where the model is the simulator.
     """
 
     success: float
     seconds: float | None
     budget_s: float
     replan: int = 0
-    words: tuple[str, ...] = ()
 
 
 PLAIN = "task.settings.view=plain"
@@ -183,13 +182,14 @@ def shares(trials: Sequence[Trial], method: str, tasks: Sequence[str]) -> dict[s
 
 def system_tasks(trials: Sequence[Trial], system: str, layers: str | None = None) -> list[str]:
     """The formulas of ``system`` that there are trials of, the study of horizons left out; of ``layers`` only."""
-    return sorted({t["task"] for t in of(trials, system=system) if not is_scaling(t["task"])
-                   and (layers is None or layer_name(t) == layers)})
+    own = [t for t in of(trials, system=system) if not is_scaling(t["task"])]
+    kinds = {t["task"]: layer_name(t) for t in own if "depth" in t}  # a failed trial does not tell
+    return sorted({t["task"] for t in own if layers is None or kinds.get(t["task"]) == layers})
 
 
 def layer_name(trial: Trial) -> str:
     """``two`` or ``multi`` layers: temporal operators inside others make the second."""
-    return "two" if trial.get("depth", 1) <= 1 else "multi"
+    return "two" if trial["depth"] <= 1 else "multi"
 
 
 def system_share(

@@ -230,9 +230,10 @@ def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = study["trials"], []
     told = ("<p>Training: wall time from process start, median and longest. To a threshold: seconds of learning until "
-            "the episodes that ended in one iteration satisfied so often, with the exploring policy; the median of the "
-            "trainings that got there, and how many did. Planners: seconds per start, simulation included; where their "
-            "time (that of a training) was over before all starts, the number that was judged.</p>")
+            "so many of the episodes that ended in one iteration were a success, with the exploring policy (of TGPO: "
+            "kept the drawn schedule, which is harder than the formula); the median of the trainings that got there, "
+            "and how many did. Planners: seconds per start, simulation included; where their time (that of a training) "
+            "was over before all starts, the number that was judged.</p>")
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
@@ -329,11 +330,12 @@ def notes(study: Study) -> str:
     refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
     budgets = ", ".join(f"{name} {budget(trials, name)}" for name in seen(trials, "system", SYSTEMS)) or "none yet"
     out = [f"<ul><li>Every trial is a process of its own. Trainings of a system have the same wall time: {budgets}. "
-           "Planners plan for as long.</li>"
+           "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "
+           "its training. Each runs on one thread, as many at once as its file says.</li>"
            "<li>STL-NPC, CEM and MILP are given the system's model, on most systems that of the simulator itself, and "
            "plan for each start; the others are given samples only, and their policies act at once.</li>"
-           "<li>Learning curves are of the training's own episodes: exploring, with the schedules and the starts "
-           "that the training draws, which for TGPO may be in the middle of a mission.</li>"
+           "<li>Learning curves are of the training's own episodes from their beginnings, exploring: of TGPO the share "
+           "that kept the schedule that was drawn, which is less than the share that satisfied the formula.</li>"
            "<li>Judged are deterministic policies on starts of a seed that no training has, by the exact Boolean "
            "verdict of the formula on the simulated traces.</li>"
            f"<li>The margin is over the baselines {', '.join(METHODS[m].title for m in suite.BASELINES)}, on systems "

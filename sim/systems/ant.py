@@ -51,4 +51,4 @@ def make() -> System:
         substeps=SUBSTEPS, stop="hold", act=AffineAction(robot, "torque_cmd", center=(0.0,) * 8, scale=(1.0,) * 8),
         reads=READS, observe=observe, size=34,
         signals={name: robot.signals[name] for name in ("base_pos_w", "base_quat_w", "base_vel_w")},
-        initial=initial, fence=FENCE)
+        initial=initial, fence=FENCE, pace=0.8)

@@ -102,5 +102,5 @@ def make() -> System:
         name="franka", scene=Scene(robot), command="joint_pos_cmd", backend="mujoco", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="hold", act=act, reads=READS, observe=observe, size=17,
         signals={name: robot.signals[name] for name in ("grip_pos_w", "grip_quat_w", "grip_vel_w", "joint_pos")},
-        initial=initial, fence=FENCE, model=Model(act), memory=act.memory,
+        initial=initial, fence=FENCE, pace=0.3, model=Model(act), memory=act.memory,
         follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)

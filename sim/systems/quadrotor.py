@@ -117,4 +117,5 @@ def make() -> System:
     return System(
         name="quadrotor", scene=Scene(robot), command="ctbr_cmd", backend="quadrotor", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="level", act=act, reads=("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b"),
-        observe=observe, size=18, signals=robot.signals, initial=initial, fence=FENCE, model=Model(robot, act))
+        observe=observe, size=18, signals=robot.signals, initial=initial, fence=FENCE, pace=1.5,
+        model=Model(robot, act))

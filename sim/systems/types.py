@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Protocol
 
 import torch
@@ -63,6 +63,8 @@ class System:
         signals: what formulas speak of.
         initial: ``initial(draw, start) -> state`` of K worlds: ``start`` are the settings of a task's file.
         fence: the arena, m, ``low`` and ``high`` corners: to draw, and what starts are checked against.
+        pace: how fast a distance that formulas speak of can shrink, in its unit per s, about: to tell starts in the
+            middle of a mission from which there is no time left. Infinite: not known.
         model: None where there is no prediction worth its name.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
             it, and an observation map calls them where :class:`sim.maps.ObserveMap` says.
@@ -82,6 +84,7 @@ class System:
     signals: Mapping[str, SignalSpec]
     initial: Callable[[Draw, Mapping[str, Any]], dict[str, Tensor]]
     fence: Mapping[str, tuple[float, ...]]
+    pace: float = inf
     model: Model | None = None
     memory: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     follow: Callable[[Signals, Memory], Memory] = remember

@@ -84,4 +84,4 @@ def make() -> System:
         name="unicycle", scene=Scene(robot), command="twist_cmd", backend="planar", control_dt=CONTROL_DT, substeps=1,
         stop="hold", act=AffineAction(robot, "twist_cmd", center=(MEAN, 0.0), scale=(SPREAD, TURN)),
         reads=("base_pos_w", "base_quat_w"), observe=observe, size=4, signals=robot.signals, initial=initial,
-        fence=FENCE, model=Model())
+        fence=FENCE, pace=0.8, model=Model())

@@ -7,6 +7,7 @@ How the formula is seen and rewarded is a *view*, which the learning algorithm c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from sim.regions import shapes_of
 from sim.schedules import draw_schedules
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
-from sim.stl.syntax import horizon
+from sim.stl.syntax import horizon, signals_in
 from sim.stl_timed import SCHEDULE
 from sim.stl_views import VIEWS, View
 from sim.systems.types import System
-from sim.task import Constant, Draw, Task, check_range, task_schema
+from sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema
+from sim.timed import TimedMission
 
 FORMULA = "F[0,12] (norm(base_pos_w - a) < r) & G[0,16] (norm(base_pos_w) > r)"
 CONSTANTS: dict[str, Any] = {}
@@ -69,18 +71,21 @@ class Initial:
         return {**self.system.initial(draw, self.start), SCHEDULE: self.bank.to(pick.device)[pick]}
 
 
-LATEST = 0.8  # share of a mission that may be over in a start in its middle
+LATEST = 0.95  # share of a mission that may be over in a start in its middle
 INSIDE = 0.05  # share of the arena's width that such starts stay away from its ends
+TRIES = 4  # of which the first is taken from which the mission can go on
 
 
 class Explore:
     """Starts in the middle of a mission, for training: anywhere, at any time, all hit that was due by then.
 
-    The hits are at the schedule's own times, so the mission allows them.
+    The hits are at the schedule's own times, so the mission allows them. Of a few such starts the first is taken at
+    which nothing is broken and the next subgoal is not farther than the system can come in time; if there is none, the
+    mission begins at its beginning.
     """
 
-    def __init__(self, first: Initial, samples: int) -> None:
-        self.first, self.samples = first, samples
+    def __init__(self, first: Initial, mission: TimedMission) -> None:
+        self.first, self.mission = first, mission
         system, room = first.system, {}
         if "low" in first.start or not first.start:
             low, high = system.fence["low"], system.fence["high"]
@@ -91,10 +96,46 @@ class Explore:
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
         self.anywhere.bank = self.first.bank
+        state = self.first(draw)
+        memory = {"tick": torch.zeros(len(state[SCHEDULE]), device=state[SCHEDULE].device),
+                  "hit": torch.zeros_like(state[SCHEDULE][:, 1:])}
+        searching = torch.ones(len(memory["tick"]), dtype=torch.bool, device=memory["tick"].device)
+        for number in range(TRIES):
+            there, then = self._try(partial(_numbered, draw, number))
+            good = searching & self._goes_on(there, then)
+            state = {name: _where(good, there[name], value) for name, value in state.items()}
+            memory = {name: _where(good, then[name], value) for name, value in memory.items()}
+            searching = searching & ~good
+        return state, memory
+
+    def _try(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         state = self.anywhere(draw)
-        tick = torch.floor(LATEST * self.samples * draw("explore.time", 1)[:, 0])
+        tick = torch.floor(LATEST * self.mission.samples * draw("explore.time", 1)[:, 0])
         times = state[SCHEDULE][:, 1:]
         return state, {"tick": tick, "hit": torch.where(times < tick[:, None], 1.0 + times, 0.0)}
+
+    def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
+        """Whether the mission can still be done from there [K], as far as one can tell; True where one cannot."""
+        model = self.first.system.model
+        signals = {**state, **(model.signals(model.state(state)) if model is not None else {}),
+                   MISSION_TIME.name: memory["tick"] * self.mission.dt}
+        named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
+        if not named <= set(signals):
+            return memory["tick"] >= 0
+        zeros = {name: memory["hit"].new_zeros(len(memory["hit"]), *shape)
+                 for name, shape in self.mission.memory.items()}
+        timed, _ = self.mission(signals, state[SCHEDULE], {**zeros, **memory})
+        left_s = (timed.stage * timed.spare).sum(-1) * self.mission.dt
+        return ~timed.violated & ~timed.late & (timed.distance <= self.first.system.pace * left_s)
+
+
+def _numbered(draw: Draw, number: int, name: str, count: int) -> Tensor:
+    """Draws of their own for each try."""
+    return draw(f"{name}.try{number}", count)
+
+
+def _where(flags: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(flags.reshape(-1, *[1] * (a.ndim - 1)), a, b)
 
 
 def make(
@@ -126,7 +167,7 @@ def make(
         seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin, reward=reward)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
         extra, initial = Constant(seen.spec), Initial(of, start, bank)
-        explore = Explore(initial, seen.mission.samples)
+        explore = Explore(initial, seen.objective.mission)
     else:
         seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward=reward, **dict(of_view or {}))
     return Task(

@@ -212,12 +212,16 @@ def test_options_are_only_there_with_the_benchmark_that_has_them(capsys: pytest.
     assert bench.split(" a, b,") == ["a", "b"] and bench.split(None) is None
 
 
-def test_a_process_that_hangs_is_given_up_and_one_that_is_interrupted_interrupts(tmp_path: Path) -> None:
+def test_a_process_that_hangs_is_given_up_and_one_that_was_killed_failed(tmp_path: Path) -> None:
     began = time.monotonic()
     told = stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 0.3, go_on())
     assert "given up" in told and time.monotonic() - began < 30.0
+    for code in ("raise SystemExit(143)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"):
+        assert "exit status" in stl_tasks.worked([sys.executable, "-c", code], tmp_path / "log", 60.0, go_on())
+    stop = go_on()
+    stop.set()
     with pytest.raises(Interrupted):
-        stl_tasks.worked([sys.executable, "-c", "raise SystemExit(130)"], tmp_path / "log", 60.0, go_on())
+        stl_tasks.worked([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", 60.0, stop)
 
 
 def test_a_crash_is_told_by_its_error_first(tmp_path: Path) -> None:

@@ -10,16 +10,18 @@ from robots.signals import SignalSpec, schema
 from sim.schedules import draw_schedules, moved
 from sim.stl.decompose import decompose
 from sim.stl.grounding import feasible, groundings
+from sim.stl.marks import marked
 from sim.stl.parse import parse
 
 PLACE = schema(SignalSpec("p", (2,), "m"))
 TEXTS = ["F[0,1] p.x > 1 & F[0,1] p.y > 1", "F[0,1] (p.x > 1 & F[0.2,0.6] p.y > 1)",
-         "(F[0,1] p.x > 1) | F[0,1] (p.x < 0 & F[0,0.4] p.y > 1)", "G[0,1] F[0,0.6] p.x > 1"]
+         "(F[0,1] p.x > 1) | F[0,1] (p.x < 0 & F[0,0.4] p.y > 1)", "G[0,1] F[0,0.6] p.x > 1",
+         "F[0,1] (p.x > 1 & G[0.4,0.6] p.y > 1) & G[1.2,1.4] p.x > 0"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_drawn_and_moved_schedules_are_legal_and_reach_all(text):
-    alternatives = decompose(parse(text, PLACE), 0.2).alternatives
+    alternatives = tuple(map(marked, decompose(parse(text, PLACE), 0.2).alternatives))
     rng = np.random.default_rng(0)
     schedules = draw_schedules(alternatives, 500, rng)
     seen = set()
@@ -36,8 +38,9 @@ def test_drawn_and_moved_schedules_are_legal_and_reach_all(text):
     assert seen <= every and len(seen) > 0.9 * len(every)
 
 
-def test_a_walk_of_moves_stays_uniform():
-    alternatives = decompose(parse("F[0,1] (p.x > 1 & F[0.2,0.6] p.y > 1)", PLACE), 0.2).alternatives
+@pytest.mark.parametrize("text", [TEXTS[1], "F[0,1] (p.x > 1 & F[0,0.6] (p.y > 1 & G[0.4,0.6] p.y > 1))"])
+def test_a_walk_of_moves_stays_uniform(text):
+    alternatives = tuple(map(marked, decompose(parse(text, PLACE), 0.2).alternatives))
     every = groundings(alternatives[0])
     rng = np.random.default_rng(1)
     count = 200 * len(every)

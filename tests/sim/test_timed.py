@@ -23,6 +23,12 @@ FORMULAS = {
     "again": "G[0,4] F[0,2] p.x > 1",
     "until": "F[0,3] (p.x > 1 & (p.y > -1 U[0,1] p.y > 1))",
     "late": "F[2,3] p.x > 1 & G[1,2] p.y > -2",
+    "kept": "F[0,2] p.x > 0.5 & G[3,3.6] p.y > -1",
+    "until_hold": "(p.x > -1) U[0,3] G[0,0.4] (p.y > 0.5)",
+    "response": "G[0,2] (p.x > 1 -> F[0,1] p.y > 0.5)",
+    "maybe": "F[0,3] (p.x > 0.5 & (p.y < 0 U[0,1] p.y > 0.5))",
+    "holds": "G[0,2] F[0,1] G[0,0.4] p.x > 0.3",
+    "offset": "F[0,4] (p.x > 0.5 & G[0.4,0.8] p.y > 0.3)",
 }
 
 
@@ -78,6 +84,17 @@ def test_where_nothing_depends_on_the_times_every_satisfied_trace_is_done(name):
 
 
 @pytest.mark.parametrize("name", FORMULAS)
+def test_nearly_every_satisfied_trace_is_done_under_some_schedule(name):
+    formula, m = mission(FORMULAS[name])
+    places, tries = walks(m.samples, 100, 11), 60
+    satisfied = torch.as_tensor(robustness(formula, {"p": places}, DT))[0] > 0
+    schedules = draw_schedules(m.alternatives, 100 * tries, np.random.default_rng(1))
+    done = outcome(follow(m, places.repeat_interleave(tries, 1), schedules)).reshape(100, tries)
+    assert satisfied.sum() > 10 and not done[~satisfied].any()
+    assert done[satisfied].any(1).float().mean() > 0.95
+
+
+@pytest.mark.parametrize("name", FORMULAS)
 def test_slack_is_a_bound_of_the_robustness(name):
     formula, m = mission(FORMULAS[name], slack=0.2, margin=0.1)
     places = walks(m.samples, 1500, 5)
@@ -90,8 +107,9 @@ def test_slack_is_a_bound_of_the_robustness(name):
 def test_compiled_it_is_the_same(name):
     _, m = mission(FORMULAS[name])
     n = 40
-    columns = {"tick": (), "hit": (m.variables,)}
+    columns = m.memory
     given = {"p": (2,), "schedule": (m.schedule_size,), "togo": (m.variables,), "left": (m.variables,),
+             "spare": (m.variables,),
              "stage": (m.variables,), "keep": (), "distance": (), "done": (), "violated": (), "late": ()}
 
     def function(x):
@@ -152,6 +170,35 @@ def test_a_hold_that_breaks_is_taken_back_while_it_may_come_again():
     x = [0.0] * 9 + [2.0, 2.0, 0.0, 2.0]  # the last sample at which it may begin is 10
     steps = follow(m, line(*[[v, 0.0] for v in x]), torch.tensor([[0.0, 0.0]]))
     assert bool(steps[11].violated) and not any(t.done for t in steps[:12])  # who follows remembers what was broken
+
+
+def test_a_hit_moves_on_with_the_clock_while_it_lasts():
+    """What must follow a visit counts from its end."""
+    _, m = mission("F[0,4] (p.x > 1 & F[0,1] p.y > 1)")
+    x = [2.0] * 6 + [0.0] * 8
+    steps = follow(m, line(*[[v, 0.0] for v in x]), torch.tensor([[0.0, 2.0, 7.0]]))
+    assert [bool(t.hit[0, 0]) for t in steps[:4]] == [False, False, True, True]
+    assert [float(t.spare[0, 1]) for t in steps[2:8]] == [5.0, 5.0, 5.0, 5.0, 4.0, 3.0]
+    assert bool(steps[9].hit[0, 0]) and not bool(steps[10].hit[0, 0])  # too late: the first may come again
+    assert not any(t.late for t in steps)
+
+
+def test_times_are_drawn_into_what_the_hits_leave():
+    _, m = mission("F[0,4] (p.x > 1 & F[0,1] p.y > 1)")
+    steps = follow(m, line(*[[2.0 * (t == 6), 0.0] for t in range(8)]), torch.tensor([[0.0, 6.0, 25.0]]))
+    # the second was to come 19 samples behind the first: from its hit on, as late as it may
+    assert [float(t.togo[0, 1]) for t in steps[5:8]] == [20.0, 5.0, 4.0]
+    assert [float(t.spare[0, 1]) for t in steps[5:8]] == [25.0, 5.0, 4.0]
+
+
+def test_a_request_says_by_when_the_answer_must_come():
+    _, m = mission("G[0,2] (p.x > 1 -> F[0,1] p.y > 1)")
+    asked = [[2.0 * (t == 3), 2.0 * (t == 6)] for t in range(m.samples)]
+    rows_ = draw_schedules(m.alternatives, 200, np.random.default_rng(0))
+    steps = follow(m, line(*asked).expand(-1, 200, -1), rows_)
+    assert outcome(steps).any()
+    late = [[2.0 * (t == 3), 2.0 * (t == 9)] for t in range(m.samples)]
+    assert not outcome(follow(m, line(*late).expand(-1, 200, -1), rows_)).any()
 
 
 def test_windows_that_pass_are_late_and_what_is_kept_is_watched():

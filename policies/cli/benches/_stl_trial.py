@@ -250,7 +250,7 @@ def judged(order: Order, task: Task, found: Rollout) -> dict[str, Any]:
     """The exact Boolean verdicts of the formula on the traces, with what fails first and how late subgoals are."""
     from policies.evaluate.evaluation import evaluate
 
-    e = evaluate(found, task.formula)
+    e = evaluate(found, task.formula, delays=0)
     p = e.satisfied
     return {"episodes": p.trials, "satisfied": p.successes, "success": [p.estimate, p.low, p.high],
             "evaluation_seed": evaluation_seed(order), "terminated": e.terminated, "non_finite": e.non_finite,

@@ -23,7 +23,7 @@ from typing import Any
 
 from policies.algos.progress import clock
 from policies.cli.benches import Row
-from policies.cli.benches.sim_learning import git, machine
+from policies.cli.benches.sim_learning import git, machine, say
 from policies.cli.console import BadInput, Interrupted
 from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
@@ -59,9 +59,10 @@ AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
 WIDTH = 100  # of the line that is drawn on a terminal
 WORKER = "policies.cli.benches._stl_trial"
 CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml", "configs/algo", "configs/backend",
-        "configs/task/stl", "policies/evaluate/evaluation.py", "policies/evaluate/partial.py",
-        "policies/evaluate/rollout.py", "policies/cli/train.py", "policies/cli/runs.py",
-        "policies/cli/benches/_stl_trial.py")
+        "configs/robot", "configs/randomize", "configs/curriculum", "configs/task/stl", "policies/cli/settings.py",
+        "policies/cli/train.py", "policies/cli/runs.py", "policies/cli/benches/_stl_trial.py",
+        "policies/evaluate/evaluation.py", "policies/evaluate/handover.py", "policies/evaluate/lasting.py",
+        "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What a trial depends on; of other systems, methods and formulas nothing does."""
 ALONE = ("apg", "cem", "milp", "npc", "tgpo")  # algorithms that no other one needs
 TRIED: Mapping[str, str] = {}
@@ -113,7 +114,7 @@ class Item:
         own = {suite.LEARNER: [f"algo.max_seconds={self.budget_s}", f"algo.total_steps={ENDLESS}", "algo.threads=1"],
                suite.MODEL: [f"algo.max_seconds={self.budget_s}", f"algo.updates={ENDLESS}", *replan],
                suite.PLANNER: replan}[method.kind]
-        return ["threads=1", *method.words, *SYSTEMS[self.system].words, *own]
+        return ["threads=1", *method.words, *own]
 
 
 def selection(
@@ -218,15 +219,16 @@ def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Call
         if limit <= 0.0 or stop.is_set():
             return None
         progress.begin(number)
-        return made(todo[number], folder, limit, stop)
+        return made(todo[number], folder, limit, stop, progress.at_once)
 
     with ThreadPoolExecutor(progress.at_once) as pool:
-        waiting = {pool.submit(make, number): number for number in range(len(todo))}
         try:
+            numbers = {pool.submit(make, number): number for number in range(len(todo))}
+            waiting = set(numbers)
             while waiting:
-                finished, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+                finished, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    number, found = waiting.pop(future), future.result()
+                    number, found = numbers[future], future.result()
                     left += found is None
                     if found is not None:
                         progress.done(number, outcome(found))
@@ -238,8 +240,9 @@ def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Call
     return left
 
 
-def made(item: Item, folder: Path, limit_s: float, stop: threading.Event) -> dict[str, Any]:
-    """Make one trial in a process of its own; what became of it, also where that failed. Kept in ``folder``."""
+def made(item: Item, folder: Path, limit_s: float, stop: threading.Event, at_once: int) -> dict[str, Any]:
+    """Make one trial in a process of its own, of ``at_once``; what became of it, also where that failed. Kept in
+    ``folder``."""
     from policies.files import write_whole
 
     file, log, order_file = (folder / f"{item.name}.{end}" for end in ("json", "log", "order"))
@@ -247,7 +250,7 @@ def made(item: Item, folder: Path, limit_s: float, stop: threading.Event) -> dic
     order = {**asdict(item), "system": item.system, "words": item.words, "episodes": item.episodes,
              "budget_s": item.budget_s, "run": str(run_folder), "file": str(file), "code": code_digest(item),
              "revision": git("rev-parse", "--short", "HEAD"), "machine": machine(), "command": command(item),
-             "began": time.time()}
+             "parallel": at_once, "began": time.time()}
     for old in (file, log):
         old.unlink(missing_ok=True)
     write_whole(order_file, json.dumps(order).encode())
@@ -276,7 +279,8 @@ def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Even
                    "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     until = time.monotonic() + limit_s
     with open(log, "wb") as out:
-        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                   start_new_session=True)  # what interrupts is for the study, which ends its trials
     try:
         while process.poll() is None:
             if time.monotonic() > until:
@@ -287,8 +291,6 @@ def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Even
                 process.wait(0.5)
     finally:
         ended(process)
-    if process.returncode in (130, 143):  # Ctrl-C goes to all processes of a terminal
-        raise Interrupted(process.returncode - 128)
     if process.returncode == 0:
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip(" ^~")]
@@ -332,18 +334,18 @@ class Progress:
         if self.deadline is None:
             return 3.0 * item.budget_s + SPARE
         left = self.deadline - time.monotonic()
-        return min(left, QUICK_TRIAL) if left > item.budget_s + AROUND else 0.0
+        return min(left, QUICK_TRIAL) if left > self.expected(item) else 0.0
 
     def expected(self, item: Item) -> float:
-        """Seconds: as the same method took on this system, or any method, beside the budget."""
-        others = [x for (system, _), found in self.took.items() if system == item.system for x in found]
+        """Seconds: as the same method took on this system; else its budget, and what there is to do besides."""
         own = self.took.get((item.system, item.method))
-        return fmean(own) if own else fmean(others) if others else item.budget_s + AROUND
+        parts = 2 if METHODS[item.method].kind == suite.MODEL else 1  # it is trained, then it plans
+        return fmean(own) if own else parts * item.budget_s + AROUND
 
     def left(self) -> float:
         """Seconds until all are done."""
         now = time.monotonic()
-        spent = {number: now - began for number, began in self.began.items()}
+        spent = {number: now - began for number, began in list(self.began.items())}  # others begin meanwhile
         each = [max(self.expected(item) - spent.get(number, 0.0), 0.0)
                 for number, item in enumerate(self.items) if number not in self.over]
         return max([sum(each) / self.at_once, *each])
@@ -357,7 +359,7 @@ class Progress:
         if sys.stderr.isatty():
             now = time.monotonic()
             running = ", ".join(f"{self.items[number].name} {clock(now - began)}"
-                                for number, began in self.began.items() if number not in self.over)
+                                for number, began in list(self.began.items()) if number not in self.over)
             text = f"  [{len(self.over)}/{len(self.items)}] {running}; all in {clock(self.left())}"
             print(f"\r{text[:WIDTH]:{WIDTH}}", end="", file=sys.stderr, flush=True)
 
@@ -541,23 +543,28 @@ def horizon_rows(trials: Sequence[Trial]) -> Iterator[Row]:
 
 def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
     """Points above the best baseline: of all, of those without a model, and on what each of them supports."""
+    def missing(baselines: Sequence[str]) -> str:
+        compared = suite.compared_systems(trials, baselines)
+        whole = all(complete(trials, [suite.OURS, *baselines], system, tasks) for system in compared)
+        return "" if whole else ", incomplete"
+
     free = suite.margin(trials, suite.MODEL_FREE)
     if free is not None:
-        yield Row("margin.points.model_free", free, "%", None,
-                  f"above the best of {', '.join(suite.MODEL_FREE)}, which are given no model")
+        yield Row("margin.points.model_free", free, "%", None, f"above the best of {', '.join(suite.MODEL_FREE)}, "
+                  f"which are given no model{missing(suite.MODEL_FREE)}")
     value = suite.margin(trials)
     if value is None:
         return
     systems = suite.compared_systems(trials)
-    whole = all(complete(trials, [suite.OURS, *suite.BASELINES], system, tasks) for system in systems)
+    left_out = missing(suite.BASELINES)
     failed = any(t["status"] == suite.FAILED for t in trials if t["method"] in suite.BASELINES)
     best = [(system, suite.best_baseline(trials, system)) for system in systems]
     told = ", ".join(f"{system}: {found[0]} {found[1]:.3f}" for system, found in best if found)
-    note = ("" if whole else ", incomplete") + (", baselines failed: not judged" if failed else "")
+    note = left_out + (", baselines failed: not judged" if failed else "")
     yield Row("margin.points", value, "%", suite.MARGIN, told + note,
-              value >= suite.MARGIN if whole and not failed else None)
+              value >= suite.MARGIN if not note else None)
     yield Row("margin.points.where_supported", suite.margin_where_supported(trials), "%", None,
-              "each baseline on the formulas that it supports, the least margin")
+              f"each baseline on the formulas that it supports, the least margin{left_out}")
 
 
 def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
@@ -566,13 +573,15 @@ def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
         found = suite.times(trials, suite.OURS, system)
         if found is None:
             continue
-        whole = complete(trials, [suite.OURS], system, tasks)
+        failed = len(suite.of(trials, method=suite.OURS, system=system, status=suite.FAILED))
+        whole = complete(trials, [suite.OURS], system, tasks) and not failed
+        note = (f", {failed} failed" if failed else "") + ("" if whole else ", incomplete")
         yield Row(f"{system}.{suite.OURS}.seconds.most", found.longest_s, "s", target.seconds,
-                  f"of {found.trainings} trainings, from process start" + ("" if whole else ", incomplete"),
+                  f"of {found.trainings} trainings, from process start{note}",
                   found.longest_s <= target.seconds if target.seconds is not None and whole else None)
         for threshold, (count, seconds) in found.to.items():
             yield Row(f"{system}.{suite.OURS}.seconds_to_{threshold}", seconds, "s", None,
-                      f"median of the {count} of {found.trainings} that got there")
+                      f"median of the {count} of {found.trainings} that got there{note}")
 
 
 def count_rows(trials: Sequence[Trial]) -> Iterator[Row]:
@@ -582,7 +591,3 @@ def count_rows(trials: Sequence[Trial]) -> Iterator[Row]:
         yield Row(f"trials.{status.replace(' ', '_')}", float(count), "", target, None,
                   None if target is None else count <= target)
 
-
-def say(text: str) -> None:
-    """A line of progress."""
-    print(f"  {text}", file=sys.stderr, flush=True)

@@ -235,6 +235,31 @@ def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
         assert float(mine.min()) >= float(theirs.min()) - 0.01 * spread
 
 
+def test_everything_that_an_evaluation_draws_of_its_sensors_is_searched() -> None:
+    """Errors by component, delays and phases of groups, errors that wander: drawn alike, and within their ranges."""
+    sensors = {"bias": {"base_pos_w": {"std": [0.01, 0.0, 0.03]}}, "scale": {"base_vel_w": 0.05},
+               "drift": {"base_vel_w": {"std": 0.1, "time_s": 2.0}},
+               "groups": {"camera": {"signals": ["base_pos_w"], "delay_steps": [1, 3], "rate_hz": 25.0}}}
+    env = world(sensors=sensors)
+    space = default_space(env)
+    assert {n for n in space.names if n.startswith("sensor.")} == {f"sensor.{n}" for n in env.sensors.drawn}
+    by_name = {p.name: p for p in space.parameters}
+    assert by_name["sensor.delay.camera"] == Integer("sensor.delay.camera", 1, 3)
+    assert by_name["sensor.bias.base_pos_w"].high == pytest.approx((0.03, 0.0, 0.09))  # type: ignore[union-attr]
+    flown = PolicyRollout(env, still, space)
+    flown(space.sample(np.random.default_rng(0), 2), seeds(0, 1))
+    for wrong, told in ((Integer("sensor.delay.camera", 0, 3), "from 1 to 3"),
+                        (Real("sensor.phase.camera", 0.0, 2.0), "a share of the period")):
+        with pytest.raises(SpaceError, match=told):
+            check_space(Space((wrong,)), env)
+
+
+def test_pushes_are_for_what_can_be_pushed() -> None:
+    env = make_env(load_task("stl"), num_worlds=1, seed=1, threads=1)
+    with pytest.raises(SpaceError, match="unknown parameter 'push.force_w'"):
+        check_space(Space((Real("push.force_w", (0.0,) * 3, (1.0,) * 3),)), env)
+
+
 def test_share_moves_all_components_together() -> None:
     env = world(randomize=RANDOM)
     space = Space((STILL, Real("share.inertia", 0.0, 1.0), Real("start.initial", (0.0,) * 12, (0.9,) * 12)))
