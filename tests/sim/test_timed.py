@@ -188,7 +188,7 @@ def test_times_are_drawn_into_what_the_hits_leave():
     steps = follow(m, line(*[[2.0 * (t == 6), 0.0] for t in range(8)]), torch.tensor([[0.0, 6.0, 25.0]]))
     # the second was to come 19 samples behind the first: from its hit on, as late as it may
     assert [float(t.togo[0, 1]) for t in steps[5:8]] == [20.0, 5.0, 4.0]
-    assert [float(t.spare[0, 1]) for t in steps[5:8]] == [25.0, 5.0, 4.0]
+    assert [float(t.spare[0, 1]) for t in steps[5:8]] == [20.0, 5.0, 4.0]
 
 
 def test_a_request_says_by_when_the_answer_must_come():

@@ -59,6 +59,15 @@ def test_formulas_weigh_the_same_however_many_starts_they_were_judged_on() -> No
     assert (share.low, share.high) == pytest.approx(tuple((a + b) / 2 for a, b in zip(*ends)))
 
 
+def test_a_failed_trial_which_tells_no_depth_moves_no_formula_to_other_layers() -> None:
+    trials = [trial(), trial("linear_seq", satisfied=500, depth=2)]
+    failed = trial("linear_seq", "ppo", status=FAILED)
+    del failed["depth"]
+    assert suite.system_tasks([*trials, failed], "linear", "two") == ["linear_reach"]
+    assert suite.system_tasks([*trials, failed], "linear", "multi") == ["linear_seq"]
+    assert suite.system_tasks([failed], "linear", "two") == []
+
+
 def test_layers_and_the_study_of_horizons_are_apart() -> None:
     trials = [trial(satisfied=900), trial("linear_seq", satisfied=100, depth=2),
               trial("linear_horizon_100", satisfied=0)]
