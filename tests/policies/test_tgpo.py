@@ -100,7 +100,6 @@ def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> 
 
 
 def test_another_schedule_is_taken_when_it_is_better_by_the_patience() -> None:
-    task = task_of()
 
     class Early(torch.nn.Module):
         def forward(self, obs: torch.Tensor) -> torch.Tensor:
@@ -122,7 +121,30 @@ def test_another_schedule_is_taken_when_it_is_better_by_the_patience() -> None:
         assert start.tolist() == [[0.0, 4.0]]
         later = choosing.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 6.0]]))
         assert later.tolist() == [[0.0, expected]]
-    assert task.observe.obs_dim > 2
+    other = Choosing(Plain(), Early(), torch.nn.Identity(), torch.tensor([[1.0, 0.0], [0.0, 6.0]]), 1.0)
+    assert other.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2)).tolist() == [[1.0, 0.0]]
+    # what was hit for one alternative says nothing of another
+    assert other.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 9.0]])).tolist() == [[0.0, 6.0]]
+
+
+def test_candidates_are_different_good_and_spread() -> None:
+    class Late(torch.nn.Module):
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            return obs[:, 0]
+
+    class Plain(torch.nn.Module):
+        memory: dict[str, tuple[int, ...]] = {}
+
+        def forward(self, signals: Any, memory: Any) -> Any:
+            return signals[SCHEDULE][:, 1:], memory
+
+    bank = torch.tensor([[0.0, t] for t in (5.0, 5.0, 90.0, 90.0, 91.0, 92.0, 40.0)])
+    kept = {"bank": bank, "signals": {"p": torch.zeros(2, 3)}}
+    config = TGPOConfig(**{**SMALL, "candidates": 4})
+    chosen, spread = tgpo.spread_out(kept, Late(), torch.nn.Identity(), Plain(), config)  # type: ignore[arg-type]
+    assert chosen[:, 1].tolist() == [92.0, 91.0, 5.0, 40.0] and spread > 0
+    few = tgpo.spread_out({**kept, "bank": bank[:2]}, Late(), torch.nn.Identity(), Plain(), config)  # type: ignore
+    assert few[0].tolist() == [[0.0, 5.0]] and few[1] == 0.0
 
 
 def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
