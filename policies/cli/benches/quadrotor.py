@@ -34,7 +34,7 @@ def run(quick: bool) -> list[Row]:
 
     rounds = 10 if quick else 60
     programs = {**_dynamics(1), **_complete(1), **_ctbr(1), NUMPY: _numpy_program()}
-    rates = _rates(programs, rounds, time.thread_time)
+    rates = rates_of(programs, rounds, time.thread_time)
     ratio = median(a / b for a, b in zip(rates[ONE], rates[NUMPY]))
     rows = [row for name, target in TARGETS.items() for row in _rows(name, rates[name], target, max(rates[NUMPY]))]
     rows += [Row("quadrotor.against_numpy", ratio, "1", peer="numpy, same rounds"), _crazyflow()]
@@ -51,7 +51,7 @@ def _rows(name: str, rates: list[float], target: float | None, peer: float) -> l
     ]
 
 
-def _rates(programs: Mapping[str, Program], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+def rates_of(programs: Mapping[str, Program], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
     """World-steps per second of ``clock`` of each program in each round, in calls of together a millisecond or more."""
     rates: dict[str, list[float]] = {name: [] for name in programs}
     repeats = {}
@@ -77,7 +77,7 @@ def _two_threads(rounds: int) -> list[Row]:
     rows = []
     for name, target in ((COMPLETE, 1.8), (ONE, 1.8), (TEN, None)):
         pair = {name: one[name], f"{name} 2": two[f"{name} 2"]}
-        rates = _rates(pair, 2 * rounds, time.perf_counter)
+        rates = rates_of(pair, 2 * rounds, time.perf_counter)
         best = max(rates[f"{name} 2"]) / max(rates[name])
         middle = median(b / a for a, b in zip(*rates.values()))
         rows.append(Row(f"quadrotor.two_threads.{name}", best, "1", target, None, target and best >= target))
