@@ -65,17 +65,19 @@ class Target:
 
 
 PLAIN = "task.settings.view=plain"
+# what is paid late, or once, must not be discounted away: 0.999^1000 = 0.37
+PATIENT = ("algo.gamma=0.999", "algo.gae_lambda=0.98")
 METHODS: Mapping[str, Method] = {method.key: method for method in (
     Method("tgpo", "TGPO*", "policy conditioned on a time for each subgoal, schedules guided by its critic",
            ("algo=tgpo",)),
     Method("tgpo-uniform", "TGPO", "the same, schedules drawn uniformly", ("algo=tgpo", "algo.guided=false")),
     Method("ppo", "PPO", "state and time, the formula's robustness at the end", ("algo=ppo", PLAIN)),
     Method("rnn", "RNN", "the same with a recurrent policy, and a critic that sees the margins so far",
-           ("algo=ppo", PLAIN, "algo.memory=64", "task.settings.of_view={privileged: true}")),
+           ("algo=ppo", PLAIN, *PATIENT, "algo.memory=64", "task.settings.of_view={privileged: true}")),
     Method("tau-mdp", "τ-MDP", "the state's history (Aksaray et al., CDC 2016)",
-           ("algo=ppo", "task.settings.view=history")),
+           ("algo=ppo", "task.settings.view=history", *PATIENT)),
     Method("f-mdp", "F-MDP", "a flag for each inner operator (Venkataraman et al., HSCC 2020)",
-           ("algo=ppo", "task.settings.view=flags")),
+           ("algo=ppo", "task.settings.view=flags", *PATIENT)),
     Method("npc", "STL-NPC", "gradient through the model and smooth robustness, with its backup policy "
            "(Meng and Fan, RA-L 2023)", ("algo=npc", PLAIN, "num_worlds=1"), MODEL),
     Method("cem", "CEM", "cross-entropy search over action splines in the model", ("algo=cem", PLAIN), PLANNER),
