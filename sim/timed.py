@@ -8,7 +8,8 @@ variable there (`sim.stl.marks`). The mission follows the schedule over sampled 
   before it is hit; before its time only where nothing is held from then on, and where those that wait for it can still
   be on time. Its time is the allocated one, drawn into that window.
 - A hit moves on with the clock while all of this stays so and nothing behind it is hit, where that only gives others
-  more time: what must follow a visit counts from its end.
+  more time: what must follow a visit counts from its end. What comes next in a chain is then not hit at the same visit,
+  unless all that is behind it could be.
 - A hit is taken back where what must be kept from it on breaks, or where the window of another passes that counts from
   it: if it may still come later, and nothing depends on it already.
 
@@ -88,6 +89,8 @@ class Route:
                          if u == v and w not in self.before[v]] for v in range(self.count)]
         self.moves = [bool(self.waiting[v]) and not self.held[v] and not self.fixed[v] and not any(
             u == v and least > 0 for w in range(self.count) for u, least in self.lower[w]) for v in range(self.count)]
+        self.chained = [[p for p in self.before[v] if self.moves[p] and any(w == v for w, _ in self.waiting[p])]
+                        for v in range(self.count)]
 
     def window(self, v: int, hits: Sequence[Tensor], dues: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Earliest and latest sample [N] of variable ``v``, given the hits and dues [N] (1 + sample, 0: none)."""
@@ -168,7 +171,7 @@ class TimedMission(nn.Module):
             low, high = route.window(v, hits, dues)
             fits = reduce(torch.logical_and, [hits[u] > 0 for u in route.before[v]],
                           (time >= low) & (time <= high) & (short[v] <= 0))
-            new = fits & (hits[v] == 0) & route.due(v, time, aims, hits)
+            new = fits & (hits[v] == 0) & route.due(v, time, aims, hits) & ~self._early(route, v, time, short, hits)
             if route.moves[v]:
                 new = new | reduce(torch.logical_and, [hits[w] == 0 for w in route.behind[v]], fits & (hits[v] > 0))
             hits[v] = torch.where(new, time + 1.0, hits[v])
@@ -189,6 +192,16 @@ class TimedMission(nn.Module):
                 "distance": sum((stage[v] * short[v].clamp(min=0.0) for v in every), zero), "keep": kept,
                 "left": table(left), "violated": violated, "late": torch.where(missed, 1.0, zero),
                 "done": torch.where(done, 1.0, zero)}
+
+    def _early(
+        self, route: Route, v: int, time: Tensor, short: Sequence[Tensor], hits: Sequence[Tensor]
+    ) -> Tensor:
+        """Whether [N] a hit of ``v`` would be for nothing: one before it moves on with the clock just now, which leaves
+        ``v`` more time. Unless all that is behind ``v`` could be hit now, too: then that is how it ends."""
+        moving = reduce(torch.logical_or, [hits[p] == time + 1.0 for p in route.chained[v]], time != time)
+        rest = reduce(torch.logical_and, [(short[w] <= 0) & (time >= route.windows[w][0]) for w in route.behind[v]],
+                      time == time)
+        return moving & ~rest
 
     def _aims(
         self, route: Route, allocated: Tensor, hits: Sequence[Tensor], dues: Sequence[Tensor]

@@ -183,6 +183,18 @@ def test_a_hit_moves_on_with_the_clock_while_it_lasts():
     assert not any(t.late for t in steps)
 
 
+def test_one_visit_is_one_hit_of_a_chain_and_the_last_visit_is_all_that_is_left():
+    """Always eventually: what comes next has all of its time from the end of the visit on."""
+    _, m = mission("G[0,4] F[0,2] p.x > 1")
+    assert m.variables == 4
+    x = [2.0] * 4 + [0.0] * 6 + [2.0] * 2 + [0.0] * 6 + [2.0] * 13
+    steps = follow(m, line(*[[v, 0.0] for v in x]), torch.tensor([[0.0, 2.0, 8.0, 12.0, 22.0]]))
+    assert [int(t.hit.sum()) for t in steps][:20] == [1] * 11 + [2] * 9  # the first may be until sample 10
+    assert [float(steps[k].spare[0, 1]) for k in (3, 9, 10)] == [11.0, 5.0, 11.0]
+    assert float(steps[17].spare[0, 2]) == 5.0  # 11 samples, counted from sample 11
+    assert int(steps[20].hit.sum()) == 4 and bool(steps[20].done) and not any(t.late for t in steps)
+
+
 def test_times_are_drawn_into_what_the_hits_leave():
     _, m = mission("F[0,4] (p.x > 1 & F[0,1] p.y > 1)")
     steps = follow(m, line(*[[2.0 * (t == 6), 0.0] for t in range(8)]), torch.tensor([[0.0, 6.0, 25.0]]))
