@@ -236,7 +236,9 @@ def train(
     """Train on ``env`` until the budget is spent or ``on_iteration`` (of the first process) returns True.
 
     Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or from the one given, as if the
-    run had never stopped. ``seed`` is that of networks, actions and shuffles; ``env`` has its own.
+    run had never stopped, but for the log's figures of the formula, which begin anew.
+
+    ``seed`` is that of networks, actions and shuffles; ``env`` has its own.
     """
     out = Path(out)
     learner = start(env, config, seed, ranks)

@@ -86,6 +86,7 @@ class Explore:
 
     def __init__(self, first: Initial, mission: TimedMission) -> None:
         self.first, self.mission = first, mission
+        self.named = {name for predicate in mission.predicates for name in signals_in(predicate)}
         system, room = first.system, {}
         if "low" in first.start or not first.start:
             low, high = system.fence["low"], system.fence["high"]
@@ -119,8 +120,7 @@ class Explore:
         model = self.first.system.model
         signals = {**state, **(model.signals(model.state(state)) if model is not None else {}),
                    MISSION_TIME.name: memory["tick"] * self.mission.dt}
-        named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
-        if not named <= set(signals):
+        if not self.named <= set(signals):
             return memory["tick"] >= 0
         zeros = {name: memory["hit"].new_zeros(len(memory["hit"]), *shape)
                  for name, shape in self.mission.memory.items()}

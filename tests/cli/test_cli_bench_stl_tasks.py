@@ -252,6 +252,18 @@ def test_what_stops_the_study_ends_the_trials_that_run(stub: Path, monkeypatch: 
     assert len(list(stub.glob("pid-*"))) == 2 and not list(stub.glob("linear_reach-*.json"))
 
 
+def test_a_trial_that_the_deadline_cuts_short_is_left_and_not_failed(
+    stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.mkdir(parents=True, exist_ok=True)
+    items = [Item("linear_reach", "ppo", 1)]  # its worker ends with an error
+    for deadline, left, kept in ((0.0, 1, False), (None, 0, True)):
+        progress = Progress(items, 1, deadline)
+        monkeypatch.setattr(progress, "limit", lambda item: 60.0)
+        assert stl_tasks.work_off(items, stub, progress, lambda: None) == left
+        assert (stub / "linear_reach-ppo-1.json").exists() is kept
+
+
 def test_trials_at_once_are_all_made(stub: Path) -> None:
     rows = go(stub, methods=["tgpo", "cem", "f-mdp"], parallel=["3"])
     assert sorted(calls(stub)) == ["linear_reach cem", "linear_reach f-mdp", "linear_reach tgpo"]

@@ -219,7 +219,11 @@ def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Call
         if limit <= 0.0 or stop.is_set():
             return None
         progress.begin(number)
-        return made(todo[number], folder, limit, stop, progress.at_once)
+        found = made(todo[number], folder, limit, stop, progress.at_once)
+        if found["status"] == suite.FAILED and progress.is_over():  # cut short, which says nothing of the method
+            (folder / f"{todo[number].name}.json").unlink(missing_ok=True)
+            return None
+        return found
 
     with ThreadPoolExecutor(progress.at_once) as pool:
         try:
@@ -335,6 +339,10 @@ class Progress:
             return 3.0 * item.budget_s + SPARE
         left = self.deadline - time.monotonic()
         return min(left, QUICK_TRIAL) if left > self.expected(item) else 0.0
+
+    def is_over(self) -> bool:
+        """Whether there is a deadline, and it has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     def expected(self, item: Item) -> float:
         """Seconds: as the same method took on this system; else its budget, and what there is to do besides."""
