@@ -56,19 +56,20 @@ def return_bound(reward: Reward, variables: int) -> float:
 
 
 def features(timed: Timed, schedule: Tensor, mission: TimedMission) -> Tensor:
-    """What a policy sees of the mission [N, P + 5 V + A + 1]: margins, times to go and to spare, hits, stage, holds,
-    which way, the time."""
+    """What a policy sees of the mission [N, 3 P + 5 V + A + 1]: margins, what is asked now, margins of what is kept
+    now, times to go and to spare, hits, stage, holds, which way, the time."""
     length = float(mission.samples)
     ways = [(schedule[:, :1] - number).abs() < 0.5 for number in range(len(mission.alternatives))]
     return torch.cat([
-        torch.tanh(timed.margins), (timed.togo / length).clamp(-1.0, 1.0), (timed.spare / length).clamp(-1.0, 1.0),
-        timed.hit.float(), timed.stage, timed.left / length, *(way.float() for way in ways),
+        torch.tanh(timed.margins), timed.asked.float(), torch.tanh(timed.kept),
+        (timed.togo / length).clamp(-1.0, 1.0), (timed.spare / length).clamp(-1.0, 1.0), timed.hit.float(),
+        timed.stage, timed.left / length, *(way.float() for way in ways),
         timed.time[:, None] / length], -1)
 
 
 def features_size(mission: TimedMission) -> int:
     """Numbers in :func:`features`."""
-    return len(mission.predicates) + 5 * mission.variables + len(mission.alternatives) + 1
+    return 3 * len(mission.predicates) + 5 * mission.variables + len(mission.alternatives) + 1
 
 
 class Objective:
@@ -103,7 +104,7 @@ class Objective:
         broken = (timed.violated | (memory["broken"] > 0.5)) & going
         late = timed.late & ~timed.done & going
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
-        unsafe = (1.0 - timed.keep / w.guard).clamp(0.0, 1.0)
+        unsafe = (1.0 - timed.kept.amin(-1) / w.guard).clamp(0.0, 1.0)
         reward = torch.where(going, potential - memory["potential"], 0.0)
         reward = reward + w.done * (timed.done & going & ~broken).float() - w.broken * broken.float()
         reward = reward - w.late * (late & ~broken).float()

@@ -49,7 +49,8 @@ class Timed(NamedTuple):
     togo: Tensor  # [N, V] until its time; 0 where hit
     spare: Tensor  # [N, V] until its window, given the hits, is over; 0 where hit
     distance: Tensor  # [N] by how much what the stage asks for fails, in its unit; 0 where there is no stage
-    keep: Tensor  # [N] least margin of what must be kept now, NEVER where nothing
+    asked: Tensor  # [N, P] bool: what the stage asks for
+    kept: Tensor  # [N, P] margins of what must be kept now, NEVER of what need not
     left: Tensor  # [N, V] until the last of what must be kept from a variable on is over; 0 where nothing runs
     violated: Tensor  # [N] bool: something that must be kept now is not, and the hits so far do not let it be mended
     late: Tensor  # [N] bool: a variable is not hit and its window is over
@@ -154,7 +155,8 @@ class TimedMission(nn.Module):
                  for name in found[0]}
         hits, dues = parts.pop("hits"), parts.pop("dues", None)
         timed = Timed(time=time, margins=margins, hit=hits > 0, **{
-            name: value > 0.5 if name in ("violated", "late", "done") else value for name, value in parts.items()})
+            name: value > 0.5 if name in ("asked", "violated", "late", "done") else value
+            for name, value in parts.items()})
         return timed, {"tick": time + 1.0, "hit": hits, **({} if dues is None else {"due": dues})}
 
     def _follow(
@@ -189,9 +191,11 @@ class TimedMission(nn.Module):
         return {"hits": table(hits, 1.0), **({"dues": table(dues)} if self.dues else {}), "stage": table(stage),
                 "togo": table([torch.where(hits[v] > 0, zero, aims[v] - time) for v in every]),
                 "spare": table([torch.where(hits[v] > 0, zero, ends[v] - time) for v in every]),
-                "distance": sum((stage[v] * short[v].clamp(min=0.0) for v in every), zero), "keep": kept,
-                "left": table(left), "violated": violated, "late": torch.where(missed, 1.0, zero),
-                "done": torch.where(done, 1.0, zero)}
+                "distance": sum((stage[v] * short[v].clamp(min=0.0) for v in every), zero),
+                "asked": torch.stack([sum((stage[v] for v in every if place in route.asked[v]), zero)
+                                      for place in range(len(self.predicates))], -1),
+                "kept": torch.stack(kept, -1), "left": table(left), "violated": violated,
+                "late": torch.where(missed, 1.0, zero), "done": torch.where(done, 1.0, zero)}
 
     def _early(
         self, route: Route, v: int, time: Tensor, short: Sequence[Tensor], hits: Sequence[Tensor]
@@ -254,15 +258,16 @@ class TimedMission(nn.Module):
 
     def _keep(
         self, route: Route, margins: Tensor, time: Tensor, hits: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
-        """Violated [N], least margin kept now [N], time left of what runs [N] by variable, all over [N]."""
+    ) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+        """Violated [N], margins [N] of what is kept now by predicate, time left of what runs [N] by variable, all
+        over [N]."""
         zero = torch.zeros_like(time)
-        violated, kept, over = zero, zero + NEVER, zero == 0
-        left = [zero] * route.count
+        violated, over = zero, zero == 0
+        left, kept = [zero] * route.count, [zero + NEVER] * len(self.predicates)
         for keep, place in zip(route.keeps, route.of_keep):
             active, begun, last = self._asks(keep, time, hits)
             violated = torch.where(active & (margins[:, place] <= self.margin), 1.0, violated)
-            kept = torch.where(active, torch.minimum(kept, margins[:, place]), kept)
+            kept[place] = torch.where(active, margins[:, place], kept[place])
             over = over & begun & (time >= last)
             s = keep.start.variable - 1
             if s >= 0:

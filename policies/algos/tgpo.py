@@ -7,8 +7,10 @@ Metropolis-Hastings, where a schedule's energy is minus the value that the criti
 of those that it can keep, and still some of all. On the robot many schedules are scored at once, and the best is
 followed; they are scored again while it is under way, so that a robot that falls behind takes another.
 
-Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: disjunctions (a
-schedule also says which alternative), always-eventually and until (as chains of variables), proposals that keep
+Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: episodes that start in
+the middle of missions, many of them at the frontier of what the policy can do (a reverse curriculum as in Florensa et
+al., arXiv 1707.05300, by the critic's values instead of success rates), disjunctions (a schedule also says which
+alternative), always-eventually and until (as chains of variables), proposals that keep
 precedence, a bound that ties returns to robustness (`sim.stl_timed.return_bound`), hits before and
 behind their time where others can still be on time, hits that are taken back (`sim.timed`).
 """
@@ -44,13 +46,19 @@ class TGPOConfig(PPOConfig):
     """PPO's hyperparameters and those of the schedules. ``configs/algo/tgpo.yaml`` has the same names."""
 
     rollout_steps: int = 25
+    gamma: float = 0.997
+    gae_lambda: float = 0.98
+    entropy_coef: float = 5e-3
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
-    explore: float = 0.5  # share of episodes that start in the middle of a mission
+    explore: float = 0.75  # share of episodes that start in the middle of a mission
+    frontier: float = 0.75  # share of those whose place the critic chooses, at the frontier of what the policy can do
+    missions: int = 1024  # such starts, chosen anew at every update of the bank
+    places: int = 64  # from which the place of each is chosen
     guided: bool = True  # false: schedules uniformly (TGPO without star)
     bank: int = 1024  # schedules that episodes are drawn from
     uniform: float = 0.25  # share of the bank that is drawn anew, uniformly, at every update
-    every: int = 4  # iterations between updates of the bank
+    every: int = 4  # iterations between updates of bank and starts
     sweeps: int = 8  # proposals to each schedule in an update
     temperature: float = 0.25  # of the energies, in standard deviations of the bank's values: 0 would be greedy
     starts: int = 16  # first observations over which a schedule's value is averaged
@@ -59,14 +67,14 @@ class TGPOConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("every", "sweeps", "starts", "candidates", "temperature"):
+        for name in ("every", "sweeps", "starts", "candidates", "temperature", "missions", "places"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if not self.bank >= 2:
             raise ValueError(f"bank must be at least 2, got {self.bank}")
         if not self.patience >= 0:
             raise ValueError(f"patience must not be negative, got {self.patience}")
-        for name in ("uniform", "explore"):
+        for name in ("uniform", "explore", "frontier"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is a share, 0 to 1, got {getattr(self, name)}")
         if self.candidates > self.bank:
@@ -99,6 +107,8 @@ class Allocator:
             raise SettingsError(f"algo tgpo learns tasks that are formulas (task=stl/...), not {env.task.name!r}")
         self.env, self.config = env, config
         self.source: Any = env.task.initial
+        self.midway: Any = env.task.explore
+        self.midway.share = config.frontier
         self.alternatives = env.task.objective.mission.alternatives  # type: ignore[attr-defined]
         self.rng = np.random.default_rng((SEED, seed))
         self.source.bank = draw_schedules(self.alternatives, config.bank, self.rng)
@@ -110,8 +120,16 @@ class Allocator:
 
     def __call__(self, learner: Learner) -> None:
         """After an iteration of PPO."""
-        if not self.config.guided or learner.iteration % self.config.every:
+        if learner.iteration % self.config.every:
             return
+        if self.config.guided:
+            self.move_bank(learner)
+        if self.config.explore and self.config.frontier:
+            self.choose_starts(learner)
+        self.env.forget_starts()  # those drawn ahead are of the banks before
+
+    def move_bank(self, learner: Learner) -> None:
+        """Metropolis-Hastings over the schedules."""
         value = lambda schedules: self.values(learner, schedules)  # noqa: E731
         bank = metropolis(self.source.bank, self.alternatives, value, self.config.temperature, self.config.sweeps,
                           self.rng)
@@ -120,7 +138,30 @@ class Allocator:
             places = self.rng.choice(len(bank), fresh, replace=False)
             bank[places] = draw_schedules(self.alternatives, fresh, self.rng)
         self.source.bank = bank
-        self.env.forget_starts()  # those drawn ahead have schedules of the bank before
+
+    @torch.no_grad()
+    def choose_starts(self, learner: Learner) -> None:
+        """Starts in the middle of missions at the frontier, as far as the signals of a start are known.
+
+        For each of some schedules and times: of many places the one whose value is nearest to halfway between that of
+        bad and of good places. Missions whose values differ more between places are taken more often: there the policy
+        can go on from some and not from others. Where a wall, a door or a narrow way parts both, it is there that most
+        is to be learned, and few episodes come there by themselves.
+        """
+        missions, places, device = self.config.missions, self.config.places, self.env.device
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**62)))
+        draw = lambda _, count: torch.rand(missions * places, count, generator=generator).to(device)  # noqa: E731
+        state, memory, legal = self.midway.places(draw, missions)
+        signals, observe = self.midway.signals(state, memory), self.env.observe
+        if not set(observe.signals) <= set(signals):
+            return
+        kept = initial_memory(observe, missions * places, device)
+        obs, _ = observe({name: signals[name] for name in observe.signals},
+                         {**kept, **{name: value for name, value in memory.items() if name in kept}})
+        value = learner.critic(learner.critic_normalizer(obs)).reshape(missions, places)
+        pick = frontier(value, legal.reshape(missions, places), generator)
+        self.midway.bank = tuple({name: x[pick] for name, x in part.items()} for part in (state, memory)) if len(
+            pick) else None
 
     @torch.no_grad()
     def values(self, learner: Learner, schedules: Tensor) -> Tensor:
@@ -132,17 +173,33 @@ class Allocator:
     def state_dict(self) -> dict[str, Any]:
         """Bank, starts and generator."""
         state = self.rng.bit_generator.state
-        return {"bank": self.source.bank, "signals": {name: value.cpu() for name, value in self.signals.items()},
+        midway = self.midway.bank and [{name: x.cpu() for name, x in part.items()} for part in self.midway.bank]
+        return {"bank": self.source.bank, "midway": midway,
+                "signals": {name: value.cpu() for name, value in self.signals.items()},
                 "rng": [str(state["state"]["state"]), str(state["state"]["inc"]), int(state["has_uint32"]),
                         int(state["uinteger"])]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.source.bank = state["bank"]
+        self.midway.bank = state["midway"] and tuple(state["midway"])
         self.signals = {name: value.to(self.env.device) for name, value in state["signals"].items()}
         inner, inc, has, left = state["rng"]
         self.rng.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": int(inner), "inc": int(inc)},
                                         "has_uint32": has, "uinteger": left}
+
+
+def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor:
+    """Of M missions at P places with ``value`` [M, P], as many as missions: m * P + p [at most M], drawn with the range
+    of the mission's values, each at its place nearest to the middle of that range among those that are ``legal``
+    [M, P]. The range is that from a tenth to nine tenths of the places. Empty where all values are alike."""
+    low, high = value.quantile(0.1, 1), value.quantile(0.9, 1)
+    off = torch.where(legal, (value - 0.5 * (low + high)[:, None]).abs(), torch.inf)
+    weight = torch.where(legal.any(1), high - low, 0.0).cpu()
+    if not float(weight.sum()) > 0:
+        return torch.zeros(0, dtype=torch.int64, device=value.device)
+    pick = torch.multinomial(weight, len(value), replacement=True, generator=generator).to(value.device)
+    return pick * value.shape[1] + off.argmin(1)[pick]
 
 
 def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor) -> Tensor:

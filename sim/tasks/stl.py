@@ -73,7 +73,10 @@ class Initial:
 
 LATEST = 0.95  # share of a mission that may be over in a start in its middle
 INSIDE = 0.05  # share of the arena's width that such starts stay away from its ends
+AT_TIMES = 0.5  # share of them that are about a time of the schedule, where what is asked changes
 TRIES = 4  # of which the first is taken from which the mission can go on
+
+State = dict[str, Tensor]
 
 
 class Explore:
@@ -81,21 +84,52 @@ class Explore:
 
     The hits are at the schedule's own times, so the mission allows them. Of a few such starts the first is taken at
     which nothing is broken and the next subgoal is not farther than the system can come in time; if there is none, the
-    mission begins at its beginning.
+    mission begins at its beginning. A learning algorithm may choose such starts, too: the ``share`` of them is then
+    drawn out of its ``bank``, state and memory of M worlds.
     """
 
     def __init__(self, first: Initial, mission: TimedMission) -> None:
         self.first, self.mission = first, mission
+        self.bank: tuple[State, State] | None = None
+        self.share = 0.0
         self.named = {name for predicate in mission.predicates for name in signals_in(predicate)}
         system, room = first.system, {}
+        low, high = system.fence["low"], system.fence["high"]
+        self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
         if "low" in first.start or not first.start:
-            low, high = system.fence["low"], system.fence["high"]
             room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
                     "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
         self.anywhere = Initial(system, {**first.start, **room}, first.bank)
 
-    def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def __call__(self, draw: Draw) -> tuple[State, State]:
         """State and memory of K worlds."""
+        fresh = self._fresh(draw)
+        if self.bank is None:
+            return fresh
+        u = draw("explore.bank", 2)
+        of_bank, size = u[:, 0] < self.share, len(self.bank[1]["tick"])
+        pick = (u[:, 1] * size).long().clamp(max=size - 1)
+        state, memory = ({name: _where(of_bank, kept[name].to(pick.device)[pick], x) for name, x in part.items()}
+                         for part, kept in zip(fresh, self.bank))
+        return state, memory
+
+    def places(self, draw: Draw, missions: int) -> tuple[State, State, Tensor]:
+        """State and memory of K starts, ``missions`` schedules and times at K / ``missions`` places each in a row, and
+        whether [K] the mission can go on from there."""
+        self.anywhere.bank = self.first.bank
+        state, memory = self._try(draw)
+        each = len(memory["tick"]) // missions
+        state[SCHEDULE] = state[SCHEDULE][:missions].repeat_interleave(each, 0)
+        memory = {name: value[:missions].repeat_interleave(each, 0) for name, value in memory.items()}
+        return state, memory, self._goes_on(state, memory)
+
+    def signals(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> State:
+        """The signals of starts: all of them where the system has a model, else what ``state`` says."""
+        model = self.first.system.model
+        return {**state, **(model.signals(model.state(state)) if model is not None else {}),
+                MISSION_TIME.name: memory["tick"] * self.mission.dt}
+
+    def _fresh(self, draw: Draw) -> tuple[State, State]:
         self.anywhere.bank = self.first.bank
         state = self.first(draw)
         memory = {"tick": torch.zeros(len(state[SCHEDULE]), device=state[SCHEDULE].device),
@@ -109,17 +143,22 @@ class Explore:
             searching = searching & ~good
         return state, memory
 
-    def _try(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _try(self, draw: Draw) -> tuple[State, State]:
         state = self.anywhere(draw)
-        tick = torch.floor(LATEST * self.mission.samples * draw("explore.time", 1)[:, 0])
         times = state[SCHEDULE][:, 1:]
+        tick = self._when(times, draw)
         return state, {"tick": tick, "hit": torch.where(times < tick[:, None], 1.0 + times, 0.0)}
+
+    def _when(self, times: Tensor, draw: Draw) -> Tensor:
+        """Samples [K] to start at: anywhere in the mission, or about one of ``times`` [K, V]."""
+        last, u = float(int(LATEST * self.mission.samples)), draw("explore.time", 4)
+        one = times.gather(1, (u[:, 1:2] * times.shape[1]).long().clamp(max=times.shape[1] - 1))[:, 0]
+        about = (one + torch.floor((2.0 * u[:, 2] - 1.0) * self.crossing)).clamp(0.0, last)
+        return torch.where(u[:, 0] < AT_TIMES, about, torch.floor(last * u[:, 3]))
 
     def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
         """Whether the mission can still be done from there [K], as far as one can tell; True where one cannot."""
-        model = self.first.system.model
-        signals = {**state, **(model.signals(model.state(state)) if model is not None else {}),
-                   MISSION_TIME.name: memory["tick"] * self.mission.dt}
+        signals = self.signals(state, memory)
         if not self.named <= set(signals):
             return memory["tick"] >= 0
         zeros = {name: memory["hit"].new_zeros(len(memory["hit"]), *shape)

@@ -155,6 +155,8 @@ def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
     other = env_of(task_of(), 32)
     train(other, config, out=tmp_path / "b", seed=2, on_iteration=lambda learner: learner.iteration >= 23)
     assert torch.equal(env.task.initial.bank, other.task.initial.bank)
+    for part, same in zip(env.task.explore.bank, other.task.explore.bank):
+        assert set(part) == set(same) and all(torch.equal(part[name], same[name]) for name in part)
     ours, theirs = (tgpo.load_policy(folder)[0].state_dict() for folder in (tmp_path, tmp_path / "b"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -164,6 +166,55 @@ def test_starts_are_starts() -> None:
     allocator = tgpo.Allocator(env, TGPOConfig(**SMALL), 1)
     place = allocator.signals["base_pos_w"]
     assert len(place) == 4 and ((place[:, 0] >= 1) & (place[:, 0] <= 2) & (place[:, 1] >= 0.5)).all()
+
+
+def test_the_frontier_is_halfway_between_bad_and_good_places() -> None:
+    value = torch.stack([torch.linspace(0.0, 10.0, 101), torch.full((101,), 3.0), torch.linspace(5.0, 6.0, 101)])
+    legal = torch.ones(3, 101, dtype=torch.bool)
+    legal[0, 45:56] = False
+    value, legal = value.repeat(500, 1), legal.repeat(500, 1)
+    found = tgpo.frontier(value, legal, torch.Generator().manual_seed(1))
+    kinds, places = found // 101 % 3, found % 101
+    assert set(places[kinds == 0].tolist()) <= {44, 56} and set(places[kinds == 2].tolist()) == {50}
+    assert not (kinds == 1).any() and 0.85 < float((kinds == 0).float().mean()) < 0.96  # their ranges are as 10 to 1
+    for nothing in (tgpo.frontier(torch.ones(4, 5), torch.ones(4, 5) > 0, torch.Generator()),
+                    tgpo.frontier(torch.rand(4, 5), torch.zeros(4, 5) > 0, torch.Generator())):
+        assert len(nothing) == 0
+
+
+def test_starts_in_the_middle_are_chosen_by_the_critic() -> None:
+    class Learner:
+        critic_normalizer = torch.nn.Identity()
+        iteration = 4
+
+        @staticmethod
+        def critic(obs: torch.Tensor) -> torch.Tensor:  # good to the right of a wall, bad to its left
+            return torch.tanh(20.0 * obs[:, 0])
+
+    env = env_of(task_of(), 512)
+    allocator = tgpo.Allocator(env, TGPOConfig(**{**SMALL, "frontier": 1.0, "guided": False}), 1)
+    allocator(Learner())  # type: ignore[arg-type]
+    assert env.task.explore.bank is not None
+    place, memory = env.task.explore.bank[0]["base_pos_w"], env.task.explore.bank[1]
+    assert float((place[:, 0].abs() < 1.0).float().mean()) > 0.8  # of 10 m
+    env.explore = 1.0
+    env.reset()
+    known = {tuple(row) for row in place.tolist()}
+    assert all(tuple(row) in known for row in env.true_signals()["base_pos_w"].tolist())
+    assert (memory["tick"] > 0).any() and not (memory["hit"] - 1 > memory["tick"][:, None]).any()
+    none = env_of(task_of(), 4)
+    tgpo.Allocator(none, TGPOConfig(**{**SMALL, "frontier": 0.0}), 1)(Learner())  # type: ignore[arg-type]
+    assert none.task.explore.bank is None
+
+
+def test_a_mission_is_tried_at_many_places_at_the_same_time() -> None:
+    explore = task_of().explore
+    generator = torch.Generator().manual_seed(2)
+    state, memory, legal = explore.places(lambda _, count: torch.rand(60 * 5, count, generator=generator), 60)
+    schedules, ticks = state[SCHEDULE].reshape(60, 5, -1), memory["tick"].reshape(60, 5)
+    assert (schedules == schedules[:, :1]).all() and (ticks == ticks[:, :1]).all() and ticks[:, 0].unique().numel() > 20
+    assert state["base_pos_w"].unique(dim=0).shape[0] == 300 and legal.any() and not legal.all()
+    assert not (ticks > 0.95 * 61).any()
 
 
 def test_an_episode_that_begins_where_it_must_not_be_is_not_done() -> None:
@@ -178,6 +229,6 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
     with pytest.raises(SettingsError, match="tasks that are formulas .* not 'hover'"):
         train(make_env(load_task("hover"), num_worlds=2, seed=1), TGPOConfig(**SMALL), out=tmp_path)
     for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most bank"), ({"bank": 1}, "least 2"),\
-                        ({"patience": -1.0}, "negative"):
+                        ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
         with pytest.raises(ValueError, match=told):
             TGPOConfig(**{**SMALL, **wrong})

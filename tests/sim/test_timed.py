@@ -109,8 +109,8 @@ def test_compiled_it_is_the_same(name):
     n = 40
     columns = m.memory
     given = {"p": (2,), "schedule": (m.schedule_size,), "togo": (m.variables,), "left": (m.variables,),
-             "spare": (m.variables,),
-             "stage": (m.variables,), "keep": (), "distance": (), "done": (), "violated": (), "late": ()}
+             "spare": (m.variables,), "stage": (m.variables,), "asked": (len(m.predicates),),
+             "kept": (len(m.predicates),), "distance": (), "done": (), "violated": (), "late": ()}
 
     def function(x):
         timed, memory = m({"p": x["p"]}, x["schedule"], {k: x[k] for k in columns})
@@ -218,12 +218,12 @@ def test_windows_that_pass_are_late_and_what_is_kept_is_watched():
     steps = follow(m, line(*[[0.0, 0.5 - 0.4 * t] for t in range(6)]), torch.tensor([[0.0, 3.0]]))
     assert [bool(t.late) for t in steps] == [False] * 4 + [True] * 2
     assert [bool(t.violated) for t in steps] == [False] * 4 + [True, True]
-    assert [float(t.keep) for t in steps] == pytest.approx([1.5 - 0.4 * t for t in range(6)], abs=1e-5)
+    assert [float(t.kept.amin()) for t in steps] == pytest.approx([1.5 - 0.4 * t for t in range(6)], abs=1e-5)
     assert [float(t.togo) for t in steps] == [3.0, 2.0, 1.0, 0.0, -1.0, -2.0]
     _, m = mission("F[0.4,0.8] p.x > 1 & G[0,0.2] p.y > -1")
     steps = follow(m, line(*[[2.0, 0.0]] * 4), torch.tensor([[0.0, 3.0]]))
     assert [bool(t.hit) for t in steps] == [False, False, True, True]  # not before its window
-    assert [float(t.keep) < NEVER for t in steps] == [True, True, False, False]
+    assert [float(t.kept.amin()) < NEVER for t in steps] == [True, True, False, False]
 
 
 def test_the_stage_is_the_first_allocated_of_those_that_may_come_next():
