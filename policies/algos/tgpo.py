@@ -51,7 +51,7 @@ class TGPOConfig(PPOConfig):
     entropy_coef: float = 5e-3
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
-    explore: float = 0.75  # share of episodes that start in the middle of a mission
+    explore: float = 0.5  # share of episodes that start in the middle of a mission
     frontier: float = 0.75  # share of those whose place the critic chooses, at the frontier of what the policy can do
     missions: int = 1024  # such starts, chosen anew at every update of the bank
     places: int = 64  # from which the place of each is chosen

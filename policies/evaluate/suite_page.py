@@ -37,7 +37,8 @@ Study = Mapping[str, Any]
 
 def write_page(path: Path, study: Study) -> None:
     """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``command``, ``quick``,
-    ``stale`` (how many trials of another code or other settings were left out), ``revisions``, ``machine``, ``tried``
+    ``stale`` and ``taken_over`` (how many trials of other code or settings were left out, and how many of other code
+    were not), ``revisions``, ``machine``, ``tried``
     (by row: what was tried where the target is missed)."""
     from policies.files import write_whole
 
@@ -63,6 +64,8 @@ def head(study: Study) -> str:
     quick = "<p><strong>A quick run: it shows the form, its figures are not to be quoted.</strong></p>" if study.get(
         "quick") else ""
     stale = f" {study['stale']} trials of other code or settings are left out." if study.get("stale") else ""
+    if study.get("taken_over"):
+        stale += f" {study['taken_over']} trials were made with earlier code; study.json names the revision of each."
     return (f"{quick}<p>{len(trials)} trials: {len(tasks)} formulas, {len({t['method'] for t in trials})} methods, "
             f"{len(seeds)} seeds.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
             f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(str(machine.get('cpu', '')))} "

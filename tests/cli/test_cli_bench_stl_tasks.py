@@ -436,10 +436,38 @@ def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
 
 def test_a_trial_of_fewer_starts_does_not_hold(tmp_path: Path) -> None:
     item, study = Item("linear_reach", "tgpo", 1), Study(tmp_path, ["linear_reach"], False)
-    told = {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s,
-            "quick": False, "episodes": EPISODES, "task": "linear_reach", "method": "tgpo", "seed": 1}
+    told = told_of(item)
     for change, holds in (({}, True), ({"episodes": 999}, False), ({"episodes": 9, "few_starts": True}, True),
-                          ({"quick": True}, False), ({"words": []}, False), ({"status": FAILED}, True)):
+                          ({"quick": True}, False), ({"words": []}, False), ({"code": "older"}, False),
+                          ({"formula_file": "other"}, False), ({"status": FAILED}, True)):
         (tmp_path / "linear_reach-tgpo-1.json").write_text(json.dumps({**told, **change}))
         assert (study.holds(item) is not None) is holds
     assert study.kept(item) is None  # the failed one is made again
+
+
+def told_of(item: Item) -> dict[str, Any]:
+    return {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s,
+            "formula_file": stl_tasks.formula_digest(item.task), "quick": False, "episodes": EPISODES,
+            "task": item.task, "method": item.method, "seed": item.seed}
+
+
+def test_trials_of_earlier_code_are_taken_over_where_formula_and_settings_are_the_same(tmp_path: Path) -> None:
+    tasks = ["linear_reach", "linear_seq", "linear_stay"]
+    reach, seq, stay = (Item(task, "tgpo", 1) for task in tasks)
+    older = {"code": "older", "revision": "abc"}
+    trials = [{**told_of(reach), **older}, {**told_of(seq), **older, "formula_file": "changed"},
+              {**told_of(stay), **older, "status": FAILED}, {**told_of(reach), "task": "linear_gone"}]
+    file = tmp_path / "study.json"
+    file.write_text(json.dumps({"trials": trials}))
+    study = Study(tmp_path / "new", tasks, False)
+    study.folder.mkdir()
+    assert study.take_over(str(file)) == 1 and study.take_over(str(file)) == 0
+    assert study.kept(reach)["revision"] == "abc" and study.kept(seq) is None and study.kept(stay) is None
+    own = {**told_of(seq), "revision": "def"}
+    (study.folder / "linear_seq-tgpo-1.json").write_text(json.dumps(own))
+    file.write_text(json.dumps({"trials": [{**own, **older}]}))
+    assert study.take_over(str(file)) == 0 and study.kept(seq) == own
+    for wrong in ("{}", "no JSON"):
+        file.write_text(wrong)
+        with pytest.raises(BadInput, match="study.json of this benchmark"):
+            study.take_over(str(file))

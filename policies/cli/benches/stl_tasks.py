@@ -44,6 +44,8 @@ OPTIONS = {
     "methods": f"of {','.join(METHODS)} (default: all)",
     "tasks": "formulas, such as linear_reach,linear_seq (default: all of the systems)",
     "seeds": "whole numbers (default: 1,2,3; quick: 1)",
+    "keep": "a study.json of before: its trials are taken over where formula and settings are the same, whatever "
+            "the code was; the page says how many",
     "parallel": "trials at once, each on a core of its own (default: as many as there are cores)",
 }
 STUDY = Path("outputs/bench/stl-tasks")
@@ -182,7 +184,8 @@ def _length(task: str) -> int:
 
 def run(
     quick: bool = False, *, out: Path = STUDY, systems: list[str] | None = None, methods: list[str] | None = None,
-    tasks: list[str] | None = None, seeds: list[str] | None = None, parallel: list[str] | None = None,
+    tasks: list[str] | None = None, seeds: list[str] | None = None, keep: list[str] | None = None,
+    parallel: list[str] | None = None,
 ) -> list[Row]:
     """Make the trials that are asked for and not there yet; rows and the page of all that are."""
     known = suite_tasks()
@@ -190,6 +193,9 @@ def run(
     at_once = crew(parallel)
     folder = out / QUICK if quick else out
     study = Study(folder, known, quick)
+    if keep is not None:
+        taken = study.take_over(one("keep", "file", keep))
+        say(f"{taken} trials of {keep[0]} are taken over")
     todo = [item for item in items if study.kept(item) is None]
     say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {folder}; {at_once} at once")
     progress = Progress(todo, at_once, time.monotonic() + QUICK_LIMIT if quick else None)
@@ -205,9 +211,17 @@ def crew(given: Sequence[str] | None) -> int:
     """How many trials run at once: the cores that this process may use, unless told otherwise."""
     if given is None:
         return len(os.sched_getaffinity(0))
-    if len(given) != 1 or not (given[0].isascii() and given[0].isdigit()) or int(given[0]) < 1:
-        raise BadInput(f"--parallel: one whole number from 1, got {','.join(given) or 'none'}")
-    return int(given[0])
+    number = one("parallel", "whole number from 1", given)
+    if not (number.isascii() and number.isdigit()) or int(number) < 1:
+        raise BadInput(f"--parallel: one whole number from 1, got {number}")
+    return int(number)
+
+
+def one(option: str, kind: str, given: Sequence[str]) -> str:
+    """The only word that an option has."""
+    if len(given) != 1:
+        raise BadInput(f"--{option}: one {kind}, got {','.join(given) or 'none'}")
+    return given[0]
 
 
 def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Callable[[], object]) -> int:
@@ -253,8 +267,8 @@ def made(item: Item, folder: Path, limit_s: float, stop: threading.Event, at_onc
     run_folder = folder / "runs" / item.name
     order = {**asdict(item), "system": item.system, "words": item.words, "episodes": item.episodes,
              "budget_s": item.budget_s, "run": str(run_folder), "file": str(file), "code": code_digest(item),
-             "revision": git("rev-parse", "--short", "HEAD"), "machine": machine(), "command": command(item),
-             "parallel": at_once, "began": time.time()}
+             "formula_file": formula_digest(item.task), "revision": git("rev-parse", "--short", "HEAD"),
+             "machine": machine(), "command": command(item), "parallel": at_once, "began": time.time()}
     for old in (file, log):
         old.unlink(missing_ok=True)
     write_whole(order_file, json.dumps(order).encode())
@@ -386,7 +400,7 @@ class Progress:
 
 @dataclass
 class Study:
-    """The trials in a folder that hold: made with these settings and this code."""
+    """The trials in a folder that hold: made with these settings and this code, or taken over."""
 
     folder: Path
     tasks: Sequence[str]
@@ -398,14 +412,37 @@ class Study:
         return None if found is None or found["status"] == suite.FAILED else found
 
     def holds(self, item: Item) -> dict[str, Any] | None:
-        """The trial, if it is there and was made with the settings and the code of now."""
+        """The trial, if it is there and was made with the settings and the code of now, or taken over."""
         found = read(self.folder / f"{item.name}.json")
-        if found is None:
+        if found is None or not self.suits(item, found):
             return None
-        was = tuple(found.get(k) for k in ("words", "code", "budget_s", "quick"))
-        now = (item.words, code_digest(item), item.budget_s, item.quick)
+        if not found.get("taken_over") and found.get("code") != code_digest(item):
+            return None
         whole = found.get("status") != suite.DONE or found["episodes"] >= item.episodes or found.get("few_starts")
-        return found if was == now and whole and "status" in found else None
+        return found if whole and "status" in found else None
+
+    def suits(self, item: Item, found: Trial) -> bool:
+        """Whether a trial is of the formula, the settings and the budget of ``item``."""
+        was = tuple(found.get(k) for k in ("words", "formula_file", "budget_s", "quick"))
+        return was == (item.words, formula_digest(item.task), item.budget_s, item.quick)
+
+    def take_over(self, file: str) -> int:
+        """Put the trials of a study.json that suit, and are not here, into the folder; how many that are."""
+        from policies.files import write_whole
+
+        study = read(Path(file))
+        if study is None or not isinstance(study.get("trials"), list):
+            raise BadInput(f"--keep: {file} is no study.json of this benchmark: none can be read there")
+        taken = 0
+        for trial in study["trials"]:
+            if trial.get("task") not in self.tasks or trial.get("method") not in METHODS:
+                continue
+            item = Item(trial["task"], trial["method"], int(trial["seed"]), self.quick)
+            if self.suits(item, trial) and trial["status"] != suite.FAILED and self.kept(item) is None:
+                write_whole(self.folder / f"{item.name}.json",
+                            (json.dumps({**trial, "taken_over": True}) + "\n").encode())
+                taken += 1
+        return taken
 
     def trials(self) -> tuple[list[dict[str, Any]], int]:
         """All that hold, and how many do not."""
@@ -434,6 +471,7 @@ class Study:
         rows = rows_of(trials, self.tasks, judged=not self.quick)
         told = [plain(asdict(row)) for row in rows]
         whole = {"command": "temporeal bench stl-tasks", "bench": "stl-tasks", "quick": self.quick, "stale": stale,
+                 "taken_over": sum(bool(t.get("taken_over")) for t in trials),
                  "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(), "rows": told,
                  "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
@@ -461,6 +499,13 @@ def code_digest(item: Item) -> str:
         if needed(path, item, algo):
             digest.update(f"{path} {content}\n".encode())
     return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=64)
+def formula_digest(task: str) -> str:
+    """Of a formula's file."""
+    path = Path(__file__).resolve().parents[3] / "configs" / "task" / "stl" / f"{task}.yaml"
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def needed(path: str, item: Item, algo: str) -> bool:
