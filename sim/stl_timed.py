@@ -154,9 +154,17 @@ class TimedView:
 
     def features(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Features [N, size] and the next memory."""
-        timed, after = self.mission({**signals, MISSION_TIME.name: memory["tick"] * self.mission.dt},
-                                    signals[SCHEDULE], memory)
+        timed, after = self._follow(signals, memory)
         return features(timed, signals[SCHEDULE], self.mission), after
+
+    def behind(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
+        """Whether [N] the time of the current subgoal has passed."""
+        timed, _ = self._follow(signals, memory)
+        return (timed.stage * timed.togo).sum(-1) < 0.0
+
+    def _follow(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Timed, dict[str, Tensor]]:
+        now = {**signals, MISSION_TIME.name: memory["tick"] * self.mission.dt}
+        return self.mission(now, signals[SCHEDULE], {name: memory[name] for name in self.memory})
 
 
 def make(

@@ -5,7 +5,7 @@ conditioned on a *schedule*, a time for each variable, and learns by PPO from de
 (`sim.stl_timed`). Which schedules it learns from is guided by its critic: a bank of them is moved by
 Metropolis-Hastings, where a schedule's energy is minus the value that the critic gives it, so that the policy sees more
 of those that it can keep, and still some of all. On the robot many schedules are scored at once, and the best is
-followed; they are scored again while it is under way, so that a robot that falls behind takes another.
+followed; a robot that falls behind it scores them again and may take another.
 
 Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: episodes that start in
 the middle of missions, many of them at the frontier of what the policy can do (a reverse curriculum as in Florensa et
@@ -17,7 +17,7 @@ behind their time where others can still be on time, hits that are taken back (`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class TGPOConfig(PPOConfig):
     temperature: float = 0.25  # of the energies, in standard deviations of the bank's values: 0 would be greedy
     starts: int = 16  # first observations over which a schedule's value is averaged
     candidates: int = 64  # schedules that a deployed policy chooses from
-    patience: float = 0.1  # standard deviations of value by which another schedule must be better to be taken under way
+    patience: float = 0.1  # standard deviations of value by which another schedule must be better for a robot behind
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,24 +237,29 @@ def metropolis(
 
 
 class Choosing(nn.Module):
-    """The observation map that chooses its schedule: at every sample it scores many with the critic.
+    """The observation map that chooses its schedule, scoring many with the critic.
 
-    The schedule is memory. One is taken at the first sample, and another one of the same alternative where its value,
-    the critic's of what is left with the hits so far, is more than ``patience`` higher than that of the one followed.
-    What was hit and kept for one alternative says nothing of another: that is chosen once.
+    The schedule is memory. The best one is taken at the first sample. Another one of the same alternative is taken
+    where the robot is behind the one it follows, and the value of the other, the critic's of what is left with the hits
+    so far, is more than ``patience`` higher. A robot that is on time stays with what it follows: among many values the
+    highest is easily too high, and always some other one looks a little better. What was hit and kept for one
+    alternative says nothing of another: that is chosen once.
 
     Args:
         observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.
+        behind: ``behind(signals, memory)``, whether [N] worlds are behind the schedule among their signals.
     """
 
     compiles = False  # as many networks as schedules are not for vector registers
 
     def __init__(
-        self, observe: nn.Module, critic: nn.Module, normalizer: nn.Module, schedules: Tensor, patience: float
+        self, observe: nn.Module, critic: nn.Module, normalizer: nn.Module, schedules: Tensor, patience: float,
+        behind: Callable[[Mapping[str, Tensor], Memory], Tensor],
     ) -> None:
         super().__init__()
         inner: Any = observe
-        self.observe, self.critic, self.normalizer, self.patience = inner, critic, normalizer, patience
+        self.observe, self.critic, self.normalizer = inner, critic, normalizer
+        self.patience, self.behind = patience, behind
         self.register_buffer("schedules", schedules)
         self.schedules: Tensor
         self.signals = tuple(name for name in inner.signals if name != SCHEDULE)
@@ -281,9 +286,10 @@ class Choosing(nn.Module):
         offered = torch.cat([now[:, None], self.schedules[None] + 0.0 * now[:, None]], 1)
         obs, _ = self.observe({**given, SCHEDULE: offered.flatten(0, 1)}, own)
         value = self.critic(self.normalizer(obs)).reshape(-1, count)
-        # the one followed has its patience in hand; at a mission's start there is none
+        # the one followed has its patience in hand, all of it while it is on time; at a mission's start there is none
         begun = (memory["tick"] > 0)[:, None]
-        mine = torch.where(begun, value[:, :1] + self.patience, value[:, :1] - 1e9)
+        late = self.behind({**signals, SCHEDULE: now}, memory)[:, None]
+        mine = torch.where(begun, value[:, :1] + torch.where(late, self.patience, 1e8), value[:, :1] - 1e9)
         other = begun & ((offered[:, 1:, 0] - now[:, :1]).abs() > 0.5)
         best = torch.cat([mine, torch.where(other, value[:, 1:] - 1e9, value[:, 1:])], 1).argmax(1, keepdim=True)
         return offered.gather(1, best[:, :, None].expand(-1, -1, offered.shape[-1]))[:, 0]
@@ -303,7 +309,8 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     critic.load_state_dict(state["critic"])
     critic_normalizer.load_state_dict(state["critic_normalizer"])
     schedules, spread = spread_out(state["companion"], critic, critic_normalizer, task.observe, config)
-    observe = Choosing(task.observe, critic, critic_normalizer, schedules, config.patience * spread)
+    observe = Choosing(task.observe, critic, critic_normalizer, schedules, config.patience * spread,
+                       task.observe.view.behind)  # type: ignore[union-attr]
     return PolicyGraph(observe, normalizer, actor, task.act).to(device).eval()
 
 

@@ -99,7 +99,11 @@ def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> 
     assert {tuple(row) for row in judged.column[f"memory.{SCHEDULE}"].tolist()} <= offered and len(offered) == 8
 
 
-def test_another_schedule_is_taken_when_it_is_better_by_the_patience() -> None:
+def flag(value: bool) -> Any:
+    return lambda signals, memory: torch.full((len(memory["tick"]),), value)
+
+
+def test_another_schedule_is_taken_by_a_robot_that_is_behind_when_it_is_better_by_the_patience() -> None:
 
     class Early(torch.nn.Module):
         def forward(self, obs: torch.Tensor) -> torch.Tensor:
@@ -114,17 +118,27 @@ def test_another_schedule_is_taken_when_it_is_better_by_the_patience() -> None:
             return signals[SCHEDULE][:, 1:2], {"tick": memory["tick"] + 1}
 
     schedules = torch.tensor([[0.0, 9.0], [0.0, 4.0], [0.0, 6.0]])
-    for patience, expected in ((1.0, 4.0), (3.0, 6.0)):
-        choosing = Choosing(Plain(), Early(), torch.nn.Identity(), schedules, patience)
+    for patience, behind, expected in ((1.0, True, 4.0), (3.0, True, 6.0), (1.0, False, 6.0)):
+        choosing = Choosing(Plain(), Early(), torch.nn.Identity(), schedules, patience, flag(behind))
         signals = {"base_pos_w": torch.zeros(1, 3)}
         start = choosing.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2))
         assert start.tolist() == [[0.0, 4.0]]
         later = choosing.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 6.0]]))
         assert later.tolist() == [[0.0, expected]]
-    other = Choosing(Plain(), Early(), torch.nn.Identity(), torch.tensor([[1.0, 0.0], [0.0, 6.0]]), 1.0)
+    other = Choosing(Plain(), Early(), torch.nn.Identity(), torch.tensor([[1.0, 0.0], [0.0, 6.0]]), 1.0,
+                     flag(True))
     assert other.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2)).tolist() == [[1.0, 0.0]]
     # what was hit for one alternative says nothing of another
     assert other.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 9.0]])).tolist() == [[0.0, 6.0]]
+
+
+def test_behind_is_who_has_not_hit_what_was_due() -> None:
+    view = task_of().observe.view  # type: ignore[union-attr]
+    far, near = [0.0, 0.0, 0.0], [2.0, 2.0, 0.0]
+    signals = {"base_pos_w": torch.tensor([far, far, near, far]), SCHEDULE: torch.tensor([[0.0, 5.0, 20.0]] * 4)}
+    memory = {"tick": torch.tensor([5.0, 6.0, 6.0, 6.0]),
+              "hit": torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [4.0, 0.0]])}
+    assert view.behind(signals, memory).tolist() == [False, True, False, False]
 
 
 def test_candidates_are_different_good_and_spread() -> None:
