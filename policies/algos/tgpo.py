@@ -46,6 +46,7 @@ class TGPOConfig(PPOConfig):
     """PPO's hyperparameters and those of the schedules. ``configs/algo/tgpo.yaml`` has the same names."""
 
     rollout_steps: int = 25
+    minibatches: int = 8
     gamma: float = 0.997
     gae_lambda: float = 0.98
     entropy_coef: float = 5e-3

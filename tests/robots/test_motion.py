@@ -1,0 +1,132 @@
+"""Commands keep limits of place, speed, acceleration and jerk, whatever is asked for: judged by the commands alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robots.motion import Bounds, Motion, MotionError, allowed, at_rest, can_stop, following, moved, stopping, way
+
+INF = np.inf
+LIMITS = [(INF, INF, INF), (2.0, INF, INF), (2.0, 10.0, INF), (2.0, 10.0, 5000.0), (2.0, 10.0, 100.0), (2.0, 2.0, 5.0),
+          (2.0, 50.0, 20.0), (INF, 5.0, 40.0)]
+STEPS = [0.001, 0.02, 0.1]
+LOW, HIGH = -1.0, 1.5
+
+
+def bounds(limits: tuple[float, float, float], dt: float, size: int) -> Bounds:
+    speed, acceleration, jerk = limits
+    return Bounds([LOW] * size, [HIGH] * size, dt, speed=speed, acceleration=acceleration, jerk=jerk)
+
+
+def wishes(size: int, steps: int, dt: float, seed: int) -> np.ndarray:
+    """Jumps far beyond the ends, drifts at any speed, noise, the ends themselves, [T, N]."""
+    rng = np.random.default_rng(seed)
+    target, drift, out = rng.uniform(-3, 3, size), np.zeros(size), []
+    for _ in range(steps):
+        jump = rng.random(size) < 0.03
+        kind = rng.integers(0, 4, size)
+        new = np.choose(kind, [rng.uniform(-4, 4, size), np.full(size, LOW), np.full(size, HIGH), target])
+        target = np.where(jump, new, target + drift * dt)
+        drift = np.where(jump, rng.choice([0.0, 0.5, 2.0, 20.0], size) * rng.normal(size=size), drift)
+        out.append(target + np.where(rng.random(size) < 0.1, rng.normal(0, 0.05, size), 0.0))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("dt", STEPS)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_no_limit_is_ever_passed(limits: tuple[float, float, float], dt: float) -> None:
+    size, steps = 200, 200
+    b = bounds(limits, dt, size)
+    motion = at_rest(np.random.default_rng(1).uniform(LOW, HIGH, size))
+    sent = [motion.command] * 3
+    for target in wishes(size, steps, dt, 2):
+        motion, changed = following(b, motion, target)
+        assert np.array_equal(motion.command[~changed], target[~changed])
+        sent.append(motion.command)
+    commands = np.array(sent)
+    assert commands.min() >= LOW - 1e-8 and commands.max() <= HIGH + 1e-8
+    rounding = 1e-12
+    for limit in limits:  # of the first, second and third difference
+        commands = np.diff(commands, axis=0) / dt
+        rounding /= dt
+        assert np.abs(commands).max() <= limit * (1 + 1e-6) + rounding
+
+
+@pytest.mark.parametrize("dt", STEPS)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_what_is_asked_for_is_reached(limits: tuple[float, float, float], dt: float) -> None:
+    ends = np.array([HIGH, LOW, 0.3, -0.999, 9.0])
+    b, motion = bounds(limits, dt, 5), at_rest(np.full(5, 0.2))
+    speed, acceleration, jerk = limits
+    slow = 1.3 / min(speed, 2.0) + min(acceleration, 1e3) ** -0.5 * 3.0 + 4.0 * (1.0 / min(jerk, 1e4)) ** (1 / 3)
+    for _ in range(int(4.0 * slow / dt) + 20):
+        motion, _ = following(b, motion, ends)
+    np.testing.assert_allclose(motion.command, np.clip(ends, LOW, HIGH), atol=2e-3)
+
+
+def test_what_keeps_the_limits_is_sent_as_it_is() -> None:
+    b = Bounds([-1.0] * 2, [1.0] * 2, 0.01, speed=1.0, acceleration=20.0, jerk=2000.0)
+    time = np.arange(1, 600) * 0.01
+    waves = np.stack([0.9 * (1 - np.cos(time)) / 2, 0.98 * np.sin(0.9 * time) * (1 - np.exp(-(time**4)))], -1)
+    motion = at_rest([0.0, 0.0])
+    for target in waves:
+        motion, changed = following(b, motion, target)
+        assert not changed.any() and np.array_equal(motion.command, target)
+
+
+def test_commands_at_an_end_are_sent_where_only_place_or_speed_is_limited() -> None:
+    for limits in ({}, {"speed": 5.0}):
+        b = Bounds([0.0, -2.0], [1.0, 2.0], 0.02, **limits)
+        motion = at_rest([0.95, -1.95])
+        motion, changed = following(b, motion, [1.0, -2.0])
+        assert motion.command.tolist() == [1.0, -2.0] and not changed.any()
+        motion, changed = following(b, motion, [1.01, -1.99])
+        assert motion.command.tolist() == [1.0, -1.99] and changed.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dt", STEPS)
+@pytest.mark.parametrize("limits", LIMITS[2:])
+def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, float], dt: float) -> None:
+    rng, size = np.random.default_rng(3), 1000
+    wide = Bounds([-1e6] * size, [1e6] * size, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])
+    top = min(limits[0], 5.0)
+    push = min(limits[1], 0.5 * limits[2])
+    motion = Motion(np.zeros(size), rng.uniform(-top, top, size), rng.uniform(-push, push, size))
+    room = rng.uniform(0.0, 3.0, size)
+    b = Bounds(-room - 1e-9, room + 1e-9, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])
+    sure = can_stop(b, motion)
+    farthest, fastest, still = np.zeros(size), np.abs(motion.speed), motion
+    for _ in range(int(4.0 / dt) + 100):
+        still = stopping(wide, still)
+        farthest, fastest = np.maximum(farthest, np.abs(still.command)), np.maximum(fastest, np.abs(still.speed))
+    assert np.abs(still.speed).max() < 1e-6
+    assert 0.02 < sure.mean() < 1.0
+    assert (farthest[sure] <= room[sure] * (1 + 1e-6) + 1e-8).all() and (fastest[sure] <= limits[0] * (1 + 1e-6)).all()
+
+
+def test_the_allowed_speed_leaves_room_to_stop() -> None:
+    for limits in LIMITS[2:]:
+        room = np.geomspace(1e-6, 2.5, 50)
+        b = Bounds([-1.0] * 50, [1.0] * 50, 0.01, speed=INF, acceleration=limits[1], jerk=limits[2])
+        speed = allowed(b, room)
+        assert (speed > 0).all() and (np.diff(speed) > 0).all()
+        assert (way(b, speed) + speed * 0.01 * (1 + b.bent) <= room * (1 + 1e-9)).all()
+
+
+def test_differences_are_backward() -> None:
+    first = moved(at_rest([1.0]), np.array([1.2]), 0.1)
+    assert first.speed == pytest.approx([2.0]) and first.acceleration == pytest.approx([20.0])
+    second = moved(first, np.array([1.3]), 0.1)
+    assert second.speed == pytest.approx([1.0]) and second.acceleration == pytest.approx([-10.0])
+
+
+@pytest.mark.parametrize(("wrong", "told"), [
+    ({"low": [1.0], "high": [1.0]}, "below high"), ({"low": [np.nan]}, "below high"),
+    ({"low": [0.0, 0.0]}, "below high"),
+    ({"speed": 0.0}, "speed must be positive"), ({"acceleration": np.nan}, "acceleration must be positive"),
+    ({"speed": [1.0, 2.0]}, "1 components need as many"), ({"jerk": 5.0}, "needs a limited acceleration"),
+    ({"dt": 0.0}, "positive time"), ({"dt": INF}, "positive time")])
+def test_limits_that_make_no_sense_are_refused(wrong: dict[str, object], told: str) -> None:
+    with pytest.raises(MotionError, match=told):
+        Bounds(**{"low": [-1.0], "high": [1.0], "dt": 0.01, **wrong})  # type: ignore[arg-type]
