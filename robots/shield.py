@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robots.frames import rotate_inverse
+from robots.motion import Bounds, Motion, at_rest, following
 from robots.signals import CommandSpec
 
 Array = NDArray[Any]
@@ -48,17 +49,6 @@ def clamp(spec: CommandSpec, command: Array) -> Verdict:
     return Verdict(inside, told)
 
 
-def limit_rate(spec: CommandSpec, command: Array, previous: Array | None, rate: Array | float, dt: float) -> Verdict:
-    """``command`` at most ``rate`` [unit/s] times ``dt`` [s] away from ``previous`` (None: the first one)."""
-    if previous is None:
-        return Verdict(np.asarray(command))
-    step = np.broadcast_to(np.asarray(rate, dtype=float) * dt, spec.shape)
-    change = np.asarray(command) - previous
-    near = previous + np.clip(change, -step, step)
-    limited = bool((np.abs(change) > step * (1 + 1e-6)).any())
-    return Verdict(near, f"{spec.name} changes faster than allowed" if limited else "")
-
-
 def stale(age_s: float, limit_s: float) -> str:
     """Reason why a state of this age must not be acted on, or "". A state from the future is as wrong as an old one."""
     if not age_s <= limit_s:
@@ -77,16 +67,24 @@ def outside(position_w: Array, low: Array, high: Array) -> str:
     return ""
 
 
-def guard(spec: CommandSpec, command: Array, previous: Array | None, rate: Array | float | None, dt: float) -> Verdict:
-    """Finite, then limits, then rate of change (None: unlimited): the command that may be sent and the reasons."""
+def guard(
+    spec: CommandSpec, command: Array, limits: Bounds, before: Motion | None
+) -> tuple[Verdict, Motion | None]:
+    """Finite, inside its limits, no faster than allowed (``limits``; ``before``: the last one sent, None: this is the
+    first): the command that may be sent and the reasons, and the motion to give as ``before`` next time."""
     checked = finite(spec, command)
     if checked.command is None:
-        return checked
-    inside = clamp(spec, checked.command)
-    if rate is None or inside.command is None:
-        return inside
-    slow = limit_rate(spec, inside.command, previous, rate, dt)
-    return Verdict(slow.command, "; ".join(r for r in (inside.reason, slow.reason) if r))
+        return checked, before
+    asked = np.reshape(checked.command, -1)
+    inside = np.clip(asked, limits.low, limits.high)
+    motion = at_rest(inside) if before is None else following(limits, before, asked)[0]
+    reasons = (clamp(spec, checked.command).reason, _differs(spec, inside, motion.command))
+    return Verdict(motion.command.reshape(spec.shape), "; ".join(r for r in reasons if r)), motion
+
+
+def _differs(spec: CommandSpec, asked: Array, sent: Array) -> str:
+    slow = np.abs(sent - asked) > 1e-5 * (np.asarray(spec.high) - np.asarray(spec.low))
+    return f"{spec.name} moves faster than allowed, component {np.flatnonzero(slow).tolist()}" if slow.any() else ""
 
 
 def level_rates(quat_wxyz: Array, gain: float, limit: float) -> Array:

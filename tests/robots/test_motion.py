@@ -68,7 +68,7 @@ def test_what_is_asked_for_is_reached(limits: tuple[float, float, float], dt: fl
 def test_what_keeps_the_limits_is_sent_as_it_is() -> None:
     b = Bounds([-1.0] * 2, [1.0] * 2, 0.01, speed=1.0, acceleration=20.0, jerk=2000.0)
     time = np.arange(1, 600) * 0.01
-    waves = np.stack([0.9 * (1 - np.cos(time)) / 2, 0.98 * np.sin(0.9 * time) * (1 - np.exp(-(time**4)))], -1)
+    waves = np.stack([0.9 * (1 - np.cos(time)) / 2, 0.5 * np.sin(0.9 * time) * (1 - np.exp(-(time**4)))], -1)
     motion = at_rest([0.0, 0.0])
     for target in waves:
         motion, changed = following(b, motion, target)

@@ -9,26 +9,43 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from robots import frames, shield
+from robots.motion import Bounds, at_rest
 from robots.signals import CommandSpec
 
 SPEC = CommandSpec("u", (2,), "1", low=(-1.0, 0.0), high=(1.0, 2.0))
 anything = arrays(np.float64, 2, elements=st.floats(allow_nan=True, allow_infinity=True, width=32))
 
 
+FAST = Bounds(SPEC.low, SPEC.high, 0.02)
+SLOW = Bounds(SPEC.low, SPEC.high, 0.02, speed=5.0)
+
+
 @given(anything, st.none() | arrays(np.float64, 2, elements=st.floats(0, 1)))
 def test_what_passes_is_always_inside_the_limits(command, previous):
-    verdict = shield.guard(SPEC, command, previous, 5.0, 0.02)
+    verdict, after = shield.guard(SPEC, command, SLOW, None if previous is None else at_rest(previous))
     if np.isfinite(command).all():
         assert (verdict.command >= SPEC.low).all() and (verdict.command <= SPEC.high).all()
+        assert np.array_equal(after.command, verdict.command)
         if previous is not None:
-            assert (np.abs(verdict.command - previous) <= 0.1 + 1e-12).all()
+            assert (np.abs(verdict.command - previous) <= 0.1 + 1e-9).all()
     else:
         assert verdict.command is None and "not finite" in verdict.reason
 
 
 def test_a_command_inside_is_untouched():
-    verdict = shield.guard(SPEC, np.array([0.5, 0.5]), None, None, 0.02)
-    assert verdict.command.tolist() == [0.5, 0.5] and verdict.reason == ""
+    for before in (None, at_rest([0.0, 2.0])):
+        verdict, _ = shield.guard(SPEC, np.array([0.5, 0.5]), FAST, before)
+        assert verdict.command.tolist() == [0.5, 0.5] and verdict.reason == ""
+
+
+def test_what_is_too_fast_is_slowed_and_told():
+    verdict, after = shield.guard(SPEC, np.array([0.05, 3.0]), SLOW, at_rest([0.0, 0.0]))
+    assert verdict.command.tolist() == pytest.approx([0.05, 0.1])
+    assert "clamped to its limits, component [1]" in verdict.reason
+    assert "moves faster than allowed, component [1]" in verdict.reason
+    assert shield.guard(SPEC, np.array([0.05, 0.15]), SLOW, after)[0].reason == ""
+    refused, still = shield.guard(SPEC, np.array([np.nan, 0.0]), SLOW, after)
+    assert refused.command is None and still is after
 
 
 def test_the_reason_names_the_component():
@@ -41,7 +58,7 @@ def test_rounding_over_a_limit_is_no_event():
 
 
 def test_wrong_shape_is_refused():
-    assert "shape" in shield.guard(SPEC, np.zeros(3), None, None, 0.02).reason
+    assert "shape" in shield.guard(SPEC, np.zeros(3), FAST, None)[0].reason
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ import numpy as np
 
 from policies.export.runtime import Artifact
 from robots import shield
+from robots.motion import Bounds, Motion
 from robots.signals import SignalError, SignalSpec
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, messages
@@ -102,7 +103,8 @@ class PolicyNode:
         transport.subscribe("mission/stop", "std_msgs/msg/Empty", QOS["default"], self._on_stop)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), list[Flight]()
         self.next = self.used = 0.0  # when the next control step is due; arrival of the state last acted on
-        self.last: np.ndarray | None = None
+        self.limits = Bounds(self.spec.low, self.spec.high, self.period)
+        self.last: Motion | None = None
         self.stopping = Stopping(0.0, 0.0)
         self.unlocked = False
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
@@ -215,11 +217,10 @@ class PolicyNode:
                 self.flight.steps += 1
         except SignalError as error:
             return self.stop(f"the policy failed: {error}")
-        verdict = shield.guard(self.spec, proposed, self.last, None, self.period)
+        verdict, self.last = shield.guard(self.spec, proposed, self.limits, self.last)
         if verdict.command is None:
             return self.stop(verdict.reason)
         self._send(verdict.command)
-        self.last = verdict.command
         self._count(missed, bool(verdict.reason))
         self._schedule(missed)
         if self.flight.steps >= self.steps:
