@@ -94,7 +94,7 @@ def within(limits: Bounds, motion: Motion, before: Motion) -> Flags:
     """Whether each component [A] of ``motion``, a step after ``before``, keeps all limits."""
     some = 1.0 + ROUNDING
     out: Flags = (
-        (motion.command >= limits.low - limits.span) & (motion.command <= limits.high + limits.span)
+        (motion.command >= limits.low) & (motion.command <= limits.high)
         & (np.abs(motion.speed) <= limits.speed * some) & (np.abs(motion.acceleration) <= limits.acceleration * some)
         & (np.abs(motion.acceleration - before.acceleration) <= limits.fade * some))
     return out
@@ -175,7 +175,9 @@ def following(limits: Bounds, before: Motion, target: Any) -> tuple[Motion, Flag
         return motion, ~good
     near, halt = nearing(limits, before, asked), stopping(limits, before)
     fits = within(limits, near, before) & can_stop(limits, near)
-    return _chosen(good, motion, _chosen(fits, near, halt)), ~good
+    best = _chosen(good, motion, _chosen(fits, near, halt))
+    inside = np.clip(best.command, limits.low, limits.high)  # a stop may round over an end
+    return Motion(inside, best.speed, best.acceleration), ~good
 
 
 def _chosen(flags: Flags, a: Motion, b: Motion) -> Motion:

@@ -45,7 +45,7 @@ def test_no_limit_is_ever_passed(limits: tuple[float, float, float], dt: float) 
         assert np.array_equal(motion.command[~changed], target[~changed])
         sent.append(motion.command)
     commands = np.array(sent)
-    assert commands.min() >= LOW - 1e-8 and commands.max() <= HIGH + 1e-8
+    assert commands.min() >= LOW and commands.max() <= HIGH
     rounding = 1e-12
     for limit in limits:  # of the first, second and third difference
         commands = np.diff(commands, axis=0) / dt

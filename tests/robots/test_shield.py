@@ -27,7 +27,7 @@ def test_what_passes_is_always_inside_the_limits(command, previous):
         assert (verdict.command >= SPEC.low).all() and (verdict.command <= SPEC.high).all()
         assert np.array_equal(after.command, verdict.command)
         if previous is not None:
-            assert (np.abs(verdict.command - previous) <= 0.1 + 1e-9).all()
+            assert (np.abs(verdict.command - previous) <= 0.1 + 1e-12).all()
     else:
         assert verdict.command is None and "not finite" in verdict.reason
 
