@@ -33,6 +33,7 @@ import numpy as np
 
 from policies.export.manifest import Manifest, check_robot, identity, load_manifest
 from robots import shield
+from robots.course import course
 from robots.motion import Motion, at_rest, following, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
@@ -96,7 +97,7 @@ class GuardNode:
         self.limits = self.profile.limits
         self.topic = interface.command(self.spec.name)
         self.codec = codecs.COMMANDS[self.topic.codec]
-        self.watch = Watch(self.profile, len(interface.states))
+        self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(transport, robot, interface, listener=self._on_state)
         self.command = transport.advertise(self.topic.topic, self.topic.type, qos_named(self.topic.qos))
         self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
@@ -452,7 +453,11 @@ class GuardNode:
     # what goes out
 
     def _send(self, command: np.ndarray) -> None:
-        message = self.codec.encode(command, self.topic.options)
+        """The command; where the message can say how, with the way to rest after it: then the robot stops by itself."""
+        if self.codec.encode_course is not None and self.motion is not None:
+            message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
+        else:
+            message = self.codec.encode(command, self.topic.options, self.transport.now())
         self.transport.publish(self.command, messages.encode(self.topic.type, message))
 
     def _log(self, endpoint: Any, p: Proposal, command: np.ndarray) -> None:
@@ -465,7 +470,7 @@ class GuardNode:
         values = {
             "mode": self.mode, "flight": flight.number, "sent": flight.sent, "limited": flight.limited,
             "dropped": flight.dropped, "code": flight.code, "action": flight.action,
-            "state_age_ms": f"{1e3 * (now - min(self.watch.at)):.1f}", "state_rejected": self.state.rejected,
+            "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
             **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()},
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -21,13 +21,14 @@ class Watch:
 
     Args:
         profile: what is demanded.
-        topics: number of state topics.
+        rates_hz: of the state topics; 0: one that brings something only when it changes, and is never old.
     """
 
-    def __init__(self, profile: Profile, topics: int) -> None:
+    def __init__(self, profile: Profile, rates_hz: Sequence[float]) -> None:
         self.profile = profile
-        self.at = [-inf] * topics
-        self.offset = [0.0] * topics  # arrival by the wall clock minus stamp, s
+        self.at = [-inf] * len(rates_hz)
+        self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
+        self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
         self.values: dict[str, np.ndarray] = {}
         self.changed: dict[str, float] = {}  # when a signal last differed from before
         self.jumped: Reason = NOTHING
@@ -59,9 +60,13 @@ class Watch:
         """Whether every topic has brought something."""
         return min(self.at) > -inf
 
+    def age(self, now: float) -> float:
+        """Age [s] of the oldest part of the state; infinite while a part is missing."""
+        return now - min(self.at[i] for i in self.periodic) if self.complete else inf
+
     def stale(self, now: float) -> Reason:
         """A topic brings nothing, or nothing new."""
-        text = shield.stale(now - min(self.at), self.profile.stale_after_s)
+        text = shield.stale(self.age(now), self.profile.stale_after_s)
         return ("stale", text) if text else NOTHING
 
     def reason(self, now: float, sent: np.ndarray | None) -> Reason:
@@ -74,7 +79,7 @@ class Watch:
         limit = self.profile.stamps_within_s
         if limit is None:
             return NOTHING
-        off = max(self.offset, key=abs)
+        off = max((self.offset[i] for i in self.periodic), key=abs)
         if abs(off) <= limit:
             return NOTHING
         way = "before" if off > 0 else "after"
