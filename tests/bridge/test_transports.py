@@ -161,6 +161,7 @@ def test_namespaces_and_remappings(join):
     assert a.advertise("cmd", STRING, QOS["default"]).topic == "/cf1/cmd"
     assert a.advertise("state", STRING, QOS["default"]).topic == "/shared/odom"
     assert b.advertise("/diagnostics", STRING, QOS["default"]).topic == "/diagnostics"
+    assert (a.resolve("cmd"), a.resolve("state"), b.resolve("state")) == ("/cf1/cmd", "/shared/odom", "/cf2/state")
 
 
 def test_two_robots_do_not_hear_each_other(join):

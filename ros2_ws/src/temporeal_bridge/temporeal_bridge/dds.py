@@ -266,9 +266,13 @@ class DdsTransport:
         info = messages.record(GRAPH_TYPE)(gid=of(self.participant), node_entities_info_seq=[entities])
         self.own_graph.write(raw_type(GRAPH_TYPE)(messages.encode(GRAPH_TYPE, info)))
 
+    def resolve(self, topic: str) -> str:
+        """See :class:`Transport`."""
+        return resolve_name(topic, self.namespace, self.node, self.remaps)
+
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        name = self.resolve(topic)
         writer = self._writer(f"rt{name}", type, qos)
         self.writers.append(writer)
         self._announce()
@@ -276,7 +280,7 @@ class DdsTransport:
 
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        name = self.resolve(topic)
         entity = self._reader(f"rt{name}", type, qos)
         condition = ReadCondition(entity, ViewState.Any | Instance.Any | SampleState.Any)
         self.waitset.attach(condition)
@@ -324,11 +328,11 @@ class DdsTransport:
 
     def publishers(self, topic: str) -> list[Peer]:
         """See :class:`Transport`. From what discovery has told this process already: microseconds, nothing is sent."""
-        return self._look().publishers(f"rt{resolve_name(topic, self.namespace, self.node, self.remaps)}")
+        return self._look().publishers("rt" + self.resolve(topic))
 
     def subscribers(self, topic: str) -> list[Peer]:
         """See :class:`Transport`."""
-        return self._look().subscribers(f"rt{resolve_name(topic, self.namespace, self.node, self.remaps)}")
+        return self._look().subscribers("rt" + self.resolve(topic))
 
     def nodes(self) -> list[str]:
         """See :class:`Transport`."""

@@ -83,16 +83,20 @@ class MemoryTransport:
         self.name = full_name("/" + namespace.strip("/"), node)
         bus.nodes.append(self.name)
 
+    def resolve(self, topic: str) -> str:
+        """See :class:`Transport`."""
+        return resolve_name(topic, self.namespace, self.node, self.remaps)
+
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        name = self.resolve(topic)
         writer = Writer(self.name, qos)
         self.bus.topic(name, type).writers.append(writer)
         return self._keep(Endpoint(name, type, qos, writer))
 
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        name = self.resolve(topic)
         reader = Reader(self.name, qos, callback, deque(maxlen=qos.depth))
         where = self.bus.topic(name, type)
         where.readers.append(reader)
@@ -139,11 +143,11 @@ class MemoryTransport:
 
     def publishers(self, topic: str) -> list[Peer]:
         """See :class:`Transport`."""
-        return self._peers(resolve_name(topic, self.namespace, self.node, self.remaps), "writers")
+        return self._peers(self.resolve(topic), "writers")
 
     def subscribers(self, topic: str) -> list[Peer]:
         """See :class:`Transport`."""
-        return self._peers(resolve_name(topic, self.namespace, self.node, self.remaps), "readers")
+        return self._peers(self.resolve(topic), "readers")
 
     def _peers(self, name: str, side: str) -> list[Peer]:
         own = [endpoint.handle for endpoint in self.endpoints]

@@ -166,6 +166,11 @@ class RclpyTransport:
                 plain = value if isinstance(value, (bool, int, float, str)) else str(value)
                 self.ros.declare_parameter(name, plain, ParameterDescriptor(read_only=True, dynamic_typing=True))
 
+    def resolve(self, topic: str) -> str:
+        """See :class:`Transport`."""
+        self._check(topic)
+        return str(self.ros.resolve_topic_name(topic))
+
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
         self._check(topic)
@@ -244,19 +249,16 @@ class RclpyTransport:
 
     def publishers(self, topic: str) -> list[Peer]:
         """See :class:`Transport`. From the middleware's own cache of the graph."""
-        self._check(topic)
-        return self._peers(topic, self.ros.get_publishers_info_by_topic(topic), publishes=True)
+        return self._peers(self.resolve(topic), self.ros.get_publishers_info_by_topic(topic), publishes=True)
 
     def subscribers(self, topic: str) -> list[Peer]:
         """See :class:`Transport`."""
-        self._check(topic)
-        return self._peers(topic, self.ros.get_subscriptions_info_by_topic(topic), publishes=False)
+        return self._peers(self.resolve(topic), self.ros.get_subscriptions_info_by_topic(topic), publishes=False)
 
     def _peers(self, topic: str, infos: Sequence[Any], publishes: bool) -> list[Peer]:
         """ROS tells the node of an endpoint, and Python not the identity of an own one: as many of those that bear this
         node's name are marked as own as were made here, so that another node of the same name still counts."""
-        full = self.ros.resolve_topic_name(topic)
-        made = sum(hasattr(endpoint.handle, "publish") == publishes and endpoint.topic == full
+        made = sum(hasattr(endpoint.handle, "publish") == publishes and endpoint.topic == topic
                    for endpoint in self.endpoints)
         found = []
         for info in infos:

@@ -117,6 +117,9 @@ class Transport(Protocol):
     def active(self) -> bool:
         """False while a managed node is not activated: then nothing may be sent to an actuator."""
 
+    def resolve(self, topic: str) -> str:
+        """The full name of ``topic`` as this node means it: relative names are in its namespace, remappings apply."""
+
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """A publisher on ``topic`` (relative names are in the node's namespace)."""
 
