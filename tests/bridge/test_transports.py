@@ -252,7 +252,7 @@ def test_nodes_are_counted_even_if_two_bear_one_name(join):
 
 
 def test_a_second_publisher_of_the_own_name_still_counts_as_somebody_else(join):
-    a, b = join(0, "guard", "/cf1"), join(1, "guard", "/cf1")
+    a, b = join(0, "guard", "/cf1"), join(0, "guard", "/cf1")
     own, twin = b.advertise("cmd", STRING, QOS["command"]), a.advertise("cmd", STRING, QOS["command"])
     assert settled(b, lambda: sorted(p.own for p in b.publishers("cmd")), [False, True]) == [False, True]
     assert own.topic == twin.topic
