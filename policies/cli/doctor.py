@@ -98,8 +98,7 @@ def live(options: Any) -> Iterator[Check]:
     from policies.cli import preflight, runs
     from policies.cli.deploy import check_bus, needs_bridge
     from policies.cli.settings import compose
-    from policies.export.manifest import MANIFEST, decode
-    from policies.export.runtime import read
+    from policies.export.manifest import load_manifest
 
     seconds = 3.0 if options.seconds is None else options.seconds
     if not MIN_SECONDS <= seconds <= MAX_SECONDS:
@@ -107,7 +106,7 @@ def live(options: Any) -> Iterator[Check]:
     needs_bridge()
     deploy = compose(options.overrides)["deploy"]
     with runs.bad_input():
-        manifest = decode(read(options.artifact, MANIFEST))
+        manifest = load_manifest(options.artifact)
     check_bus(deploy, manifest.robot)
     yield from guarded(preflight.machine)
     yield from guarded(clock)

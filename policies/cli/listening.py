@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import SignalError, check_signal
-from robots.spec import RobotSpec
+from robots.signals import Schema, SignalError, check_signal
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import CommandTopic, Interface, StateTopic
 from temporeal_bridge.transport import Callback, Peer, Received, Transport, full_name, qos_named
@@ -28,9 +27,9 @@ class StateHeard:
         topic: what the robot's ``ros.yaml`` says of it.
         name: its full name.
         arrivals: [K] s, this process's monotonic clock.
-        walls: [K] ns, this machine's clock at the arrivals.
-        stamps: [K] ns, the messages' own; empty where the message type has no header.
-        signals: values [M, *shape] by name, of the M messages that could be used.
+        walls, stamps: [M] ns, of the M messages that could be used: this machine's clock at their arrivals, and when
+            they say that they were measured (0: they do not say).
+        signals: values [M, *shape] by name.
         rejected: how often each reason to refuse a message was met.
         joints: names in the last message; None where its type names none.
         publishers: who publishes on the topic.
@@ -84,9 +83,7 @@ class Heard:
         return {name: values[-1] for state in self.states for name, values in state.signals.items()}
 
 
-def listen(
-    transport: Transport, robot: RobotSpec, interface: Interface, command: str, seconds: float
-) -> Heard:
+def listen(transport: Transport, interface: Interface, command: str, seconds: float) -> Heard:
     """Listen for ``seconds``, once every state topic has spoken or ``DISCOVERY_S`` have passed."""
     taken: list[list[tuple[Received, int]]] = [[] for _ in interface.states]
     endpoints = []
@@ -106,8 +103,8 @@ def listen(
         step = max(step, moved, key=abs)
     end = transport.monotonic()
     states = tuple(
-        decoded(row, endpoint.topic, [pair for pair in heard if pair[0].at >= begin], robot,
-                tuple(transport.publishers(row.topic)), transport.incompatible(endpoint))
+        decoded(row, endpoint.topic, [pair for pair in heard if pair[0].at >= begin or not row.rate_hz],
+                interface.carried, tuple(transport.publishers(row.topic)), transport.incompatible(endpoint))
         for row, endpoint, heard in zip(interface.states, endpoints, taken))
     rows = interface.command(command)
     commands = tuple(
@@ -124,30 +121,29 @@ def keeper(transport: Transport, heard: list[tuple[Received, int]]) -> Callback:
 
 
 def decoded(
-    row: StateTopic, name: str, heard: Sequence[tuple[Received, int]], robot: RobotSpec,
+    row: StateTopic, name: str, heard: Sequence[tuple[Received, int]], specs: Schema,
     publishers: tuple[Peer, ...] = (), unconnected: str = "",
 ) -> StateHeard:
     """The messages of one topic as numbers, those that cannot be used counted by the reason."""
-    stamps, joints, rejected = list[int](), None, Counter[str]()
+    times, joints, rejected = list[tuple[int, int]](), None, Counter[str]()
     values: dict[str, list[np.ndarray]] = {}
-    for received, _ in heard:
+    codec = codecs.STATES[row.codec]
+    for received, wall in heard:
         try:
             message = messages.decode(received.type, received.data)
-            if hasattr(message, "header"):
-                stamps.append(messages.nanoseconds(message.header.stamp))
             joints = names_in(message, joints)
-            carried = codecs.STATES[row.codec].decode(message, row.options)
-            checked = {key: check_signal(robot.signals[key], value) for key, value in carried.items()}
+            carried, stamp = codec.decode(message, row.options), codec.stamp(message)
+            checked = {key: check_signal(specs[key], value) for key, value in carried.items()}
         except (SignalError, codecs.CodecError, messages.MessageError) as error:
             rejected[str(error)] += 1
             continue
+        times.append((wall, stamp))
         for key, value in checked.items():
             values.setdefault(key, []).append(value)
     arrivals = np.array([received.at for received, _ in heard])
-    walls = np.array([wall for _, wall in heard], dtype=np.int64)
+    walls, stamps = np.array(times, dtype=np.int64).reshape(-1, 2).T
     signals = {key: np.stack(rows) for key, rows in values.items()}
-    return StateHeard(row, name, arrivals, walls, np.array(stamps, dtype=np.int64), signals, dict(rejected), joints,
-                      publishers, unconnected)
+    return StateHeard(row, name, arrivals, walls, stamps, signals, dict(rejected), joints, publishers, unconnected)
 
 
 def names_in(message: Any, before: tuple[str, ...] | None) -> tuple[str, ...] | None:

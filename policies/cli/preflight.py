@@ -20,11 +20,13 @@ from policies.cli.doctor import Check, guarded
 from policies.cli.listening import CommandHeard, Heard, StateHeard, listen
 from policies.export.manifest import ArtifactError, Manifest
 from policies.export.runtime import Artifact
+from robots.signals import CommandSpec
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
+from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, check_reads, load_interface
+from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import FIFO_PRIORITY
-from temporeal_bridge.policy_node import MISSION_TIME
+from temporeal_bridge.safety import Profile, SafetyError, profile
 from temporeal_bridge.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
 
 NODE = "temporeal_doctor"
@@ -38,6 +40,7 @@ ENOUGH = 10  # samples before "it never changes" means anything
 DEGREES = 180.0 / np.pi
 SLACK = 0.01  # share of a range by which a calibrated robot may read beyond its own limit
 KEPT = 4  # items of a list that are shown
+LARGEST = 64  # components of a signal that is compared one by one; larger ones are pictures
 
 Propose = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """The artifact's first command for the signals of the robot, from the memory that a mission begins with."""
@@ -48,14 +51,16 @@ class Plan:
     """What is going to run: the robot as it should be, and the artifact.
 
     Attributes:
-        command: name of the artifact's command.
-        golden: its recorded trace by signal name, [T, *shape].
+        profile: what the guard will demand of the artifact's command.
+        command: that command.
+        golden: the artifact's recorded trace by signal name, [T, *shape]; it reads these signals.
         propose: its first command; None where it cannot be loaded.
     """
 
     robot: RobotSpec
     interface: Interface
-    command: str
+    profile: Profile
+    command: CommandSpec
     golden: Mapping[str, np.ndarray] = field(default_factory=dict)
     propose: Propose | None = None
 
@@ -185,13 +190,13 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
     """Every state topic comes as often as ros.yaml says, without gaps in which the guard would stop."""
     for state in heard.states:
         times, row = state.arrivals, state.topic
-        if not len(times):
+        if not len(times) or not row.rate_hz:
             continue
         rate, gap, missing = rhythm(times, heard.end, state.stamps)
         name = f"{row.topic} rate"
         found = (f"{rate:.1f} Hz of {row.rate_hz:g}, {missing} of {len(times) + missing} missing, "
                  f"gaps up to {1e3 * gap:.0f} ms")
-        stale = float(plan.interface.safety["stale_after_s"])
+        stale = plan.profile.stale_after_s
         if gap >= stale:
             yield Check(name, "fail", found, f"the guard stops after {1e3 * stale:.0f} ms without a state: is the "
                                              "driver's machine busy, the radio or the network weak?")
@@ -215,7 +220,7 @@ def rhythm(arrivals: np.ndarray, end: float, stamps: np.ndarray) -> tuple[float,
     span = float(arrivals[-1] - arrivals[0])
     rate = len(steps) / span if span > 0 else 0.0
     gap = float(max(steps.max(initial=0.0), end - arrivals[-1]))
-    between = np.diff(stamps / 1e9) if len(stamps) == len(arrivals) else steps
+    between = np.diff(stamps) / 1e9 if len(stamps) == len(arrivals) and stamps.all() else steps
     between = between[between > 0]
     period = float(np.median(between)) if len(between) else 0.0
     missing = int(np.maximum(np.rint(between / period) - 1, 0).sum()) if period > 0 else 0
@@ -230,17 +235,18 @@ def clocks(heard: Heard, plan: Plan) -> Iterator[Check]:
     else:
         yield Check("clock here", "ok", f"steady within {1e3 * abs(heard.clock_step_s):.1f} ms")
     for state in heard.states:
-        if len(state.stamps) and len(state.stamps) == len(state.walls):
-            yield stamped(state, float(plan.interface.safety["stale_after_s"]))
+        if len(state.stamps) and state.topic.rate_hz:
+            yield stamped(state, plan.profile)
 
 
-def stamped(state: StateHeard, stale_s: float) -> Check:
-    """A topic's stamps against this machine's clock. ``stale_s``: age at which the guard stops."""
+def stamped(state: StateHeard, profile: Profile) -> Check:
+    """A topic's stamps against this machine's clock."""
     name, stamps = f"{state.topic.topic} clock", state.stamps
     if not stamps.any():
         return Check(name, "fail", "messages have no stamp (0)", "the driver must stamp what it measures")
     delay = (state.walls - stamps) / 1e9
     middle, late, least = (float(v) for v in (np.median(delay), np.percentile(delay, 99), delay.min()))
+    within = np.inf if profile.stamps_within_s is None else profile.stamps_within_s
     half = len(delay) // 2
     step = float(np.median(delay[half:]) - np.median(delay[:half])) if half >= ENOUGH // 2 else 0.0
     found = f"{1e3 * middle:.1f} ms old on arrival (median), {1e3 * late:.1f} (p99), {1e3 * least:.1f} (least)"
@@ -251,15 +257,14 @@ def stamped(state: StateHeard, stale_s: float) -> Check:
     if abs(step) > STEP_S:
         return Check(name, "fail", f"the robot's clock moved by {-1e3 * step:+.0f} ms; {found}",
                      "wait until its NTP or chrony has settled")
-    if least < -stale_s or middle > stale_s:
-        where = "in the future" if least < -stale_s else "old"
-        return Check(name, "fail", f"states are {where}; {found}", same_time)
+    if max(-least, late) > within:
+        return Check(name, "fail", f"farther from our clock than the guard allows ({within:g} s): {found}", same_time)
     if least < -FUTURE_S:
         return Check(name, "warn", f"stamps from the future; {found}", same_time)
     if (np.diff(stamps) == 0).mean() > REPEATED if len(stamps) > 1 else False:
         return Check(name, "warn", f"the same stamp on messages that follow each other; {found}",
                      "a driver that sends its last reading again: its rate is not what it measures")
-    if late - middle > 1.0 / state.topic.rate_hz or middle > 0.5 * stale_s:
+    if late - middle > 1.0 / state.topic.rate_hz or middle > 0.5 * profile.stale_after_s:
         return Check(name, "warn", found, "older or more uneven than a period: see the driver's machine, or its radio")
     return Check(name, "ok", found)
 
@@ -364,12 +369,12 @@ def inside(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
 
 
 def frozen(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Values change: a sensor that has noise (``simulation.noise`` of ros.yaml) and repeats every bit is dead."""
-    noise = plan.interface.simulation.get("noise") or {}
+    """Values change, those of ``safety.frozen`` above all: on the robot they never repeat in every bit."""
+    restless = plan.profile.frozen.signals if plan.profile.frozen else ()
     for state in heard.states:
         still = [name for name, values in state.signals.items()
                  if len(values) >= ENOUGH and (values == values[0]).all() and not padding(name, values)]
-        dead = [name for name in still if np.max(noise.get(name, 0.0)) > 0]
+        dead = [name for name in still if name in restless]
         name = f"{state.topic.topic} alive"
         if dead:
             yield Check(name, "fail", f"not one bit of {shown(dead)} changed", "the driver repeats an old reading: "
@@ -389,17 +394,14 @@ def padding(name: str, values: np.ndarray) -> bool:
 
 def fence(heard: Heard, plan: Plan) -> Iterator[Check]:
     """The robot is inside the geofence."""
-    box, newest = plan.interface.safety.get("geofence"), heard.newest()
-    if not box:
+    box, newest = plan.profile.geofence, heard.newest()
+    if box is None or box.signal not in newest:
         return
-    name = box.get("signal", "base_pos_w")
-    if name not in newest:
-        return
-    at, low, high = newest[name], np.array(box["low"]), np.array(box["high"])
+    name, at, low, high = box.signal, newest[box.signal], np.array(box.low), np.array(box.high)
     margin = float(np.minimum(at - low, high - at).min())
     if margin < 0:
         yield Check("geofence", "fail",
-                    f"{name} {values_of(at)} is {-margin:.2f} m outside {box['low']} to {box['high']}",
+                    f"{name} {values_of(at)} is {-margin:.2f} m outside {values_of(low)} to {values_of(high)}",
                     "the guard would stop at once: check the origin of the position, then the fence in ros.yaml")
     else:
         yield Check("geofence", "ok", f"{name} {values_of(at)}, {margin:.2f} m inside")
@@ -408,22 +410,22 @@ def fence(heard: Heard, plan: Plan) -> Iterator[Check]:
 def start(heard: Heard, plan: Plan) -> Iterator[Check]:
     """The artifact's first command for this state: inside the limits, and near the measured pose where it is one."""
     newest = heard.newest()
-    missing = sorted(set(plan.robot.signals) - set(newest))
-    if plan.propose is None or missing:
+    if plan.propose is None or set(plan.golden) - {MISSION_TIME.name} - set(newest):
         return
-    spec, command = plan.robot.command(plan.command), np.ravel(plan.propose(newest))
+    spec, command = plan.command, np.ravel(plan.propose(newest))
     low, high = np.array(spec.low), np.array(spec.high)
     beyond = np.flatnonzero((command < low - SLACK * (high - low)) | (command > high + SLACK * (high - low))).tolist()
-    name, rule = "first command", plan.interface.safety.get("start")
+    name, rule = "first command", plan.profile.start
     if not np.isfinite(command).all():
         yield Check(name, "fail", f"{spec.name} is not finite: {values_of(command)}", "do not run this artifact here")
         return
     if rule:
-        pose = np.ravel(newest[rule["signal"]])
-        apart = np.abs(command[:len(pose)] - pose)
-        if apart.max() > np.max(rule["within"]):
-            yield Check(name, "fail", f"{spec.name} is {apart.max():.3g} from {rule['signal']}, component "
-                        f"{int(apart.argmax())}; {np.max(rule['within']):g} is allowed",
+        pose = np.ravel(newest[rule.signal])
+        share = np.abs(command[:len(pose)] - pose) / np.array(rule.within)
+        worst = int(share.argmax())
+        if share[worst] > 1.0:
+            yield Check(name, "fail", f"{spec.name} is {share[worst] * rule.within[worst]:.3g} from {rule.signal}, "
+                        f"component {worst}; {rule.within[worst]:g} is allowed",
                         f"move the robot nearer to {values_of(command[:len(pose)])} before the start")
             return
     if beyond:
@@ -436,7 +438,8 @@ def start(heard: Heard, plan: Plan) -> Iterator[Check]:
 def familiar(heard: Heard, plan: Plan) -> Iterator[Check]:
     """The state is like those of the artifact's recorded trace: inside its range, widened by that range."""
     newest, strange = heard.newest(), []
-    for name in [name for name in plan.golden if name in newest]:
+    known = [name for name in plan.golden if name in newest and newest[name].size <= LARGEST]
+    for name in known:
         trace, at = plan.golden[name], newest[name]
         low, high = trace.min(axis=0), trace.max(axis=0)
         outside = np.atleast_1d(np.maximum(low - at, at - high) > np.maximum(high - low, SLACK))
@@ -446,7 +449,7 @@ def familiar(heard: Heard, plan: Plan) -> Iterator[Check]:
     if strange:
         yield Check("start state", "warn", f"unlike the artifact's recorded trace: {'; '.join(strange)}",
                     "is the robot where missions begin? units, signs and origins as in training?")
-    elif plan.golden.keys() & newest.keys():
+    elif known:
         yield Check("start state", "ok", "like the artifact's recorded trace")
 
 
@@ -465,18 +468,21 @@ def live(
     loaded, check = examined(folder, robot)
     yield check
     yield same_robot(manifest, standing)
-    command = manifest.commands[0].name
+    yield carried(manifest, interface)
+    command = manifest.commands[0]
     try:
-        interface.command(command)
+        interface.command(command.name)
+        demanded = profile(robot, interface.safety, command, 1.0 / manifest.rate_hz)
         transport = open_transport(deploy["transport"], NODE, deploy["namespace"], domain=deploy["domain"],
                                    loopback=deploy["loopback"])
-    except (InterfaceError, TransportError) as error:
+    except (InterfaceError, SafetyError, TransportError) as error:
         raise BadInput(str(error)) from error
     try:
-        heard = listen(transport, robot, interface, command, seconds)
+        heard = listen(transport, interface, command.name, seconds)
     finally:
         transport.close()
-    plan = Plan(robot, interface, command, recorded(loaded) if loaded else {}, first(loaded) if loaded else None)
+    golden, propose = (recorded(loaded), first(loaded)) if loaded else ({}, None)
+    plan = Plan(robot, interface, demanded, command, golden, propose)
     for examine in CHECKS:
         yield from guarded(examine, heard, plan)
 
@@ -498,6 +504,15 @@ def same_robot(manifest: Manifest, standing: str | None) -> Check:
         return Check("robot", "ok", f"the artifact is for {manifest.robot}{'' if standing else ' (--robot compares)'}")
     return Check("robot", "fail", f"the artifact is for {manifest.robot}, the robot is {standing}",
                  "take the artifact of this robot")
+
+
+def carried(manifest: Manifest, interface: Interface) -> Check:
+    """Whether topics bring all that the policy reads."""
+    try:
+        check_reads(interface, manifest.signals)
+    except InterfaceError as error:
+        return Check("signals", "fail", str(error), "another interface (deploy.interface=), or one that reads less")
+    return Check("signals", "ok", f"interface {interface.name} carries all that the policy reads")
 
 
 def first(artifact: Artifact) -> Propose:

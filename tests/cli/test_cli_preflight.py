@@ -14,14 +14,17 @@ from policies.cli.listening import CommandHeard, Heard, StateHeard, decoded
 from policies.cli.preflight import Plan
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import Interface, StateTopic, load_interface
+from temporeal_bridge.interface import StateTopic, load_interface
+from temporeal_bridge.safety import Fence, Start, profile
 from temporeal_bridge.transport import Peer, QoS, Received
 
 ROBOT = load_robot("crazyflie")
 INTERFACE = load_interface(ROBOT)
 ODOM, GYRO = INTERFACE.states
 COMMAND = INTERFACE.command("ctbr_cmd")
-PLAN = Plan(ROBOT, INTERFACE, "ctbr_cmd")
+SPEC = ROBOT.command("ctbr_cmd")
+PROFILE = profile(ROBOT, INTERFACE.safety, SPEC, 0.02)
+PLAN = Plan(ROBOT, INTERFACE, PROFILE, SPEC)
 K, EPOCH = 300, 1_700_000_000_000_000_000
 RELIABLE, SENSOR = QoS(), QoS(reliable=False, depth=5)
 
@@ -201,8 +204,8 @@ UNEVEN = np.where(np.arange(K) % 20 == 0, 0.03, 0.002)
 
 @pytest.mark.parametrize(("delay", "status", "words"), [
     (-0.0015, "warn", "from the future"),
-    (-0.2, "fail", "in the future"),
-    (0.2, "fail", "old; 200.0 ms"),
+    (-0.6, "fail", "(0.5 s): -600.0 ms"),
+    (0.6, "fail", "(0.5 s): 600.0 ms"),
     (0.06, "warn", "60.0 ms old"),
     (UNEVEN, "warn", "2.0 ms old on arrival (median), 30.0 (p99)"),
     (np.where(np.arange(K) < 150, 0.002, 0.052), "fail", "clock moved by -50 ms")])
@@ -218,6 +221,15 @@ def test_stamps_that_are_not_there_go_back_or_are_repeated() -> None:
     only(heard(states=(odom(stamps=swapped), gyro())), "odom clock", "fail", "go back, 1 times")
     repeated = np.repeat(walls[::4] - 2_000_000, 4)
     only(heard(states=(odom(stamps=repeated), gyro())), "odom clock", "warn", "same stamp")
+
+
+def test_clocks_that_are_not_compared_and_a_topic_that_speaks_when_something_changes() -> None:
+    free = replace(PLAN, profile=replace(PROFILE, stamps_within_s=None))
+    assert findings(delayed(0.6), free)["odom clock"].status == "warn"
+    goal = state(replace(ODOM, topic="goal", rate_hz=0, qos="latched"), {}, arrivals=np.array([8.0]),
+                 walls=np.array([EPOCH]), stamps=np.array([EPOCH - 10**12]),
+                 publishers=(peer(ODOM.type, qos=QoS(depth=1, latched=True)),))
+    assert findings(heard(states=(odom(), gyro(), goal))) == {}
 
 
 def test_a_clock_that_is_set_here() -> None:
@@ -237,30 +249,31 @@ def test_a_dead_sensor_and_a_signal_that_may_rest() -> None:
     still = np.repeat(noisy(0.1, 0.2, 1.0)[:1], K, axis=0)
     sample = heard(states=(odom(signals={"base_pos_w": still, "height": still[:, 2]}), gyro()))
     only(sample, "odom alive", "fail", "base_pos_w", "restart")
-    quiet = replace(INTERFACE, simulation={**INTERFACE.simulation, "noise": {}})
-    only(sample, "odom alive", "warn", "base_pos_w, height", "by hand", plan=replace(PLAN, interface=quiet))
+    quiet = replace(PLAN, profile=replace(PROFILE, frozen=None))
+    only(sample, "odom alive", "warn", "base_pos_w, height", "by hand", plan=quiet)
     few = {name: values[:5] for name, values in {**odom().signals, "base_pos_w": still}.items()}
     assert "odom alive" not in findings(heard(states=(odom(signals=few), gyro())))
 
 
 def test_outside_the_fence() -> None:
     far = {"base_pos_w": noisy(0.0, 6.0, 1.0), "height": noisy(0.0, 6.0, 1.0)[:, 2]}
-    only(heard(states=(odom(signals=far), gyro())), "geofence", "fail", "1.0", "outside [-5.0, -5.0, -1.0]")
+    only(heard(states=(odom(signals=far), gyro())), "geofence", "fail", "1.0", "outside [-5, -5, -1]")
 
 
 def test_a_robot_without_a_fence_or_without_a_position_has_none() -> None:
-    for box in (None, {"signal": "joint_pos", "low": [0], "high": [1]}):
-        interface = replace(INTERFACE, safety={**INTERFACE.safety, "geofence": box})
-        assert "geofence" not in findings(heard(), replace(PLAN, interface=interface))
+    for box in (None, Fence("grip_pos_w", (0.0,) * 3, (1.0,) * 3)):
+        assert findings(heard(), replace(PLAN, profile=replace(PROFILE, geofence=box))) == {}
 
 
 # an arm: joints by name, limits, degrees, first command
 
 ARM = load_robot("franka")
 JOINTS = ARM.sources["joint_pos"].names
-ROW = StateTopic("joint_states", "sensor_msgs/msg/JointState", "by_name", 100.0, "sensor", {"joints": list(JOINTS)})
-SAFETY = {"stale_after_s": 0.1, "geofence": None, "start": {"signal": "joint_pos", "within": 0.3, "ramp_s": 2.0}}
-ARM_PLAN = Plan(ARM, Interface("arm", (ROW,), {}, SAFETY, {"noise": {"joint_pos": 1e-3}}), "joint_pos_cmd")
+ROW = StateTopic("joint_states", "sensor_msgs/msg/JointState", "joint_state", 100.0, "sensor",
+                 {"joints": list(JOINTS), "position": "joint_pos", "velocity": "joint_vel"})
+ARM_SPEC = ARM.command("joint_pos_cmd")
+ARM_PROFILE = replace(PROFILE, geofence=None, frozen=None, start=Start("joint_pos", (0.3,) * 6 + (0.6,), 2.0))
+ARM_PLAN = Plan(ARM, replace(INTERFACE, name="arm", states=(ROW,)), ARM_PROFILE, ARM_SPEC)
 HOME = np.array(ARM.home["joint_pos"])
 
 
@@ -282,12 +295,10 @@ def test_missing_and_doubled_joints() -> None:
 
 
 def test_joints_are_those_of_the_model_where_the_interface_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: Any) -> Any:
-        raise AssertionError
-
-    codec = codecs.StateCodec(None, lambda options: ("joint_pos", "joint_vel", "grip_pos_w"), never, never)
-    monkeypatch.setitem(codecs.STATES, "by_name", codec)
-    assert preflight.expected_joints(replace(ROW, options={}), ARM) == JOINTS
+    by_model = replace(codecs.STATES["odometry"], signals=lambda options: ("joint_pos", "joint_vel", "grip_pos_w"))
+    monkeypatch.setitem(codecs.STATES, "by_model", by_model)
+    assert preflight.expected_joints(replace(ROW, codec="by_model", options={}), ARM) == JOINTS
+    assert preflight.expected_joints(replace(ROW, options={"joints": ["7", "1"]}), ARM) == ("7", "1")
 
 
 def test_limits_come_from_setpoints_signals_and_joints() -> None:
@@ -314,13 +325,13 @@ def test_degrees_are_told_from_radians() -> None:
 
 
 def proposing(command: np.ndarray) -> Plan:
-    spec = replace(ARM, signals={name: ARM.signals[name] for name in ("joint_pos", "joint_vel")})
-    return replace(ARM_PLAN, robot=spec, propose=lambda signals: command)
+    return replace(ARM_PLAN, propose=lambda signals: command)
 
 
 def test_the_first_command_is_near_the_measured_pose() -> None:
     near, far = HOME.copy(), HOME.copy()
     near[2] += 0.25
+    near[6] += 0.5  # 0.6 is allowed there
     far[2] += 0.5
     assert findings(arm(), proposing(near)) == {}
     only(arm(), "first command", "fail", "from joint_pos, component 2; 0.3 is allowed", plan=proposing(far))
@@ -328,9 +339,10 @@ def test_the_first_command_is_near_the_measured_pose() -> None:
 
 
 def test_a_first_command_beyond_the_limits() -> None:
-    plan = replace(PLAN, propose=lambda signals: np.array([1.0, 0.0, 0.0, 0.0]))
+    golden = {"base_ang_vel_b": np.zeros((2, 3)), "mission_time": np.zeros(2)}
+    plan = replace(PLAN, propose=lambda signals: np.array([1.0, 0.0, 0.0, 0.0]), golden=golden)
     only(heard(), "first command", "warn", "beyond its limits, components [0]", plan=plan)
-    assert findings(heard(states=(odom(),)), plan) == {}  # without the gyro there is nothing to act on
+    assert findings(heard(states=(odom(),)), plan) == {}  # without the gyro, which it reads, there is nothing to act on
 
 
 def test_a_start_state_unlike_the_recorded_trace() -> None:
@@ -378,10 +390,12 @@ def test_messages_become_samples_and_refusals_are_counted() -> None:
     bad = message(break_position)
     raw = [(Received("/cf1/odom", ODOM.type, data, 10.0 + i), EPOCH + i)
            for i, data in enumerate((message(), bad, b"\x00\x01\x00\x00", bad))]
-    sample = decoded(ODOM, "/cf1/odom", raw, ROBOT)
-    assert sample.signals["base_pos_w"].tolist() == [[1, 2, 3]] and sample.stamps.tolist() == [7_000_000_000] * 3
+    sample = decoded(ODOM, "/cf1/odom", raw, INTERFACE.carried)
+    assert sample.signals["base_pos_w"].tolist() == [[1, 2, 3]] and sample.stamps.tolist() == [7_000_000_000]
     assert sorted(sample.rejected.values()) == [1, 2] and sample.joints is None
-    assert sample.arrivals.tolist() == [10, 11, 12, 13] and sample.walls.tolist() == [EPOCH + i for i in range(4)]
+    assert sample.arrivals.tolist() == [10, 11, 12, 13] and sample.walls.tolist() == [EPOCH]
+    nothing = decoded(ODOM, "/cf1/odom", [], INTERFACE.carried)
+    assert not nothing.signals and nothing.stamps.shape == nothing.walls.shape == nothing.arrivals.shape == (0,)
 
 
 def test_names_in_a_joint_state_are_kept() -> None:
