@@ -332,8 +332,8 @@ def notes(study: Study) -> str:
     trials = study["trials"]
     refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
     budgets = ", ".join(f"{name} {budget(trials, name)}" for name in seen(trials, "system", SYSTEMS)) or "none yet"
-    out = ["<ul><li>Every trial is a process of its own. Trainings of a system have the same CPU time (on a core that has "
-           f"nothing else to do, that is wall time): {budgets}. "
+    out = ["<ul><li>Every trial is a process of its own. Trainings of a system have the same CPU time (on a core that "
+           f"has nothing else to do, that is wall time): {budgets}. "
            "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "
            "its training. Each runs on one thread, as many at once as its file says.</li>"
            "<li>STL-NPC, CEM and MILP are given the system's model, on most systems that of the simulator itself, and "
