@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import pi
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,11 @@ class CodecError(ValueError):
     """A message whose content cannot be what the codec expects."""
 
 
+def header_stamp(message: Any) -> int:
+    """Time [ns since the epoch] at which a message with a std_msgs/Header was measured."""
+    return messages.nanoseconds(message.header.stamp)
+
+
 @dataclass(frozen=True)
 class StateCodec:
     """A message type that carries signals.
@@ -37,21 +42,32 @@ class StateCodec:
         signals: ``signals(options)``: names of the signals it carries.
         decode: ``decode(message, options)`` -> signals.
         encode: ``encode(signals, stamp_ns, frames, options)`` -> message; ``frames``: world and body frame names.
+        stamp: ``stamp(message)`` -> when it was measured, ns since the epoch; a codec error where that is not known.
     """
 
     type: str | None
     signals: Callable[[Options], tuple[str, ...]]
     decode: Callable[[Any, Options], Signals]
     encode: Callable[[Mapping[str, np.ndarray], int, tuple[str, str], Options], Any]
+    stamp: Callable[[Any], int] = header_stamp
+
+
+class Encode(Protocol):
+    """Command -> message. ``stamp_ns``: when it is sent, ns since the epoch, for the messages that say so."""
+
+    def __call__(self, command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any: ...
 
 
 @dataclass(frozen=True)
 class CommandCodec:
-    """A message type that carries one command: ``encode(command, options)`` and ``decode(message, options)``."""
+    """A message type that carries one command: ``encode(command, options, stamp_ns)``, ``decode(message, options)``.
+
+    A *companion* goes out beside a command and carries none of it (a heartbeat): it has no ``decode``.
+    """
 
     type: str
-    encode: Callable[[np.ndarray, Options], Any]
-    decode: Callable[[Any, Options], np.ndarray]
+    encode: Encode
+    decode: Callable[[Any, Options], np.ndarray] | None
 
 
 def named(table: Mapping[str, Any], name: str) -> Any:
@@ -154,7 +170,7 @@ def encode_log_values(
 # Commands
 
 
-def encode_legacy_rates(command: np.ndarray, options: Options) -> Any:
+def encode_legacy_rates(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """Collective thrust [N] and body rates [rad/s, FLU] -> the Crazyflie's legacy setpoint in rate mode.
 
     Signs and thrust curve: see ``robots/crazyflie/ros.yaml``, where the sources are named.
@@ -173,7 +189,7 @@ def decode_legacy_rates(message: Any, options: Options) -> np.ndarray:
     return np.array([thrust, message.linear.y / DEG, message.linear.x / DEG, -message.angular.z / DEG])
 
 
-def encode_array(command: np.ndarray, options: Options) -> Any:
+def encode_array(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """A command as std_msgs/Float32MultiArray, in the command's own order and units."""
     layout = messages.record("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
     return messages.record("std_msgs/msg/Float32MultiArray")(
@@ -195,3 +211,6 @@ COMMANDS: dict[str, CommandCodec] = {
     "legacy_rates": CommandCodec("geometry_msgs/msg/Twist", encode_legacy_rates, decode_legacy_rates),
     "array": CommandCodec("std_msgs/msg/Float32MultiArray", encode_array, decode_array),
 }
+
+# last: these modules build on what stands above and add their codecs to the two tables
+from temporeal_bridge import codecs_px4  # noqa: E402, F401

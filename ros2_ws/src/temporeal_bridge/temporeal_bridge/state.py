@@ -53,13 +53,13 @@ class StateInput:
         def take(received: Received) -> None:
             try:
                 message = messages.decode(received.type, received.data)
-                signals = codec.decode(message, source.topic.options)
+                signals, stamp = codec.decode(message, source.topic.options), codec.stamp(message)
                 source.signals = {n: check_signal(self.robot.signals[n], v) for n, v in signals.items()}
             except (SignalError, codecs.CodecError, messages.MessageError) as error:
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
                 return
-            source.at, source.stamp = received.at, messages.nanoseconds(message.header.stamp)
+            source.at, source.stamp = received.at, stamp
             if self.listener is not None:
                 self.listener(self.sources.index(source), source.stamp, source.signals)
 
