@@ -206,7 +206,7 @@ def rotor_curve(options: Options) -> np.ndarray:
     """Coefficients c0, c1, c2 of a rotor's thrust over its normalized speed, scaled so that full speed gives 1."""
     c = np.array(options["thrust_curve"], dtype=float)
     if c.shape != (3,) or not np.isfinite(c).all() or not c[2] > 0 or not c.sum() > 0:
-        raise CodecError(f"option thrust_curve is {options['thrust_curve']!r}; c0, c1, c2 > 0 of positive sum are needed")
+        raise CodecError(f"option thrust_curve is {options['thrust_curve']!r}; c0, c1, c2 > 0, sum > 0 are needed")
     return np.asarray(c / c.sum())
 
 

@@ -215,7 +215,7 @@ def check(robot: RobotSpec, states: tuple[StateTopic, ...], commands: Mapping[st
         if name not in robot.commands:
             raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
         if codec.decode is None:
-            raise InterfaceError(f"commands: {name!r} has codec {command.codec!r}, which carries no command: see `also`")
+            raise InterfaceError(f"commands.{name}: codec {command.codec!r} carries no command; it goes under `also`")
         codec.decode(codec.encode(np.array(robot.commands[name].high), command.options), command.options)
     for row in companions:
         codec = codecs.named(codecs.COMMANDS, row.codec)
