@@ -93,10 +93,10 @@ def test_rates():
 
 
 def test_velocity_in_ned_and_in_the_body():
-    """North 1, east 2, down 3. Facing east, forward 1 is east, right 2 is south, down 3."""
+    """North 1, east 2, down 3. Facing south, forward 1 is south, right 2 is west, down 3."""
     assert decoded(velocity=[1, 2, 3])["base_vel_w"].tolist() == [2, 1, -3]
-    body = decoded(velocity=[1, 2, 3], velocity_frame=3, q=[HALF, 0, 0, HALF])
-    assert body["base_vel_w"] == pytest.approx([1, -2, -3], abs=1e-6)
+    body = decoded(velocity=[1, 2, 3], velocity_frame=3, q=ned_attitude(180, 0, 0))
+    assert body["base_vel_w"] == pytest.approx([-2, -1, -3], abs=1e-6)
 
 
 def test_the_constants_are_those_of_the_definition():

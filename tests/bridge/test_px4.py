@@ -291,6 +291,28 @@ def test_a_silent_autopilot_gets_no_commands():
     assert last - heard <= PX4.autopilot.silent_after_s + STEP
 
 
+def test_a_pause_of_the_commands_is_their_end():
+    """Not even right after the start do heartbeats go on without the controller."""
+    bench = Bench().run(0.1)
+    bench.offboard.ask(bench.now)
+    while bench.offboard.refusal(bench.now):
+        bench.step()
+    bench.flying = HOVER
+    bench.run(2 * STEP)
+    bench.flying = None
+    assert silent_after(bench, 0.3) and bench.offboard.failed == ""
+
+
+def test_asking_again_in_the_air_brings_no_zero_setpoint():
+    """Between flights PX4 is still armed and in offboard for a moment."""
+    bench = Bench().fly()
+    bench.offboard.release()
+    bench.flying, again = None, bench.now
+    assert bench.offboard.ask(bench.now) == ""
+    bench.run(0.3)
+    assert bench.types(again) == {MODE}
+
+
 def test_release_ends_it():
     bench = Bench().fly()
     bench.offboard.release()
