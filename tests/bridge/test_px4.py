@@ -475,6 +475,9 @@ def test_the_double_refuses_what_px4_refuses():
     assert not px4.armed and "heartbeats" in px4.denials[-1]
     px4.receive(ORDER, replace(blank(ORDER), command=21), 2.5)
     assert "order 21" in px4.denials[-1]
+    good = codecs.COMMANDS["px4_rates"].encode(HOVER, COMMAND.options)
+    px4.receive(RATES, replace(good, yaw=float("nan")), 2.5)
+    assert px4.setpoint is None and "VehicleRatesSetpoint" in px4.denials[-1]
 
 
 def test_the_double_says_its_status_at_every_change_and_twice_a_second():

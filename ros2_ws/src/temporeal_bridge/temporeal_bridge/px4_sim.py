@@ -73,7 +73,10 @@ class Px4Commander:
         elif type == self.command.type:
             decode = codecs.COMMANDS[self.command.codec].decode
             assert decode is not None  # CONTROL_OF has setpoints only
-            self.setpoint = decode(message, self.command.options)
+            try:
+                self.setpoint = decode(message, self.command.options)
+            except codecs.CodecError as error:  # PX4 would take it, and fly what a NaN leaves to it
+                self.denials.append(str(error))
         elif type == ORDER:
             self._order(message, now)
 
