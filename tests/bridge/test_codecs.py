@@ -89,7 +89,7 @@ def test_thrust_of_the_legacy_setpoint():
 def test_the_thrust_scale_is_the_robots():
     from robots.crazyflie.spec import MAX_THRUST
 
-    for key in ("crazyswarm2", "odometry"):
+    for key in ("crazyswarm2", "odometry", "px4", "mavros"):
         assert load_interface(ROBOT, key).command("ctbr_cmd").options["max_thrust_n"] == MAX_THRUST
 
 
@@ -147,5 +147,5 @@ def test_a_wrong_interface_is_an_error_that_names_it(change, words):
 
 
 def test_an_unknown_interface_lists_the_known():
-    with pytest.raises(InterfaceError, match="known: crazyswarm2, odometry"):
-        load_interface(ROBOT, "px4")
+    with pytest.raises(InterfaceError, match="known: crazyswarm2, odometry, px4, mavros"):
+        load_interface(ROBOT, "ardupilot")

@@ -64,11 +64,12 @@ class CommandCodec:
     """A message type that carries one command: ``encode(command, options, stamp_ns)``, ``decode(message, options)``.
 
     Where the message can say how to come to rest after the command, ``encode_course(course, options)`` writes that too.
+    A *companion* goes out beside a command and carries none of it (a heartbeat): it has no ``decode``.
     """
 
     type: str
     encode: Encode
-    decode: Callable[[Any, Options], np.ndarray]
+    decode: Callable[[Any, Options], np.ndarray] | None
     encode_course: Callable[[Course, Options], Any] | None = None
 
 
@@ -223,4 +224,4 @@ COMMANDS: dict[str, CommandCodec] = {
 }
 
 # last: these modules build on what stands above and add their codecs to the two tables
-from temporeal_bridge import codecs_cameras, codecs_joints  # noqa: E402, F401
+from temporeal_bridge import codecs_cameras, codecs_joints, codecs_px4  # noqa: E402, F401
