@@ -54,8 +54,8 @@ class Target:
     """What one system is given and must reach.
 
     ``budget_s``: CPU time of each training, on one core, and of all planning of a planner. ``success`` of TGPO*, mean
-    over the formulas; ``seconds``: longest training from process start, None where none is asked. ``replan``: control steps
-    between plans, 0 where the model is the simulator.
+    over the formulas; ``seconds``: longest training from process start, None where none is asked. ``replan``: control
+    steps between plans, 0 where the model is the simulator.
     """
 
     success: float

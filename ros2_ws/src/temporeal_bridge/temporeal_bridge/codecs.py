@@ -100,6 +100,8 @@ def xyz(vector: Any) -> np.ndarray:
 
 def vector3(value: Any, kind: str = "Vector3") -> Any:
     """Vector3 or Point of three numbers."""
+    if np.shape(value) != (3,):
+        raise CodecError(f"a {kind} has 3 numbers, got shape {np.shape(value)}")
     x, y, z = (float(v) for v in value)
     return messages.record(f"geometry_msgs/msg/{kind}")(x=x, y=y, z=z)
 
@@ -115,6 +117,8 @@ def attitude(orientation: Any, what: str) -> np.ndarray:
 
 def orientation(quat_wxyz: np.ndarray) -> Any:
     """Quaternion of [4] wxyz."""
+    if np.shape(quat_wxyz) != (4,):
+        raise CodecError(f"a Quaternion has 4 numbers, got shape {np.shape(quat_wxyz)}")
     x, y, z, w = (float(v) for v in xyzw_from_wxyz(np.asarray(quat_wxyz, dtype=float)))
     return messages.record("geometry_msgs/msg/Quaternion")(x=x, y=y, z=z, w=w)
 

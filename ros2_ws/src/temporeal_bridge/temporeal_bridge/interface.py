@@ -290,11 +290,11 @@ def check(
             carried[name] = specs[name]
         # the home state there and back: a wrong or missing option shows here, not in flight
         home = at_home(robot, {name: specs[name] for name in codec.signals(state.options)})
-        found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
         try:
+            found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
             for name, value in found.items():
                 check_signal(specs[name], value)
-        except SignalError as error:
+        except (codecs.CodecError, SignalError) as error:
             raise InterfaceError(f"{state.topic}: {error}") from error
     for name, command in commands.items():
         codec = codecs.named(codecs.COMMANDS, command.codec)
