@@ -41,6 +41,7 @@ class StateInput:
         listener: Listener | None = None,
     ) -> None:
         self.transport, self.robot, self.listener = transport, robot, listener
+        self.specs = interface.carried
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
             transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s))
@@ -53,13 +54,13 @@ class StateInput:
         def take(received: Received) -> None:
             try:
                 message = messages.decode(received.type, received.data)
-                signals = codec.decode(message, source.topic.options)
-                source.signals = {n: check_signal(self.robot.signals[n], v) for n, v in signals.items()}
+                signals, stamp = codec.decode(message, source.topic.options), codec.stamp(message)
+                source.signals = {n: check_signal(self.specs[n], v) for n, v in signals.items()}
             except (SignalError, codecs.CodecError, messages.MessageError) as error:
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
                 return
-            source.at, source.stamp = received.at, messages.nanoseconds(message.header.stamp)
+            source.at, source.stamp = received.at, stamp
             if self.listener is not None:
                 self.listener(self.sources.index(source), source.stamp, source.signals)
 
@@ -76,8 +77,11 @@ class StateInput:
         return self.sources[0]
 
     def age(self, now: float) -> float:
-        """Age [s] of the oldest part of the state; infinite while a part is missing."""
-        return max(now - source.at for source in self.sources)
+        """Age [s] of the oldest part of the state; infinite while a part is missing.
+
+        What is sent only when it changes (``rate_hz`` 0) has no age, once it came.
+        """
+        return max(now - source.at for source in self.sources if source.topic.rate_hz > 0 or source.at == -inf)
 
     def newest(self) -> dict[str, np.ndarray]:
         """The state by signal name."""
