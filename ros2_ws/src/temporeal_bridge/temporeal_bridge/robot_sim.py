@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robots.frames import from_rotation_vector, multiply, xyzw_from_wxyz
+from robots.frames import from_rotation_vector, multiply
 from robots.registry import resolve
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, faults, messages
@@ -65,13 +65,14 @@ class RobotSim:
         self.transport, self.robot, self.interface, self.out = transport, robot, interface, out
         self.command = command or next(iter(interface.commands))
         self.settings = {**interface.simulation, **dict(settings or {})}
-        fastest = max(s.rate_hz for s in interface.states)
+        states = [s for s in interface.states if set(codecs.STATES[s.codec].signals(s.options)) <= set(robot.signals)]
+        fastest = max(s.rate_hz for s in states)
         self.plant = plant_of(
             robot, interface, self.command, self.settings, period=1.0 / fastest, scene=scene, start=start)
         self.body, self.dt = self.plant.body, self.plant.dt
         self.publish_every = round(1.0 / (fastest * self.dt))
         self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"]), round(fastest / s.rate_hz))
-                        for s in interface.states]
+                        for s in states]
         self.objects = advertise_objects(transport, scene)
         self.objects_every = max(round(fastest / OBJECTS_HZ), 1)
         topic = interface.command(self.command)
@@ -199,14 +200,15 @@ class RobotSim:
 
     def measure(self, true: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The true signals with the noise of the sensors and the estimator."""
-        noise = self.settings["noise"]
-        out = {}
+        sizes = {name: 3 if spec.unit == "wxyz" else spec.size for name, spec in self.robot.signals.items()}
+        drawn, first, out = self.rng.standard_normal(sum(sizes.values())), 0, {}
         for name, spec in self.robot.signals.items():
-            value, std = np.asarray(true[name], dtype=float), float(noise.get(name, 0.0))
-            if spec.unit == "wxyz":
-                out[name] = multiply(value, from_rotation_vector(std * self.rng.standard_normal(3)))
-            else:
-                out[name] = value + std * self.rng.standard_normal(value.shape)
+            value, std = np.asarray(true[name], dtype=float), float(self.settings["noise"].get(name, 0.0))
+            error, first = std * drawn[first : first + sizes[name]], first + sizes[name]
+            if std:
+                turned = spec.unit == "wxyz"
+                value = multiply(value, from_rotation_vector(error)) if turned else value + error.reshape(value.shape)
+            out[name] = value
         return with_height(out)
 
     def _publish(self, sample: faults.Sample) -> None:
@@ -241,10 +243,9 @@ class RobotSim:
         if (self.count // self.publish_every) % self.objects_every:
             return
         for name, endpoint in self.objects.items():
-            x, y, z, w = (float(v) for v in xyzw_from_wxyz(true[f"{name}_quat_w"]))
             pose = messages.record("geometry_msgs/msg/Pose")(
                 position=codecs.vector3(true[f"{name}_pos_w"], "Point"),
-                orientation=messages.record("geometry_msgs/msg/Quaternion")(x=x, y=y, z=z, w=w))
+                orientation=codecs.orientation(true[f"{name}_quat_w"]))
             message = messages.record(POSE)(header=messages.header(stamp, "world"), pose=pose)
             self.transport.publish(endpoint, messages.encode(POSE, message))
 
