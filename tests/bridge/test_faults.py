@@ -115,7 +115,7 @@ def test_joints_of_a_message():
 
 
 @pytest.mark.parametrize(("text", "told"), [
-    ("stopped", "JSON"), ("[1]", "JSON object"), ('{"nam": 1}', "no fault None; known: stopped, .*blocked"),
+    ("stopped", "JSON"), ("[1]", "JSON object"), ('{"fault": 1}', "no fault None; known: stopped, .*blocked"),
     ('{"name": "stop"}', "no fault 'stop'; known"), ('{"name": "delayed"}', r"needs the options \['by_s'\]"),
     ('{"name": "delayed", "by_s": -1}', "0 or more"), ('{"name": "delayed", "by_s": NaN}', "finite"),
     ('{"name": "delayed", "by_s": "1"}', "finite number of seconds, got '1'"),

@@ -1,4 +1,4 @@
-"""One world in MuJoCo is one world of the batch backend, bit for bit: what is simulated behind topics was trained on."""
+"""One world in MuJoCo is one of the batch backend, bit for bit: what is simulated behind topics was trained on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip("mujoco")
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+import torch
 
 from robots.registry import UnknownName
 from robots.spec import load_robot

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from sim.scene import Scene
 
 MAX_CATCH_UP_S = 0.5  # a longer stall of this machine stops the simulated clock instead
-OBJECTS_HZ = 100.0  # at most
+SLOW_HZ = 100.0  # at most: what is kept of the true trajectory, and the poses of objects
+KEPT_S = 600.0  # of the true trajectory, the last: an arm that stands for a day must not fill the memory
 TEXT, NUMBER, POSE = "std_msgs/msg/String", "std_msgs/msg/UInt64", "geometry_msgs/msg/PoseStamped"
 
 
@@ -74,7 +75,7 @@ class RobotSim:
         self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"]), round(fastest / s.rate_hz))
                         for s in states]
         self.objects = advertise_objects(transport, scene)
-        self.objects_every = max(round(fastest / OBJECTS_HZ), 1)
+        self.slow_every = max(round(fastest / SLOW_HZ), 1)
         topic = interface.command(self.command)
         transport.subscribe(topic.topic, topic.type, qos_named(topic.qos), self._taker(topic))
         self.episode = transport.advertise("sim/episode", NUMBER, QOS["latched"])
@@ -117,7 +118,7 @@ class RobotSim:
         self.origin, self.count = self.transport.monotonic(), 0
         self.inbox: deque[tuple[float, Any]] = deque()
         self.delay: deque[tuple[float, dict[str, np.ndarray]]] = deque()
-        self.truth: list[tuple[int, dict[str, np.ndarray], np.ndarray]] = []
+        self.truth: deque[tuple[int, dict[str, np.ndarray], np.ndarray]] = deque(maxlen=round(KEPT_S * SLOW_HZ))
         self.resets += 1
         self.transport.publish(self.episode, messages.encode(NUMBER, messages.record(NUMBER)(data=seed)))
 
@@ -184,11 +185,16 @@ class RobotSim:
         self.delay.append((time, true))
         while len(self.delay) > 1 and self.delay[1][0] <= time - self.settings["state_latency_s"] + 1e-9:
             self.delay.popleft()
-        stamp = self.transport.now()
-        if not self.held:
+        stamp, slow = self.transport.now(), self._due(self.slow_every)
+        if slow and not self.held:
             self.truth.append((stamp, true, self.plant.setpoint))
         self._publish(faults.Sample(self.measure(self.delay[0][1]), stamp))
-        self._publish_objects(true, stamp)
+        if slow:
+            self._publish_objects(true, stamp)
+
+    def _due(self, every: int) -> bool:
+        """Whether what comes in every ``every``-th publishing period comes in this one."""
+        return (self.count // self.publish_every) % every == 0
 
     def _physics(self, time: float) -> None:
         try:
@@ -223,8 +229,8 @@ class RobotSim:
         if self.plant.dead:
             return
         for topic, endpoint, every in reversed(self.outputs):
-            told = sample if fault is None else fault.sample(topic.topic)
-            if (self.count // self.publish_every) % every or told is None:
+            told = None if not self._due(every) else sample if fault is None else fault.sample(topic.topic)
+            if told is None:
                 continue
             message = self._message(topic, told.signals, told.stamp)
             if fault is not None:
@@ -240,8 +246,6 @@ class RobotSim:
         return {topic.topic: (topic.type, self._message(topic, signals, 0)) for topic, _, _ in self.outputs}
 
     def _publish_objects(self, true: Mapping[str, np.ndarray], stamp: int) -> None:
-        if (self.count // self.publish_every) % self.objects_every:
-            return
         for name, endpoint in self.objects.items():
             pose = messages.record("geometry_msgs/msg/Pose")(
                 position=codecs.vector3(true[f"{name}_pos_w"], "Point"),
