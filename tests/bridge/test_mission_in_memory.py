@@ -24,7 +24,9 @@ from temporeal_bridge.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import Firmware, RobotSim, draw_parameters, draw_start
+from temporeal_bridge.drivers import Firmware
+from temporeal_bridge.plants import draw_parameters, draw_start
+from temporeal_bridge.robot_sim import RobotSim
 
 ROBOT = load_robot("crazyflie")
 
