@@ -240,7 +240,7 @@ def refusal(
     if observed < newest:
         return Refusal("reordered", f"the chunk's observation is {newest - observed:.3f} s older than the one in use")
     if observed + steps * dt <= now:
-        return Refusal("late", f"the chunk is {steps * dt:g} s long and came {now - observed:.3f} s after its observation")
+        return Refusal("late", f"the chunk of {steps * dt:g} s came {now - observed:.3f} s after its observation")
     if observed not in asked:
         return Refusal("unknown", f"the chunk is of an observation {now - observed:.3f} s ago that was not sent")
     return None
@@ -262,7 +262,7 @@ class Latency:
 
     @property
     def most(self) -> float:
-        """The largest, 0 before the first: what to reckon with. Asking too early costs an inference, too late a stop."""
+        """The largest, 0 before the first: to reckon with. Asking too early costs an inference, too late a stop."""
         return max(self.seconds, default=0.0)
 
     @property

@@ -240,7 +240,7 @@ def check(manifest: Manifest) -> None:
             raise ArtifactError(f"memory {memory.name!r}: initial value does not have the shape {memory.shape}")
     version = SCHEMA_VERSION if manifest.chunk is None else CHUNK_VERSION
     if manifest.schema_version != version:
-        raise ArtifactError(f"schema_version is {manifest.schema_version}, with chunk {manifest.chunk} it must be {version}")
+        raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} it is {version}")
     if manifest.chunk is not None:
         check_chunk(manifest, manifest.chunk)
 
