@@ -276,11 +276,12 @@ def due(
 ) -> bool:
     """Whether to ask for a chunk now.
 
-    Yes where the plan's ``end`` is nearer than ``latency`` and the margin, or the ``newest`` used observation is older
-    than ``every_s``; and always without a plan (``end`` = -inf). But an observation that was ``asked`` about and not
-    answered yet is replaced by a newer one only when its answer is overdue: a slow or restarted worker then begins with
-    what is new.
+    Yes where the plan's ``end`` is so near that the fade would no longer fit before it, ``latency`` and margin
+    reckoned with; where the ``newest`` used observation is older than ``every_s``; and without a plan (``end`` = -inf).
+    But an observation that was ``asked`` about and not answered yet is replaced by a newer one only when its answer is
+    overdue: a slow or restarted worker then begins with what is new.
     """
     every = 0.5 * length_s if playing.every_s is None else playing.every_s
-    needed = now >= end - latency - playing.margin_s or now >= newest + every
+    ahead = latency + playing.margin_s + playing.committed_s + playing.fade_s
+    needed = now >= end - ahead or now >= newest + every
     return needed and (asked <= newest or now >= asked + latency + playing.margin_s)

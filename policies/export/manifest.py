@@ -206,7 +206,7 @@ def decode(data: bytes) -> Manifest:
         return build(content)
     except ArtifactError:
         raise
-    except (SignalError, TypeError, KeyError, ValueError) as error:
+    except (SignalError, TypeError, KeyError, ValueError, AttributeError) as error:
         raise ArtifactError(f"{MANIFEST} is malformed: {error}") from error
 
 

@@ -3,8 +3,8 @@
 :class:`ChunkedPolicy` has what the controller uses of an :class:`~policies.export.runtime.Artifact`: ``manifest``,
 ``reset`` and ``act``. Each call of ``act`` takes in what the worker has sent, asks for the next chunk when it is time,
 and gives the command for now from the chunks it has: it never waits. A worker that is slow, stopped, killed or wrong
-shows itself in one way only: the chunk in force ends, and ``act`` raises :class:`NoAction`. The controller then proposes
-nothing, and the guard does what it does about a silent controller.
+shows itself in one way only: the chunk in force ends, and ``act`` raises :class:`NoAction`. The controller proposes
+nothing then, and the guard does what it does about a silent controller.
 """
 
 from __future__ import annotations
@@ -52,14 +52,13 @@ class ChunkedPolicy:
         self.length_s = self.rows.steps * self.rows.dt_s
         self.latency = Latency()
         self.counts: Counter[str] = Counter()
-        self.last_refusal = ""
         self.reset()
 
     def reset(self) -> None:
         """A new mission: no chunk of an observation before it will be used."""
         self.line.take()
         self.plan: Plan | None = None
-        self.since = self.clock()
+        self.since, self.last_refusal = self.clock(), ""
         self.asked: deque[float] = deque(maxlen=REMEMBERED)
 
     def act(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -82,10 +81,11 @@ class ChunkedPolicy:
         return {self.spec.name: value.astype(np.float32).reshape(self.spec.shape)}
 
     def _consider(self, reply: Reply, now: float) -> None:
-        if reply.observed in self.asked:
-            self.latency.add(now - reply.observed)
         why = refusal(reply.rows, reply.observed, now, steps=self.rows.steps, size=self.spec.size, dt=self.rows.dt_s,
                       newest=self._newest, asked=self.asked)
+        # a duplicate has no latency of its own, and that of one which was overtaken would put off the next question
+        if reply.observed in self.asked and (why is None or why.code == "late"):
+            self.latency.add(now - reply.observed)
         if why is not None:
             self.counts[why.code] += 1
             self.last_refusal = why.text
@@ -106,7 +106,7 @@ class ChunkedPolicy:
             playing=self.playing)
 
     def _why_none(self, now: float) -> str:
-        last = f"; the last one was refused: {self.last_refusal}" if self.last_refusal else ""
+        last = f"; last refused: {self.last_refusal}" if self.last_refusal else ""
         if self.plan is None:
             return f"no chunk has come in {now - self.since:.3f} s{last}"
         return f"the last chunk ended {now - self.plan.chunk.end:.3f} s ago and no newer one has come{last}"
