@@ -110,9 +110,10 @@ def slopes(rows: Array, dt: float) -> Array:
     """Slopes [K, A] of the monotone cubic through ``rows`` [K, A]: between two rows it never leaves their range.
 
     Inner rows: the harmonic mean of the two neighbouring differences, 0 where they differ in sign (F. N. Fritsch,
-    J. Butland, SIAM J. Sci. Stat. Comput. 5, 1984, equidistant): at most twice the smaller one, so that the curve is
-    monotone (F. N. Fritsch, R. E. Carlson, SIAM J. Numer. Anal. 17, 1980: at most three times) and nowhere more than
-    twice as steep as the rows. First row: the first difference. Last row: 0, a chunk that runs out ends at rest.
+    J. Butland, SIAM Journal on Scientific and Statistical Computing 5, 1984, equidistant): at most twice the smaller
+    one, so that the curve is monotone (F. N. Fritsch, R. E. Carlson, SIAM Journal on Numerical Analysis 17, 1980: at
+    most three times) and nowhere more than twice as steep as the rows. First row: the first difference. Last row: 0, a
+    chunk that runs out ends at rest.
     """
     out = np.zeros_like(rows)
     if len(rows) > 1:

@@ -25,7 +25,7 @@ HOME = np.asarray(ROBOT.home["joint_pos"], dtype=np.float32)
 
 def manifest(chunk: ChunkSpec | None = ChunkSpec(STEPS, DT), **changes) -> Manifest:  # noqa: B008
     given = {
-        "name": "reacher", "robot": "franka", "signals": SIGNALS, "commands": (ROBOT.command("joint_pos_cmd"),),
+        "name": "arm", "robot": "franka", "signals": SIGNALS, "commands": (ROBOT.command("joint_pos_cmd"),),
         "rate_hz": 200.0, "memory": (), "formula": "G[0,1] (height > 0)", "constants": {}, "horizon_s": 1.0,
         "stop": "hold", "training": {}, "versions": {}, "seed": 0, "git_revision": "test", "created": "",
         "files": {POLICY: "", GOLDEN: ""}, "chunk": chunk, "schema_version": CHUNK_VERSION, **changes}
@@ -301,3 +301,11 @@ def test_the_figures_name_what_was_refused():
 def test_a_policy_without_chunks_needs_no_worker():
     with pytest.raises(ArtifactError, match="one command at a time"):
         ChunkedPolicy(manifest(None, schema_version=1), Double(lambda: 0.0), lambda: 0.0)
+
+
+def test_it_says_when_a_mission_can_begin():
+    bench = Bench()
+    while not bench.policy.prepared({"joint_pos": HOME}):
+        bench.bus.advance(PERIOD)
+    assert bench.bus.seconds == pytest.approx(0.08)
+    assert bench.policy.act({"joint_pos": HOME})["joint_pos_cmd"] == pytest.approx(path(0.0), abs=1e-6)

@@ -61,6 +61,13 @@ class ChunkedPolicy:
         self.since, self.last_refusal = self.clock(), ""
         self.asked: deque[float] = deque(maxlen=REMEMBERED)
 
+    def prepared(self, signals: Mapping[str, np.ndarray]) -> bool:
+        """Whether there is a command for now; asks for it. To be called until it is true before a mission begins: its
+        time zero is when row 0 of the first chunk is played. ``signals``: see :meth:`act`."""
+        now = self.clock()
+        self._go_on(now, signals)
+        return command(self.plan, now) is not None
+
     def act(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The command for now, float32 [*shape] by name.
 
@@ -69,16 +76,20 @@ class ChunkedPolicy:
         not finite.
         """
         now = self.clock()
+        self._go_on(now, signals)
+        value = command(self.plan, now)
+        if value is None:
+            raise NoAction(self._why_none(now))
+        return {self.spec.name: value.astype(np.float32).reshape(self.spec.shape)}
+
+    def _go_on(self, now: float, signals: Mapping[str, np.ndarray]) -> None:
+        """Take in what has come, and ask if it is time."""
         for reply in self.line.take():
             self._consider(reply, now)
         if self._due(now):
             self.line.put(now, check_signals(self.schema, signals))
             self.asked.append(now)
             self.counts["asked"] += 1
-        value = command(self.plan, now)
-        if value is None:
-            raise NoAction(self._why_none(now))
-        return {self.spec.name: value.astype(np.float32).reshape(self.spec.shape)}
 
     def _consider(self, reply: Reply, now: float) -> None:
         why = refusal(reply.rows, reply.observed, now, steps=self.rows.steps, size=self.spec.size, dt=self.rows.dt_s,
