@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 SUMMARY = "fly an artifact through the ROS 2 nodes; --sim with a simulated robot"
 HELP = """\
-Starts the controller, the monitor and the recorder of one robot, each in its own process, and stops them together
-(Ctrl-C). With --sim the robot is a simulated one (MuJoCo, noise, latency) in a further process, in real time, on a
-bus of its own; every flight is judged by the monitor and by the true trajectory.
+Starts the controller, the guard (which alone commands the robot), the monitor and the recorder of one robot, each in
+its own process, and stops them together (Ctrl-C: the guard stops the robot first). With --sim the robot is a simulated
+one (MuJoCo, noise, latency) in a further process, in real time, on a bus of its own; every flight is judged by the
+monitor and by the true trajectory.
 Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rclpy, deploy.namespace=/cf1, ...
 
 Read "Flying a real machine" in the README before you fly one.
@@ -164,7 +165,7 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     shared = node_options(deploy, robot) + ["--out", str(out)]
     artifact = ["--artifact", str(options.artifact)]
     nodes = {"policy_node": [*shared, *artifact, *(["--start"] if deploy["autostart"] else [])],
-             "monitor_node": [*shared, *artifact]}
+             "guard_node": [*shared, *artifact], "monitor_node": [*shared, *artifact]}
     if deploy["record"]:
         nodes["recorder"] = [*shared, "--bag", str(bag)]
     if not options.json:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,19 @@ def contract(manifest: Manifest) -> str:
     """The part that a robot depends on, as canonical JSON: it is written into the ONNX metadata too."""
     content = to_json(manifest)
     return canonical({name: content[name] for name in (*CONTRACT, "chunk") if name in content})
+
+
+def identity(manifest: Manifest) -> str:
+    """SHA-256 of the manifest's content: what two processes compare to know that they mean the same artifact."""
+    return digest(canonical(to_json(manifest)).encode())
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """The manifest of the artifact in ``folder``."""
+    try:
+        return decode((folder / MANIFEST).read_bytes())
+    except OSError as error:
+        raise ArtifactError(f"{folder} is not an artifact: {MANIFEST}: {error.strerror or error}") from error
 
 
 def decode(data: bytes) -> Manifest:

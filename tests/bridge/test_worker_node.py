@@ -183,8 +183,8 @@ def robot(artifact, folder):
 
 
 def test_a_real_worker_moves_the_arm_and_leaves_a_summary(artifact, folder, robot, tmp_path):
-    process = start("worker_node", ["--artifact", str(artifact), "--robot", "franka", "--folder", str(folder), "--out",
-                                    str(tmp_path)], tmp_path / "worker.log")
+    options = ["--artifact", str(artifact), "--folder", str(folder), "--out", str(tmp_path)]
+    process = start("worker_node", options, tmp_path / "worker.log")
     try:
         robot.fly(20.0, until=lambda acting: acting)
         begun = robot.position.copy()
@@ -287,5 +287,5 @@ def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_onl
 
 
 def test_wrong_input_is_told_with_status_2(folder, tmp_path, capfd):
-    options = ["--artifact", str(tmp_path), "--robot", "franka", "--folder", str(folder), "--nice", "0"]
+    options = ["--artifact", str(tmp_path), "--folder", str(folder), "--nice", "0"]
     assert worker_node.main(options) == 2 and "worker_node: error:" in capfd.readouterr().err

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import MANIFEST, ArtifactError, Manifest, check_robot, decode
-from policies.export.runtime import read
+from policies.export.manifest import ArtifactError, Manifest, check_robot, load_manifest
 from robots.chunks import Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
 from robots.signals import Schema, check_signals
 from robots.spec import RobotSpec
@@ -141,6 +140,6 @@ def open_chunked(
 
     Its manifest is checked against ``robot`` here; its network, which may be large, is loaded and tested by the worker.
     """
-    manifest = decode(read(path, MANIFEST))
+    manifest = load_manifest(path)
     check_robot(manifest, robot, task_signals)
     return ChunkedPolicy(manifest, SocketLine(folder, manifest), clock, playing)

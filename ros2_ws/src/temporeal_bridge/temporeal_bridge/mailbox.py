@@ -10,8 +10,8 @@ They meet in a folder that only this user can enter:
 - ``controller``: a datagram socket to which the worker sends its chunks.
 - ``worker``: a datagram socket to which the controller sends one byte, "look". Losing it costs :data:`LOOK_S`.
 
-Both files and datagrams begin with the digest of the artifact's contract: two processes that fly different artifacts do
-not understand each other. Times are CLOCK_MONOTONIC of this machine [s]; the worker only hands the controller's back.
+Both files and datagrams begin with the artifact's identity: two processes that mean different artifacts do not
+understand each other. Times are CLOCK_MONOTONIC of this machine [s]; the worker only hands the controller's back.
 """
 
 from __future__ import annotations
@@ -19,27 +19,25 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import socket
 import struct
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from policies.export.manifest import Manifest, contract
+from policies.export.manifest import Manifest, identity
+from temporeal_bridge.link import LONGEST_PATH, datagram_socket
 
 OBSERVATION, CONTROLLER, WORKER = "observation", "controller", "worker"
-BOX = struct.Struct("<4s32sQd")  # magic, digest, sequence number, time of the observation
-REPLY = struct.Struct("<4s32sddII")  # magic, digest, time of the observation, seconds of inference, K, A
+BOX = struct.Struct("<4s32sQd")  # magic, identity, sequence number, time of the observation
+REPLY = struct.Struct("<4s32sddII")  # magic, identity, time of the observation, seconds of inference, K, A
 BOX_MAGIC, REPLY_MAGIC = b"TPO1", b"TPC1"
 LARGEST = 1 << 16  # bytes of a datagram; Linux carries 200 kB by default (net.core.wmem_default)
-LONGEST_PATH = 100  # bytes: a Unix socket's address holds 104 (macOS) or 108 (Linux)
 AT_ONCE = 32  # datagrams read in one control step: a worker that sends without end cannot hold it up
 LOOK_S = 0.1  # the worker looks into the folder at least this often
 
@@ -78,9 +76,9 @@ class WorkerLine(Protocol):
         """End."""
 
 
-def digest(manifest: Manifest) -> bytes:
-    """32 bytes that tell apart artifacts whose networks do not take and give the same."""
-    return sha256(contract(manifest).encode()).digest()
+def key_of(manifest: Manifest) -> bytes:
+    """32 bytes: the artifact's identity."""
+    return bytes.fromhex(identity(manifest))
 
 
 def pack_reply(key: bytes, reply: Reply) -> bytes:
@@ -130,10 +128,7 @@ class End:
         except OSError as error:
             os.close(self.lock)
             raise MailboxError(f"{folder} has a {own} already: end it, or name another folder") from error
-        self.own.unlink(missing_ok=True)  # of one that was killed
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.setblocking(False)
-        self.socket.bind(os.fspath(self.own))
+        self.socket = datagram_socket(self.own)
         self.poll = select.poll()
         self.poll.register(self.socket, select.POLLIN)
 
@@ -169,7 +164,7 @@ class SocketLine(End):
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, CONTROLLER, WORKER)
-        self.schema, self.key = {spec.name: spec for spec in manifest.signals}, digest(manifest)
+        self.schema, self.key = {spec.name: spec for spec in manifest.signals}, key_of(manifest)
         self.box, self.part = folder / OBSERVATION, folder / f".{OBSERVATION}"
         self.box.unlink(missing_ok=True)
         self.sequence = time.monotonic_ns()  # none that an earlier controller used
@@ -220,7 +215,7 @@ class WorkerEnd(End):
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, WORKER, CONTROLLER)
-        self.schema, self.key = {spec.name: spec for spec in manifest.signals}, digest(manifest)
+        self.schema, self.key = {spec.name: spec for spec in manifest.signals}, key_of(manifest)
         self.bytes = sum(spec.size * np.dtype(spec.dtype).itemsize for spec in manifest.signals)
         self.box, self.seen = folder / OBSERVATION, -1
         largest = REPLY.size + 4 * max(int(np.prod(manifest.given(c), dtype=int)) for c in manifest.commands)

@@ -1,6 +1,6 @@
 """The inference worker: newest observation in, action chunk out, as fast as the policy can and no faster than asked.
 
-    python -m temporeal_bridge.worker_node --artifact outputs/vla/artifact --robot franka --folder /dev/shm/arm
+    python -m temporeal_bridge.worker_node --artifact outputs/vla/artifact --folder /dev/shm/arm
 
 It is on no bus: it talks to the controller in ``--folder`` only (:mod:`temporeal_bridge.mailbox`), and whatever becomes
 of it, the controller does not wait. One observation at a time, always the newest; those that came meanwhile are never
@@ -23,10 +23,9 @@ import numpy as np
 
 from policies.export.manifest import ArtifactError, Manifest
 from policies.export.runtime import Artifact
-from robots.spec import load_robot
 from temporeal_bridge.mailbox import LOOK_S, Observation, Reply, WorkerEnd
+from temporeal_bridge.mission import percentiles
 from temporeal_bridge.node import write_json
-from temporeal_bridge.policy_node import MISSION_TIME, percentiles
 from temporeal_bridge.processes import orphaned
 
 NICE = 5  # the controller goes first where processors are few: a chunk may be late, a command may not
@@ -88,10 +87,10 @@ class Worker:
                 "inference_ms": percentiles(list(self.seconds))}
 
 
-def load(path: Path, robot: str) -> Artifact:
-    """The artifact, if it is this robot's and its self-test passes; that also makes the first inference as fast as the
-    others."""
-    artifact = Artifact.load(path, load_robot(robot), task_signals={MISSION_TIME.name: MISSION_TIME})
+def load(path: Path) -> Artifact:
+    """The artifact, if its self-test passes; that also makes the first inference as fast as the others. Whether it is
+    the robot's is the controller's question: the two only understand each other over the same one."""
+    artifact = Artifact.load(path)
     artifact.self_test()
     return artifact
 
@@ -99,7 +98,7 @@ def load(path: Path, robot: str) -> Artifact:
 def run(args: argparse.Namespace, stop: Callable[[], bool]) -> None:
     """Answer until ``stop()``."""
     os.nice(args.nice)
-    artifact = load(args.artifact, args.robot)
+    artifact = load(args.artifact)
     end = WorkerEnd(args.folder, artifact.manifest)
     try:
         worker = Worker(end, artifact)
@@ -115,7 +114,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit status is 0, or 2 after a message about wrong input."""
     parser = argparse.ArgumentParser(prog="worker_node", description="Run a slow policy for a controller beside it.")
     parser.add_argument("--artifact", type=Path, required=True, help="folder of the artifact, the controller's one")
-    parser.add_argument("--robot", default="crazyflie", help="folder name below robots/ (default: %(default)s)")
     parser.add_argument("--folder", type=Path, required=True, help="where it meets the controller, best in /dev/shm")
     parser.add_argument("--nice", type=int, default=NICE,
                         help="lower its priority by this much: the controller goes first (default: %(default)s)")
