@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest
+from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ArtifactError, ChunkSpec, Manifest, encode
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages, policy_node
 from temporeal_bridge.chunked import ChunkedPolicy
@@ -163,6 +163,16 @@ def test_diagnostics_tell_of_chunks(bench):
     assert int(values["chunks_used"]) > 3 and float(values["chunk_latency_max_ms"]) >= 1e3 * LATENCY
 
 
+def test_a_chunked_artifact_is_met_where_its_worker_is(tmp_path):
+    tmp_path.chmod(0o700)
+    (tmp_path / "manifest.json").write_bytes(encode(MANIFEST))
+    policy = policy_node.meet(tmp_path, ROBOT, load_interface(ROBOT, "odometry"), tmp_path, lambda: 0.0)
+    assert policy.manifest == MANIFEST
+    policy.close()
+    with pytest.raises(ArtifactError, match="for robot 'crazyflie'"):
+        policy_node.meet(tmp_path, load_robot("franka"), load_interface(load_robot("franka")), tmp_path, lambda: 0.0)
+
+
 def test_a_chunked_artifact_without_a_worker_is_refused(monkeypatch, tmp_path):
     class Loaded:
         manifest = MANIFEST
@@ -173,7 +183,7 @@ def test_a_chunked_artifact_without_a_worker_is_refused(monkeypatch, tmp_path):
 
     monkeypatch.setattr(policy_node, "Artifact", Loaded)
     with pytest.raises(ArtifactError, match="--worker FOLDER"):
-        policy_node.load(tmp_path, ROBOT)
+        policy_node.load(tmp_path, ROBOT, load_interface(ROBOT, "odometry"))
 
 
 def test_an_artifact_with_single_commands_needs_no_worker():

@@ -20,8 +20,8 @@ from policies.export.runtime import Artifact
 from robots.chunks import Playing
 from robots.spec import load_robot
 from temporeal_bridge import mailbox, worker_node
-from temporeal_bridge.chunked import ChunkedPolicy, NoAction, open_chunked
-from temporeal_bridge.mailbox import WorkerEnd
+from temporeal_bridge.chunked import ChunkedPolicy, NoAction
+from temporeal_bridge.mailbox import SocketLine, WorkerEnd
 from temporeal_bridge.processes import end, last_words, start
 
 ROBOT = load_robot("franka")
@@ -125,7 +125,7 @@ class Failing:
 
 def test_a_failed_inference_is_told_once_counted_and_tried_again(artifact, folder, capsys):
     manifest = decode((artifact / "manifest.json").read_bytes())
-    policy = open_chunked(artifact, ROBOT, folder, time.monotonic)
+    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), time.monotonic)
     worker = worker_node.Worker(WorkerEnd(folder, manifest), Failing(manifest, RuntimeError("CUDA out of memory")))
     for _ in range(3):
         policy.line.put(time.monotonic(), {"joint_pos": GOAL})
@@ -177,7 +177,8 @@ class Robot:
 
 @pytest.fixture
 def robot(artifact, folder):
-    policy = open_chunked(artifact, ROBOT, folder, time.monotonic, playing=Playing(fade_s=0.05, margin_s=0.03))
+    manifest = decode((artifact / "manifest.json").read_bytes())
+    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), time.monotonic, Playing(0.05, margin_s=0.03))
     yield Robot(policy, GOAL - 1.0)
     policy.close()
 

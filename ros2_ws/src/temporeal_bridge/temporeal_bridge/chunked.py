@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError, Manifest, check_robot, load_manifest
+from policies.export.manifest import ArtifactError, Manifest
 from robots.chunks import Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
-from robots.signals import Schema, check_signals
-from robots.spec import RobotSpec
-from temporeal_bridge.mailbox import Reply, SocketLine, WorkerLine
+from robots.signals import check_signals
+from temporeal_bridge.mailbox import Reply, WorkerLine
 
 REMEMBERED = 64  # observations that may still be answered
 
@@ -130,16 +128,3 @@ class ChunkedPolicy:
     def close(self) -> None:
         """End the line."""
         self.line.close()
-
-
-def open_chunked(
-    path: Path, robot: RobotSpec, folder: Path, clock: Callable[[], float], *, task_signals: Schema | None = None,
-    playing: Playing | None = None,
-) -> ChunkedPolicy:
-    """The artifact in ``path`` as flown through the worker that uses ``folder``.
-
-    Its manifest is checked against ``robot`` here; its network, which may be large, is loaded and tested by the worker.
-    """
-    manifest = load_manifest(path)
-    check_robot(manifest, robot, task_signals)
-    return ChunkedPolicy(manifest, SocketLine(folder, manifest), clock, playing)

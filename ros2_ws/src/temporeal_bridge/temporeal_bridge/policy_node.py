@@ -15,22 +15,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError, identity
+from policies.export.manifest import ArtifactError, identity, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import SignalError
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import link, messages
-from temporeal_bridge.chunked import ChunkedPolicy, NoAction, open_chunked
+from temporeal_bridge.chunked import ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
-from temporeal_bridge.mission import MISSION_TIME, percentiles
+from temporeal_bridge.mailbox import SocketLine
+from temporeal_bridge.mission import MISSION_TIME, check_fits, percentiles, task_signals
 from temporeal_bridge.node import link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, require_peer
@@ -193,26 +194,28 @@ class PolicyNode:
                 command = self.artifact.act(signals)[self.name]
                 self.flight.steps += 1
         except NoAction as none:  # nothing is proposed: where that goes on, our silence makes the guard stop
+            command, self.starved = None, str(none)
             self.flight.steps, self.flight.starved = steps, self.flight.starved + 1
-            self.starved = str(none)
         except Exception as error:  # whatever a policy raises: the guard must hear of it
             kind = "" if isinstance(error, SignalError) else f"{type(error).__name__}: "
             reason = f"the policy failed: {kind}{error}"
             self._send(link.FAIL, text=reason)
             return self._over(reason)
         if command is None or self._send(link.COMMAND, command):
-            self._count(missed)
+            self._count(missed, command is not None)
             self._schedule(missed)
             if self.flight.steps >= self.steps:
                 self._send(link.END, text=self.after)
                 self._over("")
 
-    def _count(self, missed: int) -> None:
+    def _count(self, missed: int, sent: bool) -> None:
         done, flight = self.transport.monotonic(), self.flight
+        flight.missed += missed
+        if not sent:
+            return
         if self.state.paced.at > self.used:
             flight.latency_s.append(done - self.state.paced.at)
         flight.age_s.append(done - self.state.paced.at)
-        flight.missed += missed
 
     def _schedule(self, missed: int) -> None:
         """The next step, a period later; its phase drifts towards the arrivals, so that states are used when new."""
@@ -264,27 +267,32 @@ class PolicyNode:
         }
 
 
-def load(path: Path, robot: RobotSpec) -> Artifact:
-    """The artifact, if it is this robot's and its self-test passes."""
-    artifact = Artifact.load(path, robot, task_signals={MISSION_TIME.name: MISSION_TIME})
+def load(path: Path, robot: RobotSpec, interface: Interface) -> Artifact:
+    """The artifact, if it fits robot and interface, and its self-test passes."""
+    artifact = Artifact.load(path, robot, task_signals=task_signals(robot, interface))
+    check_fits(artifact.manifest, robot, interface)
     if artifact.manifest.chunk is not None:
         raise ArtifactError(f"{path} gives chunks: run it in a worker_node, and say where to meet it (--worker FOLDER)")
     artifact.self_test()
     return artifact
 
 
+def meet(path: Path, robot: RobotSpec, interface: Interface, folder: Path, clock: Callable[[], float]) -> ChunkedPolicy:
+    """The artifact, if it fits, as run by the worker that uses ``folder``, now or later: its network, which may be
+    large, is loaded and tested there."""
+    manifest = load_manifest(path)
+    check_fits(manifest, robot, interface)
+    return ChunkedPolicy(manifest, SocketLine(folder, manifest), clock)
+
+
 def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    artifact: Artifact | ChunkedPolicy
-    if args.worker is None:
-        artifact = load(args.artifact, robot)
-    else:
-        artifact = open_chunked(args.artifact, robot, args.worker, transport.monotonic,
-                                task_signals={MISSION_TIME.name: MISSION_TIME})
+    interface = load_interface(robot, args.interface, args.signals)
+    artifact = (load(args.artifact, robot, interface) if args.worker is None else
+                meet(args.artifact, robot, interface, args.worker, transport.monotonic))
     line = SocketController(link_path(args, transport))
-    node = PolicyNode(transport, artifact, robot, load_interface(robot, args.interface), line, after=args.after,
-                      autostart=args.start)
+    node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node
