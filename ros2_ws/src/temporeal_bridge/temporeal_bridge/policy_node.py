@@ -29,7 +29,7 @@ from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import link, messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
-from temporeal_bridge.mission import MISSION_TIME, percentiles
+from temporeal_bridge.mission import MISSION_TIME, check_fits, percentiles, task_signals
 from temporeal_bridge.node import link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, require_peer
@@ -244,9 +244,10 @@ class PolicyNode:
         }
 
 
-def load(path: Path, robot: RobotSpec) -> Artifact:
-    """The artifact, if it is this robot's and its self-test passes."""
-    artifact = Artifact.load(path, robot, task_signals={MISSION_TIME.name: MISSION_TIME})
+def load(path: Path, robot: RobotSpec, interface: Interface) -> Artifact:
+    """The artifact, if it fits robot and interface, and its self-test passes."""
+    artifact = Artifact.load(path, robot, task_signals=task_signals(robot, interface))
+    check_fits(artifact.manifest, robot, interface)
     artifact.self_test()
     return artifact
 
@@ -254,10 +255,10 @@ def load(path: Path, robot: RobotSpec) -> Artifact:
 def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    artifact = load(args.artifact, robot)
+    interface = load_interface(robot, args.interface, args.signals)
+    artifact = load(args.artifact, robot, interface)
     line = SocketController(link_path(args, transport))
-    node = PolicyNode(transport, artifact, robot, load_interface(robot, args.interface), line, after=args.after,
-                      autostart=args.start)
+    node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node
