@@ -171,8 +171,8 @@ def names(heard: Heard, plan: Plan) -> Iterator[Check]:
         yield Check("node names", "ok", f"{len(set(visible) - {heard.node})} other nodes, each with a name of its own")
     robot = {peer.node for state in heard.states for peer in state.publishers}
     robot |= {peer.node for command in heard.commands for peer in command.subscribers}
-    inside = [n for n in visible if (n.rpartition("/")[0] or "/").startswith(heard.namespace.rstrip("/") or "/")]
-    others = sorted(set(inside) - robot - {heard.node})
+    below = heard.namespace.rstrip("/") + "/"
+    others = sorted({name for name in visible if name.startswith(below)} - robot - {heard.node})
     where = f"namespace {heard.namespace}"
     if others and heard.namespace != "/":
         yield Check("namespace", "warn", f"in {where}, beside the robot: {shown(others)}",
