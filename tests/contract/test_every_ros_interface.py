@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -174,9 +176,9 @@ def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
         assert (low <= limits.low).all() and (low >= np.array(limits.low) - 2e-3).all()
         assert (high >= limits.high).all() and (high <= np.array(limits.high) + 2e-3).all()
     assert commands["arm_cmd"]["motion"]["speed"][7] == spec.FINGER_SPEED
-    lag = np.array(spec.KD) / spec.KP + load_interface(robot).command("joint_pos_cmd").options["reach_s"]
+    lag = np.array(spec.KD) / spec.KP + 2 * load_interface(robot).command("joint_pos_cmd").options["reach_s"]
     error = np.array(commands["joint_pos_cmd"]["tracking"]["error"])
-    assert (error > 1.4 * lag * limits.speed).all() and (error < 0.35).all()
+    assert (error > 1.4 * lag * limits.speed).all() and (error < 0.5).all()
 
 
 def test_leaps_order_and_zero_are_those_of_its_spec():
@@ -187,6 +189,44 @@ def test_leaps_order_and_zero_are_those_of_its_spec():
     assert tuple(command["index"]) == MOTOR_IDS and state["offset"] == command["offset"] == MOTOR_ZERO
     speed = load_interface(robot).safety["commands"]["joint_pos_cmd"]["motion"]["speed"]
     assert speed == pytest.approx(NO_LOAD_SPEED, abs=5e-3)
+
+
+def test_the_publisher_that_the_page_shows_says_what_we_read():
+    """The lines for the driver's node, run on a stand-in: its motors' angles, ids as names."""
+    page = (Path(__file__).parents[2] / "docs" / "robots" / "leap_hand.md").read_text(encoding="utf-8")
+    start, methods = page.split("```python\n")[1].split("```")[0].split("\n\n")
+    robot, state, _ = options("leap_hand")
+    q, sent, timers = np.linspace(-0.2, 0.3, 16), [], []
+    raw = np.empty(16)
+    raw[[int(name) for name in state["joints"]]] = q + np.pi
+
+    class Node:
+        motors = list(range(16))
+        dxl_client = SimpleNamespace(read_pos=lambda: raw)
+
+        def create_publisher(self, *args):
+            assert args[1:] == ("joint_states", 10)
+            return SimpleNamespace(publish=sent.append)
+
+        def create_timer(self, *args):
+            timers.append(args)
+
+        def get_clock(self):
+            return SimpleNamespace(now=lambda: SimpleNamespace(to_msg=lambda: messages.time(7)))
+
+    def joint_state(name, position):
+        return messages.record("sensor_msgs/msg/JointState")(
+            header=messages.header(0), name=name, position=np.array(position), velocity=np.zeros(0), effort=np.zeros(0))
+
+    found = {"JointState": joint_state}
+    exec(f"class Ours(Node):\n    def __init__(self):\n{start}\n\n{methods}", {**found, "Node": Node}, found)
+    found["Ours"]()
+    ((period, publish),) = timers
+    publish()
+    topic = load_interface(robot).states[0]
+    assert topic.topic == "joint_states" and period == pytest.approx(1 / topic.rate_hz)
+    assert STATES["joint_state"].decode(sent[0], state)["joint_pos"] == pytest.approx(q, abs=1e-6)
+    assert STATES["joint_state"].stamp(sent[0]) == 7
 
 
 def test_allegros_fingers_are_the_drivers():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from robots.course import Course, course, resting
+from robots.franka import spec as franka
 from robots.motion import Bounds, Motion, MotionError, at_rest, following
 
 DT = 0.04
@@ -77,6 +78,27 @@ def test_between_commands_and_on_the_way_to_rest_the_limits_of_the_commands_hold
                 check(along(way, begin, time))
         begin = ends(way)
     assert begin[0] == pytest.approx(np.clip(target, LIMITS.low, LIMITS.high), abs=0.02)
+
+
+def test_what_an_fr3_gets_at_1_khz_it_accepts():
+    """Targets that jump, at 25 Hz and 0.6 of its limits: differences of setpoints 1 ms apart keep all its limits."""
+    most, dt = franka.motion(0.6), 0.001
+    limits = Bounds(most.low, most.high, DT, speed=most.speed, acceleration=most.acceleration, jerk=franka.JERK)
+    rng, motion, setpoints = np.random.default_rng(0), at_rest(franka.HOME), [np.array(franka.HOME)] * 4
+    begin = (setpoints[0], np.zeros(7), np.zeros(7))
+    for _ in range(12):
+        target = rng.uniform(most.low, most.high)
+        for _ in range(4):
+            motion, _ = following(limits, motion, target)
+            way = course(limits, motion)
+            setpoints += [along(way, begin, k * dt)[0] for k in range(1, 41)]
+            begin = ends(way)
+    speed = np.diff(setpoints, axis=0) / dt
+    acceleration = np.diff(speed, axis=0) / dt
+    jerk = np.diff(acceleration, axis=0) / dt
+    assert np.abs(speed).max() > 1.0 and np.abs(acceleration).max() > 5.0
+    for found, limit in ((speed, franka.SPEED), (acceleration, franka.ACCELERATION), (jerk, franka.JERK)):
+        assert (np.abs(found) <= limit).all()
 
 
 def test_an_arm_that_hears_no_more_comes_to_rest_by_itself_near_the_last_command():
