@@ -47,6 +47,8 @@ class Arm:
         self.messages: list[Any] = []
         self.modes: list[str] = []
         self.own.subscribe(self.topic.topic, self.topic.type, QOS["deep"], self._take)
+        self.own.subscribe("guard/sent", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
+            messages.decode(r.type, r.data).data[3:]))
         self.own.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append(
             messages.decode(r.type, r.data).frame_id))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
@@ -56,9 +58,8 @@ class Arm:
     def _take(self, received: Any) -> None:
         message = messages.decode(received.type, received.data)
         self.messages.append(message)
-        self.sent.append(self.codec.decode(message, self.topic.options))
         if not self.blocked:
-            self.position = self.sent[-1].copy()
+            self.position = self.codec.decode(message, self.topic.options).copy()
 
     def publish(self) -> None:
         """One state at 100 Hz: where it is, with the noise that sensors have."""

@@ -15,7 +15,7 @@ Topics, in the robot's namespace:
 - ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in;
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
 - ``guard/proposed``, ``guard/sent`` (std_msgs/Float64MultiArray: flight, step, age of the state [s], then the command
-  in its own units), after every command; ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
+  in its own units; of a command of the guard's own, step -1 and no age), after every command; ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
 """
 
@@ -363,14 +363,13 @@ class GuardNode:
         asked = np.asarray(p.values, dtype=float)
         verdict, self.motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
-        self._send(np.asarray(verdict.command))
-        self.bridging, done = False, self.transport.monotonic()
+        self._send(np.asarray(verdict.command), p)
+        self.bridging, done = False, self.sent_at
         flight.sent += 1
         flight.limited += bool(verdict.reason)
         if len(flight.latency_s) < AGES:
             flight.latency_s.append(done - p.seen)
         self._log(self.proposed, p, asked)
-        self._log(self.sent, p, self.motion.command if self.motion else asked)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
@@ -473,7 +472,7 @@ class GuardNode:
 
     # what goes out
 
-    def _send(self, command: np.ndarray) -> None:
+    def _send(self, command: np.ndarray, p: Proposal | None = None) -> None:
         """The command; where the message can say how, with the way to rest after it: then the robot stops by itself."""
         if self.codec.encode_course is not None and self.motion is not None:
             message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
@@ -481,9 +480,11 @@ class GuardNode:
             message = self.codec.encode(command, self.topic.options, self.transport.now())
         self.transport.publish(self.command, messages.encode(self.topic.type, message))
         self.sent_at = self.transport.monotonic()
+        self._log(self.sent, p, np.reshape(command, -1))
 
-    def _log(self, endpoint: Any, p: Proposal, command: np.ndarray) -> None:
-        data = np.concatenate([[p.flight, p.step, p.at - p.seen], command])
+    def _log(self, endpoint: Any, p: Proposal | None, command: np.ndarray) -> None:
+        step, age = (-1, np.nan) if p is None else (p.step, p.at - p.seen)
+        data = np.concatenate([[self.flight.number, step, age], command])
         self.transport.publish(endpoint, messages.encode(endpoint.type, messages.array64(data)))
 
     def _diagnose(self, now: float) -> None:
