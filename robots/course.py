@@ -61,6 +61,21 @@ def resting(command: Array, time: float) -> Course:
     return Course(np.array([time]), place, np.zeros_like(place), np.zeros_like(place))
 
 
+def rest(limits: Bounds, motion: Motion) -> Array:
+    """The command [A] at which a stop that begins after ``motion`` ends."""
+    return steps_to_rest(limits, motion)[-1].command
+
+
+def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
+    """``motion`` and what follows if it is the last command and a stop begins there."""
+    steps = [motion]
+    while steps[-1].speed.any() or steps[-1].acceleration.any():
+        steps.append(stopping(limits, steps[-1]))
+        if len(steps) > LONGEST:
+            raise MotionError(f"a stop takes more than {LONGEST} periods of {limits.dt:g} s")
+    return steps
+
+
 def course(limits: Bounds, motion: Motion, most: int = MOST) -> Course:
     """The spline a period further, and its way to rest if ``motion`` is the last command and a stop begins there; in at
     most ``most`` points, evenly chosen.
@@ -69,11 +84,7 @@ def course(limits: Bounds, motion: Motion, most: int = MOST) -> Course:
     on commands that are sent already. Polynomials of fifth degree between points are the spline itself where no point
     was left out, as is a controller that interpolates positions, speeds and accelerations.
     """
-    steps = [motion]
-    while steps[-1].speed.any() or steps[-1].acceleration.any():
-        steps.append(stopping(limits, steps[-1]))
-        if len(steps) > LONGEST:
-            raise MotionError(f"a stop takes more than {LONGEST} periods of {limits.dt:g} s")
+    steps = steps_to_rest(limits, motion)
     kept = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(int))
     commands, speeds, accelerations = (np.stack([getattr(steps[i], name) for i in kept])
                                        for name in ("command", "speed", "acceleration"))

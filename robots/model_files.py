@@ -181,12 +181,17 @@ class Mjcf:
         return low * scale, high * scale
 
 
-def read_mjcf(path: Path, root: ElementTree.Element) -> Content:
-    """MJCF: joints in the order of the compiled model, actuators in theirs."""
+def mjcf_of(path: Path, root: ElementTree.Element) -> Mjcf:
+    """How to read the elements below ``root``, whose includes are replaced by what they include."""
     unfold(path, root, (path,))
     compiler = {key: value for element in root.iter("compiler") for key, value in element.attrib.items()}
-    mjcf = Mjcf(path, default_classes(root), compiler.get("angle", "degree") == "degree",
+    return Mjcf(path, default_classes(root), compiler.get("angle", "degree") == "degree",
                 compiler.get("autolimits", "true") == "true")
+
+
+def read_mjcf(path: Path, root: ElementTree.Element) -> Content:
+    """MJCF: joints in the order of the compiled model, actuators in theirs."""
+    mjcf = mjcf_of(path, root)
     joints: list[Joint] = []
     for world in root.findall("worldbody"):
         walk(mjcf, world, world.get("childclass", "main"), joints)
@@ -269,7 +274,7 @@ def default_classes(root: ElementTree.Element) -> dict[str, dict[str, dict[str, 
         mine = {kind: dict(values) for kind, values in {**inherited, **classes.get(name, {})}.items()}
         for child in element:
             kind = "actuator" if child.tag in ACTUATORS else child.tag  # all kinds of actuators share one set
-            if kind in ("joint", "actuator", "equality", "tendon"):
+            if kind in ("joint", "actuator", "equality", "tendon", "geom"):
                 mine[kind] = merged(mine.get(kind, {}), child.tag, child.attrib)
         classes[name] = mine
         for child in element.findall("default"):

@@ -31,11 +31,12 @@ MANIFEST = Manifest(
 class Arm:
     """A guard, a controller, and an arm that follows at once unless it is ``blocked``."""
 
-    def __init__(self, lockstep: Any, interface: str = "franka_ros2", **changes: Any) -> None:
+    def __init__(self, lockstep: Any, interface: str = "franka_ros2", fence: bool = True, **changes: Any) -> None:
         self.lockstep = lockstep
         found = load_interface(ROBOT, interface)
         own = {**found.safety["commands"]["joint_pos_cmd"], **changes}
-        self.interface = replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
+        fenced = {} if fence else {"geofence": None}
+        self.interface = replace(found, safety={**found.safety, **fenced, "commands": {"joint_pos_cmd": own}})
         self.own = MemoryTransport(lockstep.bus, "peer", "/arm")
         ends = line()
         self.controller = ends[0]
@@ -251,6 +252,28 @@ def test_no_servo_is_asked_for_more_effort_than_it_may(lockstep):
     stuck = arm.position.copy()
     arm.run(2.0, stuck + 0.3)
     assert arm.mode == "active" and np.abs(arm.sent[-1] - stuck).max() == pytest.approx(0.05, abs=1e-6)
+
+
+def test_an_arm_that_would_hit_itself_comes_to_rest_before(lockstep):
+    """Folding up: the flange towards the shoulder, within all joint limits."""
+    arm = Arm(lockstep, fence=False)
+    arm.begin()
+    rule = arm.guard.profile.self_collision
+    assert rule is not None
+    folded = np.array([0.0, 1.0, 0.0, -2.95, 0.0, 3.0, 0.0])
+    assert rule.capsules.distance(folded)[0] < rule.margin < rule.capsules.distance(HOME)[0]
+    arm.run(10.0, lambda step: HOME + min(step / 150, 1.0) * (folded - HOME))
+    assert arm.guard.flight.code == "collision" and "would come to" in arm.guard.flight.reason and arm.mode == "holding"
+    assert min(rule.capsules.distance(command)[0] for command in arm.sent) >= rule.margin and kept(arm)
+
+
+def test_an_arm_that_is_too_near_to_itself_may_move_away(lockstep):
+    arm = Arm(lockstep, fence=False)
+    folded = np.array([0.0, 1.0, 0.0, -2.95, 0.0, 3.0, 0.0])
+    arm.position = folded.copy()
+    arm.begin()
+    arm.run(6.0, lambda step: folded + min(step / 100, 1.0) * (HOME - folded))
+    assert arm.mode == "active" and arm.sent[-1] == pytest.approx(HOME, abs=1e-3)
 
 
 def test_the_interface_that_ships_is_what_is_tested(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_what_is_left_out_is_not_checked():
     (MOVING, "commands.joint_pos_cmd.effort.kp", ..., "the key 'kp' is missing"),
     (MOVING, "commands.joint_pos_cmd.effort.velocity", "grip_pos_w", "differ in size"),
     (MOVING, "commands.joint_pos_cmd.start.within", -1, "each must be positive"),
+    (MOVING, "commands.joint_pos_cmd.self_collision", {"signal": "joint_vel", "margin": 0.02}, "no model whose joints"),
+    (MOVING, "commands.joint_pos_cmd.self_collision", {"signal": "joint_pos", "margin": 0}, "a positive number"),
     (MOVING, "commands", [], "has no section for|a mapping"),
 ])
 def test_a_wrong_section_is_named(content, path, value, words):

@@ -34,7 +34,7 @@ import numpy as np
 
 from policies.export.manifest import Manifest, identity, load_manifest
 from robots import shield
-from robots.course import course
+from robots.course import course, rest
 from robots.motion import Motion, at_rest, following, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
@@ -379,8 +379,12 @@ class GuardNode:
         if reason:
             return self.stop(code, reason)
         asked = np.asarray(p.values, dtype=float)
-        verdict, self.motion = shield.guard(
+        verdict, motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
+        collides = self._collides(motion)
+        if collides:
+            return self.stop("collision", collides)
+        self.motion = motion
         self._send(np.asarray(verdict.command), p)
         self.bridging, done = False, self.sent_at
         flight.sent += 1
@@ -418,6 +422,20 @@ class GuardNode:
             self.origin = np.concatenate([measured, np.clip(asked, self.limits.low, self.limits.high)[size:]])
             self.motion = at_rest(self.origin)
         return code, reason
+
+    def _collides(self, motion: Motion | None) -> str:
+        """Would the robot, if it stopped after this command, rest too near to itself, and nearer than it would now?"""
+        rule = self.profile.self_collision
+        if rule is None or motion is None:
+            return ""
+        clear, who = rule.capsules.distance(rest(self.limits, motion)[: rule.capsules.count])
+        if clear >= rule.margin:
+            return ""
+        before = motion if self.motion is None else self.motion
+        now, _ = rule.capsules.distance(rest(self.limits, before)[: rule.capsules.count])
+        if before is not motion and clear >= now:
+            return ""
+        return f"{who} would come to {clear:.3f} m of each other, {rule.margin:g} m is allowed"
 
     def _wanted(self, asked: np.ndarray, now: float) -> np.ndarray:
         """The command, faded in from where the robot was, and such that no servo needs more effort than it may."""

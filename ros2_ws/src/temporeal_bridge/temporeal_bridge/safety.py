@@ -18,6 +18,7 @@
           tracking: {signal: joint_pos, error: 0.2, after_s: 0.2}
           effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
+          self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
 
 What is left out, or null, is not checked, but for ``stale_after_s``, ``silent_after_s``, ``commands`` and each
 command's ``stop``, which must be there.
@@ -31,6 +32,8 @@ from typing import Any
 
 import numpy as np
 
+from robots.collision import Capsules, capsules_of
+from robots.model_files import RobotFileError
 from robots.motion import Bounds, MotionError
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec
@@ -44,7 +47,8 @@ CODES = {
     "silent": "the controller says nothing", "stale": "the state is old", "stamps": "stamps disagree with our clock",
     "frozen": "the state does not change any more", "jump": "the state jumped",
     "tracking": "the robot does not follow", "start": "the robot is far from where the policy begins",
-    "fence": "outside the geofence", "violated": "the formula is violated", "operator": "somebody stopped it",
+    "fence": "outside the geofence", "collision": "its links would come too near to each other",
+    "violated": "the formula is violated", "operator": "somebody stopped it",
     "publisher": "somebody else commands the robot", "inactive": "the node was deactivated"}
 """Reasons for a stop, by the code that a profile's ``stop`` chooses the action by."""
 
@@ -108,6 +112,15 @@ class Estop:
 
 
 @dataclass(frozen=True)
+class SelfCollision:
+    """Where the robot would come to rest, its links (:mod:`robots.collision`) must be ``margin`` [m] apart, or no
+    nearer than before."""
+
+    capsules: Capsules
+    margin: float
+
+
+@dataclass(frozen=True)
 class Profile:
     """What holds for one command of a robot; see the module's text. ``limits``: of its motion, a step is a period."""
 
@@ -126,6 +139,7 @@ class Profile:
     tracking: Tracking | None = None
     effort: Effort | None = None
     start: Start | None = None
+    self_collision: SelfCollision | None = None
 
     def action(self, code: str) -> str:
         """What to do for a reason of this code."""
@@ -134,7 +148,7 @@ class Profile:
 
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
           "unlock_below_m", "level", "commands")
-OF_COMMAND = ("stop", "motion", "tracking", "effort", "start")
+OF_COMMAND = ("stop", "motion", "tracking", "effort", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
 MOTION = ("margin", "speed", "acceleration", "jerk")
 
@@ -167,7 +181,8 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
-        start=start(f"{where}.start", robot, own.get("start"), spec))
+        start=start(f"{where}.start", robot, own.get("start"), spec),
+        self_collision=self_collision(f"{where}.self_collision", robot, own.get("self_collision"), spec))
 
 
 def motion_limits(where: str, row: Mapping[str, Any], spec: CommandSpec, period: float) -> Bounds:
@@ -269,6 +284,24 @@ def start(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Com
     size = measured_size(f"{where}.signal", robot, row["signal"], spec)
     within = components(f"{where}.within", row["within"], size)
     return Start(row["signal"], within, positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True))
+
+
+def self_collision(
+    where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec
+) -> SelfCollision | None:
+    """The robot's shapes, from its model; the joints are those of the signal."""
+    if row is None:
+        return None
+    legal(where, row, ("signal", "margin"), ("signal", "margin"))
+    measured_size(f"{where}.signal", robot, row["signal"], spec)
+    margin, source = positive(f"{where}.margin", row["margin"]), robot.sources.get(row["signal"])
+    if robot.model is None or source is None or source.what != "joint_pos":
+        raise SafetyError(f"{where}: robot {robot.name!r} has no model whose joints are {row['signal']!r}")
+    try:
+        found = capsules_of(robot.model, source.names, tuple(robot.home[row["signal"]]), margin)
+    except RobotFileError as error:
+        raise SafetyError(f"{where}: {error}") from error
+    return SelfCollision(found, margin)
 
 
 def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) -> int:
