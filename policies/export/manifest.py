@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,24 @@ def contract(manifest: Manifest) -> str:
     """The part that a robot depends on, as canonical JSON: it is written into the ONNX metadata too."""
     content = to_json(manifest)
     return canonical({name: content[name] for name in CONTRACT})
+
+
+def read(folder: Path, name: str) -> bytes:
+    """Content of one file of the artifact in ``folder``."""
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
+
+
+def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
+    """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, only one that it signed."""
+    data = read(folder, MANIFEST)
+    if trust is not None:
+        from policies.export.signature import verify
+
+        verify(folder, data, trust)  # the very bytes that are decoded next
+    return decode(data)
 
 
 def decode(data: bytes) -> Manifest:
