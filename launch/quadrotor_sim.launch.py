@@ -49,6 +49,7 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription([
         *declared,
         node("robot_sim", "simulate", seed=value["seed"], priority=value["priority"]),
+        node("guard_node", artifact=value["artifact"], priority=value["priority"]),
         node("policy_node", artifact=value["artifact"], start=value["autostart"], priority=value["priority"]),
         node("monitor_node", artifact=value["artifact"]),
         node("recorder", "record", bag=PathJoinSubstitution([value["out"], "bag"])),

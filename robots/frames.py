@@ -76,6 +76,21 @@ def matrix(quat: Array) -> Array:
     return np.stack([rotate(quat, np.broadcast_to(e, (*np.asarray(quat).shape[:-1], 3))) for e in np.eye(3)], -1)
 
 
+def from_matrix(matrix: Array) -> Array:
+    """Unit quaternion [4], scalar part not negative, of a rotation matrix [3, 3].
+
+    Of the four ways to it the one that divides by the largest number: J. Stuelpnagel, SIAM Review 6(4), 1964.
+    """
+    m = np.asarray(matrix, dtype=float)
+    four = np.array([
+        [1 + m[0, 0] + m[1, 1] + m[2, 2], m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]],
+        [m[2, 1] - m[1, 2], 1 + m[0, 0] - m[1, 1] - m[2, 2], m[0, 1] + m[1, 0], m[0, 2] + m[2, 0]],
+        [m[0, 2] - m[2, 0], m[0, 1] + m[1, 0], 1 - m[0, 0] + m[1, 1] - m[2, 2], m[1, 2] + m[2, 1]],
+        [m[1, 0] - m[0, 1], m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], 1 - m[0, 0] - m[1, 1] + m[2, 2]]])
+    best = four[int(np.argmax(four.diagonal()))]
+    return normalized(-best if best[0] < 0 else best)
+
+
 def from_rotation_vector(vector: Array) -> Array:
     """Unit quaternion [..., 4] of a rotation by |vector| rad about ``vector`` [..., 3]."""
     vector = np.asarray(vector)

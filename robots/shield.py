@@ -1,8 +1,9 @@
 """Safety functions: what may be sent to a robot. Pure functions over numpy arrays, no state, no clock.
 
-A command is checked in this order: it exists and is finite, the state it was computed from is fresh, it is inside the
-robot's limits, it does not change faster than allowed. :class:`Verdict` carries the reason of everything that was
-done to a command, so that a node can publish it.
+A command is checked in this order: it exists and is finite, the state it was computed from is fresh, the robot follows
+what it was told, the effort that the command asks of its servos is within their limit, the command is inside its own
+limits and does not change faster than allowed, the robot is inside its fence. :class:`Verdict` carries the reason of
+everything that was done to a command, so that a node can publish it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,23 @@ def outside(position_w: Array, low: Array, high: Array) -> str:
         if not lo <= x <= hi:
             return f"{axis} = {x:.2f} m is outside the geofence [{lo:g}, {hi:g}]"
     return ""
+
+
+def behind(asked: Array, measured: Array, error: Array) -> str:
+    """Reason why ``measured`` [A] is farther than ``error`` [A] from what was asked for, or ""."""
+    off = np.abs(np.asarray(asked, dtype=float) - np.asarray(measured, dtype=float))
+    if (off <= error).all():
+        return ""
+    worst = int(np.argmax(off / np.asarray(error, dtype=float)))
+    return f"component {worst} is {off[worst]:.3g} from its command, {np.asarray(error)[worst]:g} is allowed"
+
+
+def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit: Array) -> tuple[Array, Array]:
+    """Lowest and highest command [A] for which a servo's effort ``kp (command - position) - kd velocity`` is within
+    ``limit`` [A]: the servo's law, solved for the command."""
+    p, v, gain = (np.asarray(x, dtype=float) for x in (position, velocity, kp))
+    damping, most = np.asarray(kd, dtype=float) * v, np.asarray(limit, dtype=float)
+    return p + (damping - most) / gain, p + (damping + most) / gain
 
 
 def guard(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import cos, pi, sin
+from math import cos, sin
 
 import torch
 from torch import Tensor, nn
 
-from robots.franka.spec import DENAVIT_HARTENBERG, HOME, motion
+from robots.franka.spec import DENAVIT_HARTENBERG, HOME, TOOL, motion
 from robots.signals import SignalSpec, schema
 from robots.spec import RobotSpec, Source
 from sim.limits import Limiter
@@ -164,7 +164,6 @@ def between(low: Sequence[float], high: Sequence[float], u: Tensor) -> Tensor:
     return a + (b - a) * u
 
 
-FRANKA_TOOL = (0.0, 0.0, 0.1034, -pi / 4)  # centre between the fingertips in the flange's frame: its model.xml
 DAMPING = 0.05  # of the least squares, m and rad: near a singularity a joint moves slowly instead of wildly
 
 
@@ -273,7 +272,7 @@ class ToolAction(Limited):
 
 def franka_chain() -> Chain:
     """Kinematics of the Franka arm to the point between its fingertips."""
-    return Chain(DENAVIT_HARTENBERG, FRANKA_TOOL)
+    return Chain(DENAVIT_HARTENBERG, TOOL)
 
 
 def one_of(stored: Mapping[str, Tensor], u: Tensor) -> dict[str, Tensor]:

@@ -85,7 +85,7 @@ def of_formula(options: Any) -> Manifest:
     from robots.spec import load_robot
     from sim.stl.parse import parse
     from sim.stl.syntax import horizon
-    from temporeal_bridge.policy_node import MISSION_TIME
+    from temporeal_bridge.mission import MISSION_TIME
 
     if not options.rate > 0:
         raise BadInput(f"--rate is above 0 samples per second, got {options.rate}")

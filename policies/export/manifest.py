@@ -157,6 +157,11 @@ def contract(manifest: Manifest) -> str:
     return canonical({name: content[name] for name in CONTRACT})
 
 
+def identity(manifest: Manifest) -> str:
+    """SHA-256 of the manifest's content: what two processes compare to know that they mean the same artifact."""
+    return digest(canonical(to_json(manifest)).encode())
+
+
 def read(folder: Path, name: str) -> bytes:
     """Content of one file of the artifact in ``folder``."""
     try:

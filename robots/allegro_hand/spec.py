@@ -106,6 +106,7 @@ SPEC = RobotSpec(
     home={"joint_pos": HOME, "joint_vel": (0.0,) * 16},
     parameters=PARAMETERS,
     model=HERE / "model.xml",
+    ros=HERE / "ros.yaml",
     sources={
         "joint_pos": Source("joint_pos", JOINTS), "joint_vel": Source("joint_vel", JOINTS),
         "joint_torque": Source("joint_torque", JOINTS),

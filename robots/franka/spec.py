@@ -62,6 +62,8 @@ HOME = (0.0, -pi / 4, 0.0, -3 * pi / 4, 0.0, pi / 2, pi / 4)  # the pose that li
 DENAVIT_HARTENBERG = (
     (0.0, 0.333, 0.0), (0.0, 0.0, -pi / 2), (0.0, 0.316, pi / 2), (0.0825, 0.0, pi / 2), (-0.0825, 0.384, -pi / 2),
     (0.0, 0.0, pi / 2), (0.088, 0.0, pi / 2), (0.0, 0.107, 0.0))  # fmt: skip
+# x, y, z m, turn about z rad of the point between the fingertips in the flange's frame: site `grip` [U]
+TOOL = (0.0, 0.0, 0.1034, -pi / 4)
 
 MASS = (2.3966, 2.9274653454, 2.9355370338, 2.2449013699, 2.6155955791, 2.3271207594, 1.8170376524, 0.6271432862)
 MASS_FER = (2.3966, 2.7907, 2.542, 2.2513, 2.2037, 2.2855, 1.353, 0.35973)
@@ -145,6 +147,7 @@ SPEC = RobotSpec(
         "joint_pos": HOME, "joint_vel": (0.0,) * 7, "finger_pos": (OPEN, OPEN)},
     parameters=PARAMETERS,
     model=HERE / "model.xml",
+    ros=HERE / "ros.yaml",
     sources={
         "joint_pos": Source("joint_pos", JOINTS), "joint_vel": Source("joint_vel", JOINTS),
         "joint_torque": Source("joint_torque", JOINTS), "finger_pos": Source("joint_pos", FINGERS),

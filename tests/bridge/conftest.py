@@ -89,7 +89,7 @@ class Lockstep:
 
     def run(self, seconds: float, until: Any = lambda: False) -> None:
         end = self.bus.seconds + seconds
-        while self.bus.seconds < end and not until():
+        while end - self.bus.seconds > 1e-9 and not until():  # an end that was met but for rounding is met
             while sum(transport.wait(0.0) for transport, _ in self.pairs):
                 for _, node in self.pairs:
                     node.step()

@@ -192,7 +192,7 @@ def test_when_no_robot_starts_all_ends_at_once(tmp_path: Path) -> None:
 def test_nothing_on_the_bus_is_one_time_out(tmp_path: Path) -> None:
     world = World(tmp_path, namespaces=2, there=False)
     rows, fault = world.fly(10)
-    assert "robot /cf1 is still starting (controller: silent, monitor: silent, robot: silent)" in fault
+    assert "robot /cf1 is still starting (guard: silent, monitor: silent, robot: silent)" in fault
     assert verdicts(rows) == [FAILED] * 10
     assert world.bus.seconds < flights.READY_S + 1
 
@@ -243,8 +243,8 @@ def test_a_namespace_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> None:
     """A killed controller leaves no summary, a killed robot no truth."""
+    from policies.export.manifest import load_manifest
     from robots.spec import load_robot
-    from temporeal_bridge.monitor_node import load_manifest
 
     rows = [{"seed": 0, "robot": "/cf1", "logs": str(tmp_path), "verdict": "satisfied", "lower": 0.1, "start_ns": 5},
             flights.failed(1, None, "the recorder ended")]

@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policies.export.manifest import load_manifest
 from robots.spec import load_robot
 from sim.stl.monitor import Monitor
 from sim.stl.parse import parse
 from temporeal_bridge import messages, policy_node
+from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import line
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.monitor_node import MonitorNode, judge_truth, load_manifest
+from temporeal_bridge.mission import MISSION_TIME
+from temporeal_bridge.monitor_node import MonitorNode, judge_truth
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transport import QOS
 
@@ -30,11 +34,15 @@ class Chain:
 
     def __init__(self, lockstep, artifact: Path, out: Path, interface: str = "crazyswarm2", seed: int = 0) -> None:
         self.lockstep, self.out, self.manifest = lockstep, out, load_manifest(artifact)
-        buses = [MemoryTransport(lockstep.bus, name, "/cf1") for name in ("robot_sim", "policy_node", "monitor_node")]
+        buses = [MemoryTransport(lockstep.bus, name, "/cf1")
+                 for name in ("robot_sim", "policy_node", "monitor_node", "guard_node")]
         robot_interface = load_interface(ROBOT, interface)
         self.robot = lockstep.add(buses[0], RobotSim(buses[0], ROBOT, robot_interface, seed=seed, out=out))
         loaded = policy_node.load(artifact, ROBOT)
-        self.policy = lockstep.add(buses[1], PolicyNode(buses[1], loaded, ROBOT, robot_interface, after="silence"))
+        ends = line()
+        self.policy = lockstep.add(
+            buses[1], PolicyNode(buses[1], loaded, ROBOT, robot_interface, ends[0], after="silence"))
+        self.guard = lockstep.add(buses[3], GuardNode(buses[3], self.manifest, ROBOT, robot_interface, ends[1]))
         self.monitor = lockstep.add(buses[2], MonitorNode(buses[2], self.manifest, ROBOT, robot_interface))
         self.peer = MemoryTransport(lockstep.bus, "peer", "/cf1")
         self.verdicts: list[dict] = []
@@ -151,7 +159,7 @@ def test_the_monitor_node_equals_the_monitor_on_the_same_samples(chain, artifact
     update = node.monitor.update
     node.monitor.update = lambda sample: (samples.append(sample), update(sample))[1]
     result = chain.fly(4)
-    schema = {**ROBOT.signals, "mission_time": policy_node.MISSION_TIME}
+    schema = {**ROBOT.signals, "mission_time": MISSION_TIME}
     by_hand = Monitor(parse(chain.manifest.formula, schema, chain.manifest.constants), 0.02)
     for sample in samples:
         reading = by_hand.update(sample)

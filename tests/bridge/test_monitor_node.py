@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.export.manifest import load_manifest
 from robots.spec import load_robot
 from sim.stl import stream_kernels
 from temporeal_bridge import messages
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.monitor_node import BEHIND_S, MonitorNode, load_manifest
+from temporeal_bridge.monitor_node import BEHIND_S, MonitorNode
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")

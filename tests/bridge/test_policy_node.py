@@ -1,4 +1,4 @@
-"""The controller on the memory bus: it sends what the artifact says, and stops when it must."""
+"""Controller and guard on the memory bus: what the artifact says is sent, and the robot is stopped when it must be."""
 
 from __future__ import annotations
 
@@ -12,24 +12,30 @@ from policies.export.runtime import Artifact
 from robots.frames import from_rotation_vector
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages, policy_node
+from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import line
 from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")
-TWIST, HEADER = "geometry_msgs/msg/Twist", "std_msgs/msg/Header"
+TWIST, HEADER, EMPTY = "geometry_msgs/msg/Twist", "std_msgs/msg/Header", "std_msgs/msg/Empty"
 
 
 class Bench:
-    """A controller, and a stand-in for everything else: publishes states at 100 Hz, keeps what the controller says."""
+    """Controller and guard, and a stand-in for everything else: publishes states at 100 Hz, keeps what they say."""
 
     def __init__(self, lockstep, artifact: Path, interface: str, **options) -> None:
         self.lockstep, self.interface = lockstep, load_interface(ROBOT, interface)
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
         transport = MemoryTransport(lockstep.bus, "policy_node", "/cf1")
         self.loaded = policy_node.load(artifact, ROBOT)
-        self.node = lockstep.add(transport, PolicyNode(transport, self.loaded, ROBOT, self.interface, **options))
+        ends, robot = line(), (ROBOT, self.interface)
+        self.node = lockstep.add(transport, PolicyNode(transport, self.loaded, *robot, ends[0], **options))
+        transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
+        self.guard = lockstep.add(transport, GuardNode(transport, self.loaded.manifest, *robot, ends[1]))
         self.commands: list[tuple[float, np.ndarray]] = []
         self.modes: list[str] = []
         topic = self.interface.command("ctbr_cmd")
@@ -39,7 +45,8 @@ class Bench:
             messages.decode(HEADER, r.data).frame_id))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
         self.start_topic = self.own.advertise("mission/start", "std_msgs/msg/UInt64", QOS["default"])
-        self.stop_topic = self.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"])
+        self.stop_topic, self.reset_topic = (
+            self.own.advertise(f"mission/{name}", EMPTY, QOS["default"]) for name in ("stop", "reset"))
         self.signals, self.seen, self.rng = None, [], np.random.default_rng(0)
 
     def draw(self) -> dict[str, np.ndarray]:
@@ -71,6 +78,10 @@ class Bench:
         kind = "std_msgs/msg/UInt64"
         self.own.publish(self.start_topic, messages.encode(kind, messages.record(kind)(data=number)))
 
+    def tell(self, endpoint) -> None:
+        """An empty message."""
+        self.own.publish(endpoint, messages.empty())
+
     @property
     def mode(self) -> str:
         return self.modes[-1].split()[0]
@@ -98,32 +109,35 @@ def test_it_starts_by_itself_when_the_others_had_time_to_come(lockstep, artifact
     bench = Bench(lockstep, artifact, "odometry", autostart=True)
     bench.fly(policy_node.AUTOSTART_S - 0.1)
     assert bench.commands == [] and bench.mode == "ready"
-    bench.fly(0.3)
+    bench.fly(0.6)
     assert bench.mode == "active"
-    bench.own.publish(bench.stop_topic, messages.encode("std_msgs/msg/Empty", messages.record("std_msgs/msg/Empty")()))
+    bench.tell(bench.stop_topic)
     bench.fly(10.0)
-    assert bench.mode == "finished"  # once: stopped is stopped
+    assert bench.mode == "stopped"
+    bench.tell(bench.reset_topic)
+    bench.fly(5.0)
+    assert bench.mode == "ready"  # once: stopped is stopped
 
 
-def test_a_node_that_is_not_active_refuses_the_start_and_says_so(bench):
-    bench.node.transport.active = False
+def test_a_guard_that_is_not_active_refuses_the_start_and_says_so(bench):
+    bench.guard.transport.active = False
     bench.begin()
     bench.fly(0.5)
-    assert bench.commands == [] and bench.mode == "finished" and "not active" in bench.node.flight.reason
-    bench.node.transport.active = True
+    assert bench.commands == [] and bench.mode == "ready" and "not active" in bench.node.flight.reason
+    bench.guard.transport.active = True
     bench.begin(2)
     bench.fly(0.5)
     assert bench.modes[-1] == "active 2" and bench.commands
 
 
-def test_a_node_that_is_deactivated_in_flight_sends_nothing_more(bench):
+def test_a_guard_that_is_deactivated_in_flight_sends_nothing_more(bench):
     bench.begin()
     bench.fly(0.5)
-    bench.node.transport.active = False
+    bench.guard.transport.active = False
     bench.fly(0.1)
     sent = len(bench.commands)
-    assert bench.mode == "finished" and "deactivated" in bench.node.flight.reason
-    bench.node.transport.active = True
+    assert bench.mode == "stopped" and "deactivated" in bench.guard.flight.reason
+    bench.guard.transport.active = True
     bench.fly(1.0)
     assert len(bench.commands) == sent  # active again is not started again
 
@@ -132,7 +146,7 @@ def test_commands_equal_those_of_the_artifact(bench, artifact):
     """The state that arrives when a control step is due goes in; what the artifact gives for it comes out, in time."""
     bench.begin()
     bench.fly(2.0)
-    direct = Artifact.load(artifact, ROBOT, task_signals={policy_node.MISSION_TIME.name: policy_node.MISSION_TIME})
+    direct = Artifact.load(artifact, ROBOT, task_signals={MISSION_TIME.name: MISSION_TIME})
     states = dict(bench.seen)
     assert 98 <= len(bench.commands) <= 101
     for at, sent in bench.commands:
@@ -182,7 +196,7 @@ def test_stale_state_stops_blind_then_silent(bench):
     bench.fly(1.0, states=False)
     safety = bench.interface.safety
     stopped = [at for at, c in bench.commands if at > last + safety["stale_after_s"]]
-    assert "old" in bench.node.flight.reason and bench.mode == "finished"
+    assert "old" in bench.guard.flight.reason and bench.mode == "stopped"
     assert stopped[0] - last <= safety["stale_after_s"] + 0.05
     assert stopped[-1] - stopped[0] <= safety["level"]["blind_s"] + 0.03
     for at, command in bench.commands:
@@ -190,23 +204,30 @@ def test_stale_state_stops_blind_then_silent(bench):
             assert command[1:] == pytest.approx(np.zeros(3))
 
 
-def test_a_stop_is_latched(bench):
+def test_a_stop_is_latched_until_it_is_reset(bench):
     bench.begin()
     bench.fly(1.0)
     bench.fly(1.0, states=False)
     count = len(bench.commands)
+    bench.begin(2)
     bench.fly(0.5)
-    assert bench.mode == "finished" and len(bench.commands) == count
+    assert bench.mode == "stopped" and len(bench.commands) == count
+    assert "mission/reset clears it" in bench.node.flight.reason and "old" in bench.node.flight.reason
+    bench.tell(bench.reset_topic)
+    bench.fly(0.5)
+    assert bench.mode == "ready"
+    bench.begin(3)
+    bench.fly(0.1)
+    assert bench.modes[-1] == "active 3"
 
 
 def test_the_operator_stops_it(bench):
     bench.begin()
     bench.fly(0.5)
-    kind = "std_msgs/msg/Empty"
-    empty = messages.record(kind)(structure_needs_at_least_one_member=0)
-    bench.own.publish(bench.stop_topic, messages.encode(kind, empty))
+    bench.tell(bench.stop_topic)
     bench.fly(0.1)
-    assert bench.mode == "stopping" and "operator" in bench.node.flight.reason
+    assert bench.mode == "stopping" and "operator" in bench.guard.flight.reason
+    assert bench.node.mode == "ready" and "operator" in bench.node.flight.reason  # the controller was told
 
 
 def test_a_state_with_nan_is_dropped_and_counted(bench):
@@ -224,13 +245,15 @@ def test_a_state_with_nan_is_dropped_and_counted(bench):
 class Broken:
     """An artifact whose commands are not fit to be sent."""
 
-    def __init__(self, artifact: Artifact, command: np.ndarray) -> None:
+    def __init__(self, artifact: Artifact, command: np.ndarray | Exception) -> None:
         self.manifest, self.command = artifact.manifest, command
 
     def reset(self) -> None:
         pass
 
     def act(self, signals):
+        if isinstance(self.command, Exception):
+            raise self.command
         return {"ctbr_cmd": self.command}
 
 
@@ -240,41 +263,48 @@ def test_commands_are_clamped_and_counted(bench):
     bench.fly(0.2)
     spec = ROBOT.command("ctbr_cmd")
     wanted = through(np.array([spec.high[0], spec.high[1], spec.low[2], 0.0]), bench)
-    assert bench.commands[-1][1] == pytest.approx(wanted) and bench.node.flight.clamped == bench.node.flight.steps
+    assert bench.commands[-1][1] == pytest.approx(wanted) and bench.guard.flight.limited == bench.node.flight.steps
 
 
-@pytest.mark.parametrize(("command", "word"), [(np.full(4, np.nan), "not finite"), (np.zeros(3), "shape")])
+@pytest.mark.parametrize(("command", "word"), [
+    (np.full(4, np.nan), "not finite"), (np.zeros(3), "shape"), (ZeroDivisionError("by zero"), "ZeroDivisionError")])
 def test_a_broken_policy_is_stopped_before_anything_is_sent(bench, command, word):
     bench.node.artifact = Broken(bench.loaded, command)
     bench.begin()
     bench.fly(0.05)
-    assert word in bench.node.flight.reason and bench.mode == "stopping"
+    assert word in bench.guard.flight.reason and bench.mode == "stopping"
     assert np.isfinite([c for _, c in bench.commands]).all()
 
 
 def test_leaving_the_geofence_stops_it(bench):
     bench.begin()
     bench.fly(0.3)
-    signals = bench.draw()
-    signals["base_pos_w"] = np.array([0.0, 0.0, 50.0])
-    signals["height"] = 50.0
-    bench.publish(signals)
-    bench.lockstep.run(0.012)
-    bench.publish(signals)
-    bench.fly(0.05, states=False)
-    assert "geofence" in bench.node.flight.reason
+    for height in np.arange(1.0, 4.6, 0.5):
+        bench.publish({**bench.draw(), "base_pos_w": np.array([0.0, 0.0, height]), "height": height})
+        assert bench.guard.flight.reason == ""
+        bench.fly(0.01, states=False)
+    assert "z = 4.50 m is outside the geofence" in bench.guard.flight.reason and bench.mode == "stopping"
+
+
+def test_a_position_that_jumps_stops_it(bench):
+    """A motion capture system that took another robot for this one."""
+    bench.begin()
+    bench.fly(0.3)
+    bench.publish({**bench.draw(), "base_pos_w": np.array([2.0, 0.0, 1.0])})
+    bench.fly(0.01, states=False)
+    assert bench.guard.flight.code == "jump" and bench.mode == "stopping"
 
 
 def test_a_stall_of_the_machine_keeps_the_policy_on_mission_time(bench):
-    """Three steps come too late: the policy's clock moves on by them and the one that is due; one command is sent."""
+    """Two steps come too late: the policy's clock moves on by them and the one that is due; one command is sent."""
     bench.begin()
     bench.fly(0.5)
     steps, sent = bench.node.flight.steps, len(bench.commands)
-    bench.lockstep.bus.advance(0.08)
+    bench.lockstep.bus.advance(0.06)
     bench.publish()
     bench.fly(0.01, states=False)
     assert len(bench.commands) == sent + 1
-    assert bench.node.flight.steps == steps + 4 and bench.node.flight.missed == 3
+    assert bench.node.flight.steps == steps + 3 and bench.node.flight.missed == 2
 
 
 def test_on_the_ground_one_zero_setpoint_unlocks_the_thrust(lockstep, artifact):
@@ -292,7 +322,8 @@ def test_diagnostics_come_once_a_second_with_the_mode(bench):
     bench.own.subscribe("/diagnostics", kind, QOS["default"], lambda r: got.append(messages.decode(kind, r.data)))
     bench.fly(3.05)
     values = {v.key: v.value for v in got[-1].status[0].values}
-    assert len(got) == 3 and values["mode"] == "ready" and got[-1].status[0].hardware_id == "crazyflie"
+    assert len(got) == 6 and values["mode"] == "ready" and got[-1].status[0].hardware_id == "crazyflie"
+    assert {m.status[0].name.split(":")[0] for m in got} == {"policy_node", "guard_node"}
 
 
 def test_the_summary_has_the_latencies(bench):

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import pi
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from robots.course import Course
 from robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
 from temporeal_bridge import messages
 
@@ -28,6 +29,11 @@ class CodecError(ValueError):
     """A message whose content cannot be what the codec expects."""
 
 
+def header_stamp(message: Any) -> int:
+    """Time [ns since the epoch] at which a message with a std_msgs/Header was measured."""
+    return messages.nanoseconds(message.header.stamp)
+
+
 @dataclass(frozen=True)
 class StateCodec:
     """A message type that carries signals.
@@ -37,21 +43,33 @@ class StateCodec:
         signals: ``signals(options)``: names of the signals it carries.
         decode: ``decode(message, options)`` -> signals.
         encode: ``encode(signals, stamp_ns, frames, options)`` -> message; ``frames``: world and body frame names.
+        stamp: ``stamp(message)`` -> when it was measured, ns since the epoch; a codec error where that is not known.
     """
 
     type: str | None
     signals: Callable[[Options], tuple[str, ...]]
     decode: Callable[[Any, Options], Signals]
     encode: Callable[[Mapping[str, np.ndarray], int, tuple[str, str], Options], Any]
+    stamp: Callable[[Any], int] = header_stamp
+
+
+class Encode(Protocol):
+    """Command -> message. ``stamp_ns``: when it is sent, ns since the epoch, for the messages that say so."""
+
+    def __call__(self, command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any: ...
 
 
 @dataclass(frozen=True)
 class CommandCodec:
-    """A message type that carries one command: ``encode(command, options)`` and ``decode(message, options)``."""
+    """A message type that carries one command: ``encode(command, options, stamp_ns)``, ``decode(message, options)``.
+
+    Where the message can say how to come to rest after the command, ``encode_course(course, options)`` writes that too.
+    """
 
     type: str
-    encode: Callable[[np.ndarray, Options], Any]
+    encode: Encode
     decode: Callable[[Any, Options], np.ndarray]
+    encode_course: Callable[[Course, Options], Any] | None = None
 
 
 def named(table: Mapping[str, Any], name: str) -> Any:
@@ -85,6 +103,21 @@ def vector3(value: Any, kind: str = "Vector3") -> Any:
     return messages.record(f"geometry_msgs/msg/{kind}")(x=x, y=y, z=z)
 
 
+def attitude(orientation: Any, what: str) -> np.ndarray:
+    """[4] wxyz of a Quaternion of message ``what``, made unit; one that is far from that is an error."""
+    raw = np.array([orientation.x, orientation.y, orientation.z, orientation.w])
+    length = float(np.linalg.norm(raw))
+    if not 0.5 < length < 2.0:
+        raise CodecError(f"{what}: the orientation (x, y, z, w) = {raw.tolist()} is not a quaternion of length 1")
+    return normalized(wxyz_from_xyzw(raw))
+
+
+def orientation(quat_wxyz: np.ndarray) -> Any:
+    """Quaternion of [4] wxyz."""
+    x, y, z, w = (float(v) for v in xyzw_from_wxyz(np.asarray(quat_wxyz, dtype=float)))
+    return messages.record("geometry_msgs/msg/Quaternion")(x=x, y=y, z=z, w=w)
+
+
 # nav_msgs/Odometry. Options: linear: world | body (frame of the linear velocity), angular: body | absent.
 
 
@@ -97,12 +130,7 @@ def odometry_signals(options: Options) -> tuple[str, ...]:
 def decode_odometry(message: Any, options: Options) -> Signals:
     """Signals of an Odometry; velocities in the stated frame are turned into the world frame."""
     pose, twist = message.pose.pose, message.twist.twist
-    q = pose.orientation
-    raw = np.array([q.x, q.y, q.z, q.w])
-    length = float(np.linalg.norm(raw))
-    if not 0.5 < length < 2.0:
-        raise CodecError(f"Odometry: the orientation (x, y, z, w) = {raw.tolist()} is not a quaternion of length 1")
-    quat = normalized(wxyz_from_xyzw(raw))
+    quat = attitude(pose.orientation, "Odometry")
     velocity = np.array([twist.linear.x, twist.linear.y, twist.linear.z])
     if choice(options, "linear", ("world", "body")) == "body":
         velocity = rotate(quat, velocity)
@@ -121,10 +149,8 @@ def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tu
     if choice(options, "linear", ("world", "body")) == "body":
         velocity = rotate_inverse(quat, velocity)
     rates = signals["base_ang_vel_b"] if choice(options, "angular", ("body", "absent")) == "body" else np.zeros(3)
-    x, y, z, w = (float(v) for v in xyzw_from_wxyz(quat))
     pose = make("geometry_msgs/msg/Pose")(
-        position=vector3(signals["base_pos_w"], "Point"),
-        orientation=make("geometry_msgs/msg/Quaternion")(x=x, y=y, z=z, w=w))
+        position=vector3(signals["base_pos_w"], "Point"), orientation=orientation(quat))
     twist = make("geometry_msgs/msg/Twist")(linear=vector3(velocity), angular=vector3(rates))
     return make("nav_msgs/msg/Odometry")(
         header=messages.header(stamp_ns, frames[0]), child_frame_id=frames[1],
@@ -154,7 +180,7 @@ def encode_log_values(
 # Commands
 
 
-def encode_legacy_rates(command: np.ndarray, options: Options) -> Any:
+def encode_legacy_rates(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """Collective thrust [N] and body rates [rad/s, FLU] -> the Crazyflie's legacy setpoint in rate mode.
 
     Signs and thrust curve: see ``robots/crazyflie/ros.yaml``, where the sources are named.
@@ -173,7 +199,7 @@ def decode_legacy_rates(message: Any, options: Options) -> np.ndarray:
     return np.array([thrust, message.linear.y / DEG, message.linear.x / DEG, -message.angular.z / DEG])
 
 
-def encode_array(command: np.ndarray, options: Options) -> Any:
+def encode_array(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """A command as std_msgs/Float32MultiArray, in the command's own order and units."""
     layout = messages.record("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
     return messages.record("std_msgs/msg/Float32MultiArray")(
@@ -195,3 +221,6 @@ COMMANDS: dict[str, CommandCodec] = {
     "legacy_rates": CommandCodec("geometry_msgs/msg/Twist", encode_legacy_rates, decode_legacy_rates),
     "array": CommandCodec("std_msgs/msg/Float32MultiArray", encode_array, decode_array),
 }
+
+# last: these modules build on what stands above and add their codecs to the two tables
+from temporeal_bridge import codecs_cameras, codecs_joints  # noqa: E402, F401

@@ -1,8 +1,8 @@
-"""Real-time flights through the nodes: robot, controller, monitor and recorder as processes on one private bus.
+"""Real-time flights through the nodes: robot, guard, controller, monitor and recorder as processes on one private bus.
 
     report = fly(Path("artifact"), "crazyflie", flights=10, parallel=2, seed=0, out=Path("outputs/flights"))
 
-Each robot has a namespace and its three processes, which stay up over its flights; one recorder records all. A
+Each robot has a namespace and its four processes, which stay up over its flights; one recorder records all. A
 flight: reset the robot, wait until it is there, start the mission, wait for the monitor's verdict. The true
 trajectory, which only the simulated robot knows, is judged by the same formula afterwards.
 
@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from policies.export.manifest import ArtifactError, Manifest
+from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.monitor_node import judge_truth, load_manifest
+from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
 from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, TransportError, open_transport
@@ -36,6 +36,7 @@ SETTLE_S = 0.1  # between "the robot is there" and the start: several states of 
 DISCOVERY_S = 1.0  # for robots that are already on the bus to show
 STALL_S = 1.0  # a wait this long is no wait: the machine was stopped, or had no time for us
 IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
+ENDED = ("finished", "stopped", "holding")  # modes of the guard after a flight
 FAILED = "failed"  # verdict of a flight that was not flown to its end
 
 Progress = Callable[[Mapping[str, Any]], None]
@@ -78,6 +79,7 @@ class Pilot:
     namespace: str
     reset: Endpoint
     start: Endpoint
+    unlatch: Endpoint
     out: Path = Path()
     processes: list[Process] = field(default_factory=list)
     stage: str = "ended"
@@ -166,11 +168,12 @@ def fresh(path: Path) -> Path:
 def robot_processes(
     pilot: Pilot, manifest: Manifest, artifact: Path, shared: list[str], spread: float
 ) -> list[Process]:
-    """Robot, controller and monitor of one namespace."""
+    """Robot, guard, controller and monitor of one namespace."""
     own = [*shared, "--namespace", pilot.namespace, "--out", str(pilot.out)]
     first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
     options = {
         "robot_sim": [*first, "--command", manifest.commands[0].name, "--spread", str(spread)],
+        "guard_node": [*first, "--artifact", str(artifact)],
         "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
         "monitor_node": ["--artifact", str(artifact)]}
     return [start(name, [*own, *words], pilot.out / f"{name}.log") for name, words in options.items()]
@@ -180,7 +183,8 @@ def join(bus: Transport, namespace: str) -> Pilot:
     """The conductor's topics to the robot in ``namespace``."""
     number = "std_msgs/msg/UInt64"
     pilot = Pilot(namespace, bus.advertise(f"{namespace}/sim/reset", number, QOS["default"]),
-                  bus.advertise(f"{namespace}/mission/start", number, QOS["default"]))
+                  bus.advertise(f"{namespace}/mission/start", number, QOS["default"]),
+                  bus.advertise(f"{namespace}/mission/reset", "std_msgs/msg/Empty", QOS["default"]))
 
     def on_episode(received: Received) -> None:
         pilot.episode = int(messages.decode(received.type, received.data).data)
@@ -287,6 +291,7 @@ def advance(
         pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
         pilot.stage, pilot.until = "resetting", now + RESET_S
         send(bus, pilot.reset, pilot.seed)
+        bus.publish(pilot.unlatch, messages.empty())  # why the last flight was stopped is history
     return row
 
 
@@ -297,10 +302,10 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
         pilot.stage = "free"
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
         pilot.stage, pilot.settled = "settling", now + SETTLE_S
-    elif pilot.stage == "settling" and now >= pilot.settled:
+    elif pilot.stage == "settling" and now >= pilot.settled and pilot.mode in ("ready", "finished"):
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
-    elif pilot.stage == "flying" and pilot.mode == "finished" and pilot.number == pilot.seed and done(pilot):
+    elif pilot.stage == "flying" and pilot.mode in ENDED and pilot.number == pilot.seed and done(pilot):
         pilot.stage = "free"
         return {"seed": pilot.seed, "robot": pilot.namespace, "logs": str(pilot.out), "start_ns": pilot.start_ns,
                 **pilot.result}
@@ -317,7 +322,7 @@ def fault_of(pilot: Pilot, now: float) -> str:
     words = [f"{process.name}: {last}" for process in pilot.processes
              if (last := last_words(process).rpartition("\n")[2])]
     return "; ".join([
-        f"robot {pilot.namespace} is still {pilot.stage} (controller: {pilot.mode or 'silent'}, monitor: "
+        f"robot {pilot.namespace} is still {pilot.stage} (guard: {pilot.mode or 'silent'}, monitor: "
         f"{pilot.result.get('verdict', 'silent')}, robot: {'there' if pilot.episode >= 0 else 'silent'})", *words])
 
 
@@ -358,16 +363,17 @@ def report(
     """The flights' rows with what the nodes' summaries and the true trajectories add."""
     nodes = []
     for folder, namespace in sorted({(row["logs"], row["robot"]) for row in rows if row["logs"]}):
-        nodes += [{**part, "robot": namespace} for name in ("policy.json", "robot_sim.json")
+        nodes += [{**part, "robot": namespace} for name in ("policy.json", "guard.json", "robot_sim.json")
                   if (part := read_summary(Path(folder) / name))]
-    figures = {}
+    figures: dict[tuple[str, int], dict[str, Any]] = {}
     for folder in {row["logs"] for row in rows if row["logs"]}:
-        policy = read_summary(Path(folder) / "policy.json") or {"flights": []}
-        figures.update({(folder, flight["flight"]): flight for flight in policy["flights"]})
+        for name in ("policy.json", "guard.json"):  # what both count is the guard's: it has the last word
+            for flight in (read_summary(Path(folder) / name) or {"flights": []})["flights"]:
+                figures.setdefault((folder, flight["flight"]), {}).update(flight)
     for row in rows:
         complete(row, figures.get((row["logs"], row["seed"]), {}), manifest, robot)
-    policies = [n for n in nodes if n["node"] == "policy_node"]
-    latency = {key: worst([n["latency_ms"][key] for n in policies]) for key in ("p50", "p99", "max")}
+    guards = [n for n in nodes if n["node"] == "guard_node"]
+    latency = {key: worst([n["latency_ms"][key] for n in guards]) for key in ("p50", "p99", "max")}
     lag = worst([n["worst_lag_ms"] for n in nodes if n["node"] == "robot_sim"])
     return FlightReport(rows, sum(row["verdict"] == "satisfied" for row in rows), latency, lag, bag, nodes, fault)
 
@@ -375,7 +381,7 @@ def report(
 def complete(row: dict[str, Any], flight: Mapping[str, Any], manifest: Manifest, robot: RobotSpec) -> None:
     """Add the controller's figures and the judgement of the true trajectory to a row."""
     row["robustness_lower"] = row.get("lower")
-    row |= {key: flight.get(key) for key in ("latency_ms", "missed", "clamped", "steps")}
+    row |= {key: flight.get(key) for key in ("latency_ms", "missed", "limited", "steps")}
     if row["verdict"] == FAILED:
         return
     row["reason"] = flight.get("reason", "")

@@ -1,8 +1,21 @@
-"""A robot's ``ros.yaml`` as checked, frozen data: which topics carry which signals and commands."""
+"""A robot's ``ros.yaml`` as checked, frozen data: which topics carry which signals and commands.
+
+A driver need not publish every signal that the robot's spec has, and a task has signals that no robot knows (its goal,
+an object's pose): those come from topics of a file of the user's, ``load_interface(robot, name, extra=path)``:
+
+    definitions: {}
+    signals:
+      goal_pos_w: {shape: [3], unit: m, frame: w}
+    states:       # rate_hz 0: sent when it changes (latched); it is waited for, but never stale
+      - {topic: goal, type: geometry_msgs/msg/PointStamped, codec: point, rate_hz: 0, qos: latched,
+         options: {signal: goal_pos_w, frame: fr3_link0}}
+
+What an artifact reads must be carried by some topic: :func:`check_reads`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +23,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from robots.signals import SignalError, SignalSpec, check_signal
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.transport import QOS
@@ -21,7 +35,7 @@ class InterfaceError(ValueError):
 
 @dataclass(frozen=True)
 class StateTopic:
-    """A topic that carries signals of the robot."""
+    """A topic that carries signals. ``rate_hz`` 0: sent when they change, so their age says nothing."""
 
     topic: str
     type: str
@@ -50,6 +64,7 @@ class Interface:
         states: in order; the first is the one whose arrival paces the controller.
         commands: by the name of the command.
         safety, simulation: numbers of the stop behaviour and of the simulated robot.
+        carried: by name, the signals that its topics carry: the robot's, or some of them, and those of ``extra``.
     """
 
     name: str
@@ -57,6 +72,7 @@ class Interface:
     commands: Mapping[str, CommandTopic]
     safety: Mapping[str, Any]
     simulation: Mapping[str, Any]
+    carried: Mapping[str, SignalSpec]
 
     def command(self, name: str) -> CommandTopic:
         """The topic of command ``name``."""
@@ -70,28 +86,36 @@ TOP = ("default", "interfaces", "safety", "simulation")
 PARTS = ("description", "definitions", "states", "commands")
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
+EXTRA = ("definitions", "signals", "states")
 
 
-def load_interface(robot: RobotSpec, name: str | None = None) -> Interface:
-    """Interface ``name`` of ``robot`` (None: its default). Types that plain ROS 2 lacks are defined on the way."""
+def load_interface(robot: RobotSpec, name: str | None = None, extra: Path | str | None = None) -> Interface:
+    """Interface ``name`` of ``robot`` (None: its default), and the topics of the file ``extra`` (see above).
+
+    Types that plain ROS 2 lacks are defined on the way.
+    """
     if robot.ros is None or not robot.ros.exists():
         raise InterfaceError(f"robot {robot.name!r} has no ros.yaml ({robot.ros})")
-    return build(robot, read(robot.ros), name)
+    return build(robot, read(robot.ros), name, None if extra is None else read(Path(extra), EXTRA))
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, legal: tuple[str, ...] = TOP) -> dict[str, Any]:
     """The YAML file."""
     try:
         content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InterfaceError(f"{path} cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
         raise InterfaceError(f"{path} is not YAML: {error}") from error
     if not isinstance(content, dict):
-        raise InterfaceError(f"{path}: a mapping with {', '.join(TOP)} is needed")
+        raise InterfaceError(f"{path}: a mapping with {', '.join(legal)} is needed")
     return content
 
 
-def build(robot: RobotSpec, content: Mapping[str, Any], name: str | None) -> Interface:
-    """The interface from the file's content."""
+def build(
+    robot: RobotSpec, content: Mapping[str, Any], name: str | None, extra: Mapping[str, Any] | None = None
+) -> Interface:
+    """The interface from the file's content, and ``extra``'s."""
     keys("ros.yaml", content, TOP)
     name = name or content["default"]
     known = content["interfaces"]
@@ -103,11 +127,58 @@ def build(robot: RobotSpec, content: Mapping[str, Any], name: str | None) -> Int
     states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"])
     commands = {key: CommandTopic(**keys(f"{name}.commands.{key}", row, COMMAND))
                 for key, row in part["commands"].items()}
+    specs = dict(robot.signals)
+    if extra is not None:
+        more, rows = extra_topics(robot, extra)
+        specs, states = {**specs, **more}, (*states, *rows)
     try:
-        check(robot, states, commands)
+        carried = check(robot, specs, states, commands)
     except KeyError as error:
         raise InterfaceError(f"{name}: the option {error} is missing") from error
-    return Interface(name, states, commands, content["safety"], content["simulation"])
+    lost = sorted(set(specs) - set(robot.signals) - set(carried))
+    if lost:
+        raise InterfaceError(f"extra signals: no topic carries {lost}")
+    return Interface(name, states, commands, content["safety"], content["simulation"], carried)
+
+
+def extra_topics(
+    robot: RobotSpec, content: Mapping[str, Any]
+) -> tuple[dict[str, SignalSpec], tuple[StateTopic, ...]]:
+    """Signals and rows of a user's file of topics."""
+    keys("extra", content, EXTRA)
+    messages.define(content["definitions"] or {})
+    specs = {}
+    for name, row in (content["signals"] or {}).items():
+        if name in robot.signals:
+            raise InterfaceError(f"extra signal {name!r} is one of robot {robot.name!r}, which declares it already")
+        unknown = sorted(set(row) - {"shape", "unit", "frame", "dtype"})
+        if unknown or "shape" not in row or "unit" not in row:
+            raise InterfaceError(f"extra signal {name!r} has {sorted(row)}; shape and unit are needed, frame and dtype "
+                                 f"are legal")
+        try:
+            specs[name] = SignalSpec(name, **{**row, "shape": tuple(row["shape"])})
+        except (SignalError, TypeError) as error:
+            raise InterfaceError(f"extra signal {name!r}: {error}") from error
+    return specs, tuple(StateTopic(**keys("extra.states", row, STATE)) for row in content["states"] or ())
+
+
+def check_reads(interface: Interface, signals: Iterable[SignalSpec], own: Collection[str] = ("mission_time",)) -> None:
+    """Refuse an artifact that reads ``signals`` (its manifest's) of which one is carried by no topic.
+
+    ``own``: signals that the node itself makes. Shape, unit and frame must be those that the topics' signals have.
+    """
+    for signal in signals:
+        if signal.name in own:
+            continue
+        if signal.name not in interface.carried:
+            raise InterfaceError(
+                f"the policy reads {signal.name!r}, which no topic of interface {interface.name!r} carries; carried: "
+                f"{', '.join(interface.carried)}. A task's own signals come from a file of extra topics")
+        theirs = interface.carried[signal.name]
+        for field in ("shape", "unit", "frame", "dtype"):
+            if getattr(signal, field) != getattr(theirs, field):
+                raise InterfaceError(f"signal {signal.name!r}: {field} is {getattr(signal, field)!r} for the policy, "
+                                     f"{getattr(theirs, field)!r} on interface {interface.name!r}")
 
 
 def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...]) -> dict[str, Any]:
@@ -117,26 +188,48 @@ def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...]) -> dict[str
     return dict(row)
 
 
-def check(robot: RobotSpec, states: tuple[StateTopic, ...], commands: Mapping[str, CommandTopic]) -> None:
-    """Codecs, QoS, types and names exist, and together the topics carry every signal of the robot."""
-    carried: set[str] = set()
-    home = {name: np.array(robot.home[name], dtype=float).reshape(spec.shape) for name, spec in robot.signals.items()}
+def check(
+    robot: RobotSpec, specs: Mapping[str, SignalSpec], states: tuple[StateTopic, ...],
+    commands: Mapping[str, CommandTopic],
+) -> dict[str, SignalSpec]:
+    """Codecs, QoS, types and names exist, and what states carry are signals of ``specs``; returns those."""
+    carried: dict[str, SignalSpec] = {}
     rows: list[StateTopic | CommandTopic] = [*states, *commands.values()]
     for row in rows:
         if row.qos not in QOS:
             raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
         messages.record(row.type)
+    if not states or not states[0].rate_hz > 0 or any(state.rate_hz < 0 for state in states):
+        raise InterfaceError("states: a first topic with a rate_hz above 0 paces the controller, others have 0 or more")
     for state in states:
         codec = codecs.named(codecs.STATES, state.codec)
         codecs.check_type(codec, state.codec, state.type)
+        for name in codec.signals(state.options):
+            if name not in specs:
+                raise InterfaceError(f"{state.topic}: there is no signal {name!r}; known: {', '.join(specs)}")
+            if name in carried:
+                raise InterfaceError(f"{state.topic}: another topic carries {name!r} already")
+            carried[name] = specs[name]
         # the home state there and back: a wrong or missing option shows here, not in flight
-        carried |= set(codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options))
+        home = at_home(robot, {name: specs[name] for name in codec.signals(state.options)})
+        found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
+        try:
+            for name, value in found.items():
+                check_signal(specs[name], value)
+        except SignalError as error:
+            raise InterfaceError(f"{state.topic}: {error}") from error
     for name, command in commands.items():
         codec = codecs.named(codecs.COMMANDS, command.codec)
         codecs.check_type(codec, command.codec, command.type)
         if name not in robot.commands:
             raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
         codec.decode(codec.encode(np.array(robot.commands[name].high), command.options), command.options)
-    missing = sorted(set(robot.signals) - carried)
-    if missing:
-        raise InterfaceError(f"no topic carries the signals {missing} of robot {robot.name!r}")
+    return carried
+
+
+def at_home(robot: RobotSpec, specs: Mapping[str, SignalSpec]) -> dict[str, np.ndarray]:
+    """A value of each signal: the robot's home, zeros where that says nothing, no rotation."""
+    zeros = {name: np.eye(4)[0] if spec.unit == "wxyz" else np.zeros(spec.shape, dtype=spec.dtype)
+             for name, spec in specs.items()}
+    return {name: np.array(robot.home[name], dtype=float).reshape(spec.shape) if name in robot.home else zeros[name]
+            for name, spec in specs.items()}

@@ -95,6 +95,18 @@ def header(stamp_ns: int, frame_id: str = "") -> Any:
     return record("std_msgs/msg/Header")(stamp=time(stamp_ns), frame_id=frame_id)
 
 
+def empty() -> bytes:
+    """CDR bytes of ``std_msgs/msg/Empty``, whose one byte is DDS's stand-in for no member."""
+    kind = "std_msgs/msg/Empty"
+    return encode(kind, record(kind)(structure_needs_at_least_one_member=0))
+
+
+def array64(values: Any) -> Any:
+    """``std_msgs/msg/Float64MultiArray`` of numbers in one row."""
+    layout = record("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
+    return record("std_msgs/msg/Float64MultiArray")(layout=layout, data=values)
+
+
 def diagnostics(stamp_ns: int, name: str, hardware: str, level: int, text: str, values: dict[str, Any]) -> Any:
     """``diagnostic_msgs/msg/DiagnosticArray`` with one status. ``level``: 0 ok, 1 warning, 2 error, 3 stale."""
     pair = record("diagnostic_msgs/msg/KeyValue")

@@ -3,8 +3,8 @@
     python -m temporeal_bridge.monitor_node --artifact outputs/demo/artifact --namespace /cf1
 
 The state is sampled and held on the formula's grid (the artifact's control period) from mission time zero, which the
-controller publishes on ``mission``. A sample older than the staleness limit counts as lost. Where the controller says
-that the mission is over, windows without an end are decided; bounded ones are watched to their horizon.
+guard publishes on ``mission``. A sample older than the staleness limit counts as lost. Where the guard says that the
+mission is over, windows without an end are decided; bounded ones are watched to their horizon.
 
 Before it says "idle" the node decides how to evaluate: with numpy where an update is estimated at less than a quarter
 of the control period, else with numba, compiled by then (without numba: a warning on standard error).
@@ -28,19 +28,20 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import MANIFEST, ArtifactError, Manifest, decode
+from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
 from sim.stl.monitor import Reading, keeping_pace
 from sim.stl.parse import parse
 from sim.stl.syntax import Formula
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import parser, plain, run
-from temporeal_bridge.policy_node import MISSION_TIME
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport
 
 PUBLISH_S = 0.1
+OVER = ("stopping", "finished", "holding", "stopped")  # modes of the guard in which the mission is not flown any more
 STEP_S = 0.05  # the longest that one step evaluates: messages and signals are seen in between
 BEHIND_S = 1.0  # said once per mission
 LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
@@ -109,7 +110,7 @@ class MonitorNode:
         mode, _, number = header.frame_id.partition(" ")
         if mode == "active" and int(number) != self.flight:
             self.begin(int(number), messages.nanoseconds(header.stamp))
-        elif mode in ("stopping", "finished") and int(number) == self.flight and self.end is None:
+        elif mode in OVER and int(number) == self.flight and self.end is None:
             self.end = self.transport.now()
 
     def begin(self, flight: int, start_ns: int) -> None:
@@ -197,9 +198,7 @@ class MonitorNode:
 
     def _publish_bounds(self) -> None:
         reading = self.monitor.reading
-        layout = messages.record("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
-        data = np.array([reading.lower, reading.upper, reading.time_s])
-        message = messages.record("std_msgs/msg/Float64MultiArray")(layout=layout, data=data)
+        message = messages.array64(np.array([reading.lower, reading.upper, reading.time_s]))
         self.transport.publish(self.robustness, messages.encode("std_msgs/msg/Float64MultiArray", message))
 
     def summary(self) -> dict[str, Any]:
@@ -225,18 +224,10 @@ def judge_truth(manifest: Manifest, robot: RobotSpec, path: Path, start_ns: int)
     return reading
 
 
-def load_manifest(path: Path) -> Manifest:
-    """The manifest of the artifact in folder ``path``."""
-    try:
-        return decode((path / MANIFEST).read_bytes())
-    except OSError as error:
-        raise ArtifactError(f"{path} is not an artifact: {MANIFEST}: {error.strerror or error}") from error
-
-
 def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    manifest = load_manifest(args.artifact)
+    manifest = load_manifest(args.artifact, args.trust)
     if manifest.robot != robot.name:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot.name!r}")
     return MonitorNode(transport, manifest, robot, load_interface(robot, args.interface))
@@ -246,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("monitor_node", "Watch the artifact's formula on the live state.")
     options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
+                         help="public key: refuse an artifact that its owner did not sign")
     return run(options, arguments, make, "monitor.json")
 
 

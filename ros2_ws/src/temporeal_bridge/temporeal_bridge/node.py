@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from temporeal_bridge import ros_arguments
+from temporeal_bridge.link import default_path
 from temporeal_bridge.processes import orphaned
 from temporeal_bridge.transport import Transport, open_transport
 
@@ -36,10 +37,14 @@ class Node(Protocol):
 
 
 def spin(node: Node, transport: Transport, stop: Callable[[], bool]) -> None:
-    """Run ``node`` until ``stop()``."""
-    while not stop():
+    """Run ``node`` until ``stop()``; one that has ``may_end()`` is asked then, until it may.
+
+    A node that has ``wait(seconds)`` sleeps by it, and looks at the bus itself.
+    """
+    wait, may_end = getattr(node, "wait", transport.wait), getattr(node, "may_end", lambda: True)
+    while not (stop() and may_end()):
         left = node.deadline() - transport.monotonic()
-        transport.wait(min(max(left, 0.0), LONGEST_WAIT_S))
+        wait(min(max(left, 0.0), LONGEST_WAIT_S))
         node.step()
 
 
@@ -54,8 +59,15 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out.add_argument("--loopback", action="store_true", help="talk to this machine only")
     out.add_argument("--priority", default="normal", choices=("normal", "realtime", "auto"),
                      help="realtime: ahead of ordinary processes; auto: where permitted (default: %(default)s)")
+    out.add_argument("--link", type=Path, default=None, metavar="SOCKET",
+                     help="where controller and guard meet (default: one for each user, domain and namespace)")
     out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
     return out
+
+
+def link_path(args: argparse.Namespace, transport: Transport) -> Path:
+    """Where controller and guard of this robot meet."""
+    return Path(args.link) if args.link else default_path(args.domain, transport.namespace)
 
 
 def run(

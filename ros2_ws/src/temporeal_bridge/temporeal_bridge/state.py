@@ -19,6 +19,9 @@ Listener = Callable[[int, int, dict[str, np.ndarray]], None]
 """``listener(topic number, stamp [ns], signals)``: called for every message that was taken."""
 
 
+REORDERED_NS = 1_000_000_000
+
+
 @dataclass(eq=False)
 class Source:
     """What came last on one topic: signals, when it was taken [s, monotonic] and its stamp [ns]."""
@@ -32,6 +35,9 @@ class Source:
 class StateInput:
     """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used.
 
+    So is one that repeats a stamp or comes after a newer one: its arrival does not make the state any fresher. A stamp
+    that goes back by more is that of a clock that was set, and a stamp of 0 is none.
+
     ``qos`` replaces the quality of service that the interface names; ``listener`` hears every message, not only the
     newest.
     """
@@ -41,11 +47,12 @@ class StateInput:
         listener: Listener | None = None,
     ) -> None:
         self.transport, self.robot, self.listener = transport, robot, listener
+        self.specs = interface.carried
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
             transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s))
             for s in self.sources]
-        self.rejected, self.last_rejection = 0, ""
+        self.rejected, self.last_rejection, self.repeated = 0, "", 0
 
     def _taker(self, source: Source) -> Any:
         codec = codecs.STATES[source.topic.codec]
@@ -53,13 +60,16 @@ class StateInput:
         def take(received: Received) -> None:
             try:
                 message = messages.decode(received.type, received.data)
-                signals = codec.decode(message, source.topic.options)
-                source.signals = {n: check_signal(self.robot.signals[n], v) for n, v in signals.items()}
+                signals, stamp = codec.decode(message, source.topic.options), codec.stamp(message)
+                signals = {n: check_signal(self.specs[n], v) for n, v in signals.items()}
             except (SignalError, codecs.CodecError, messages.MessageError) as error:
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
                 return
-            source.at, source.stamp = received.at, messages.nanoseconds(message.header.stamp)
+            if stamp and 0 <= source.stamp - stamp < REORDERED_NS:
+                self.repeated += 1
+                return
+            source.at, source.stamp, source.signals = received.at, stamp, signals
             if self.listener is not None:
                 self.listener(self.sources.index(source), source.stamp, source.signals)
 
@@ -76,8 +86,11 @@ class StateInput:
         return self.sources[0]
 
     def age(self, now: float) -> float:
-        """Age [s] of the oldest part of the state; infinite while a part is missing."""
-        return max(now - source.at for source in self.sources)
+        """Age [s] of the oldest part of the state; infinite while a part is missing.
+
+        What is sent only when it changes (``rate_hz`` 0) has no age, once it came.
+        """
+        return max(now - source.at for source in self.sources if source.topic.rate_hz > 0 or source.at == -inf)
 
     def newest(self) -> dict[str, np.ndarray]:
         """The state by signal name."""

@@ -1,0 +1,118 @@
+"""Codecs of cameras: raw and compressed pictures as signals, colours always in the order red, green, blue."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from temporeal_bridge import messages
+from temporeal_bridge.codecs import STATES, CodecError, Options, Signals, StateCodec, choice
+
+Frames = tuple[str, str]
+
+ENCODINGS: dict[str, tuple[str, int]] = {  # type of a channel, channels
+    "rgb8": ("u1", 3), "bgr8": ("u1", 3), "mono8": ("u1", 1), "16UC1": ("u2", 1), "32FC1": ("f4", 1)}
+MILLIMETRE = 0.001  # m: the unit of a 16UC1 depth picture (REP 118); of 32FC1 it is the metre
+BIG = sys.byteorder == "big"
+
+
+def signal(options: Options) -> tuple[str, ...]:
+    """The name of the one signal."""
+    return (options["signal"],)
+
+
+def opencv() -> Any:
+    """OpenCV, which only compressed pictures need."""
+    try:
+        import cv2
+    except ImportError as error:
+        raise CodecError(
+            "a compressed picture needs OpenCV: pip install opencv-python-headless (or use the raw topic)") from error
+    return cv2
+
+
+# sensor_msgs/Image. Options: signal; encoding: rgb8, bgr8, mono8: uint8 [H, W, 3] or [H, W]; 16UC1, 32FC1: depth in m,
+# float32 [H, W], 0 where nothing was measured (REP 118 has 0 there in 16UC1, and NaN or infinity in 32FC1).
+
+
+def decode_image(message: Any, options: Options) -> Signals:
+    """The picture, its rows without padding."""
+    encoding = choice(options, "encoding", tuple(ENCODINGS))
+    if message.encoding != encoding:
+        raise CodecError(f"Image is {message.encoding!r}, {encoding!r} is needed")
+    kind, channels = ENCODINGS[encoding]
+    type = np.dtype(kind).newbyteorder(">" if message.is_bigendian else "<")
+    height, width, step = int(message.height), int(message.width), int(message.step)
+    row = width * channels * type.itemsize
+    data = np.ascontiguousarray(message.data, dtype=np.uint8)
+    if not height or not width or step < row or len(data) != height * step:
+        raise CodecError(f"Image of {width} x {height} {encoding} needs rows of {row} bytes or more: step is {step}, "
+                         f"there are {len(data)} bytes")
+    pixels = np.ascontiguousarray(data.reshape(height, step)[:, :row]).view(type).astype(kind)
+    picture = pixels.reshape((height, width, channels) if channels > 1 else (height, width))
+    return {options["signal"]: meaning(picture, encoding)}
+
+
+def meaning(picture: np.ndarray, encoding: str) -> np.ndarray:
+    """Pixels as they are written -> the signal."""
+    if encoding == "bgr8":
+        return np.ascontiguousarray(picture[..., ::-1])
+    if encoding == "16UC1":
+        return (picture * MILLIMETRE).astype(np.float32)
+    return np.where(np.isfinite(picture), picture, np.float32(0.0)) if encoding == "32FC1" else picture
+
+
+def encode_image(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
+    """The picture that a camera driver publishes."""
+    encoding, value = choice(options, "encoding", tuple(ENCODINGS)), np.asarray(signals[options["signal"]])
+    kind, channels = ENCODINGS[encoding]
+    if value.ndim != (3 if channels > 1 else 2) or (channels > 1 and value.shape[2] != channels):
+        raise CodecError(f"signal {options['signal']!r} has shape {value.shape}, which is no picture in {encoding}")
+    if encoding == "16UC1":
+        value = np.clip(np.round(value / MILLIMETRE), 0, 65535)
+    picture = np.ascontiguousarray(value[..., ::-1] if encoding == "bgr8" else value, dtype=kind)
+    height, width = picture.shape[:2]
+    return messages.record("sensor_msgs/msg/Image")(
+        header=messages.header(stamp_ns, frames[1]), height=height, width=width, encoding=encoding, is_bigendian=BIG,
+        step=width * channels * picture.itemsize, data=picture.reshape(-1).view(np.uint8))
+
+
+# sensor_msgs/CompressedImage. Options: signal; format: jpeg or png; encoding: rgb8 or mono8. image_transport writes the
+# format as "rgb8; jpeg compressed bgr8", drivers as "jpeg" or "jpg"; the picture's own bytes say the same.
+
+STARTS = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}
+
+
+def decode_compressed(message: Any, options: Options) -> Signals:
+    """The picture, uint8: [H, W, 3] for rgb8, [H, W] for mono8."""
+    form, encoding = choice(options, "format", tuple(STARTS)), choice(options, "encoding", ("rgb8", "mono8"))
+    data = np.ascontiguousarray(message.data, dtype=np.uint8)
+    if data[: len(STARTS[form])].tobytes() != STARTS[form]:
+        raise CodecError(f"CompressedImage ({message.format!r}, {len(data)} bytes) does not begin like a {form}")
+    cv2 = opencv()
+    picture = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE if encoding == "mono8" else cv2.IMREAD_COLOR)
+    if picture is None:
+        raise CodecError(f"CompressedImage: its {len(data)} bytes are not a whole {form} picture")
+    return {options["signal"]: picture if encoding == "mono8" else np.ascontiguousarray(picture[..., ::-1])}
+
+
+def encode_compressed(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
+    """The picture as a camera driver publishes it. JPEG loses detail, PNG none."""
+    form, encoding = choice(options, "format", tuple(STARTS)), choice(options, "encoding", ("rgb8", "mono8"))
+    value = np.asarray(signals[options["signal"]], dtype=np.uint8)
+    if value.ndim != (3 if encoding == "rgb8" else 2):
+        raise CodecError(f"signal {options['signal']!r} has shape {value.shape}, which is no picture in {encoding}")
+    good, data = opencv().imencode(f".{form}", value[..., ::-1] if encoding == "rgb8" else value)
+    if not good:
+        raise CodecError(f"a picture of shape {value.shape} cannot be written as {form}")
+    return messages.record("sensor_msgs/msg/CompressedImage")(
+        header=messages.header(stamp_ns, frames[1]), format=form, data=data.reshape(-1))
+
+
+STATES.update({
+    "image": StateCodec("sensor_msgs/msg/Image", signal, decode_image, encode_image),
+    "compressed_image": StateCodec("sensor_msgs/msg/CompressedImage", signal, decode_compressed, encode_compressed),
+})

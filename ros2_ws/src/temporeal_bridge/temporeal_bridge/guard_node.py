@@ -1,0 +1,526 @@
+"""The guard: the only process that commands the robot. It forwards what is fresh and within limits, and stops the rest.
+
+    python -m temporeal_bridge.guard_node --artifact outputs/demo/artifact --namespace /cf1
+
+The controller (`policy_node`) proposes over a local socket (:mod:`temporeal_bridge.link`); it may hang, crash or say
+nonsense. The guard reads the artifact's manifest and the robot's ``ros.yaml``, never the network: it is small, and
+nothing in it waits for anybody. What it demands, and what it does else, is :mod:`temporeal_bridge.safety`.
+
+Modes: ``waiting`` (no fresh state, or no controller) -> ``ready`` -> ``active`` -> ``stopping`` (the stop action of the
+robot's profile) -> ``finished`` (the mission is over), or, after a reason: ``holding`` (the robot is kept where it came
+to rest) or ``stopped`` (silence). A reason is latched: only ``mission/reset`` leads back to ``ready``.
+
+Topics, in the robot's namespace:
+
+- ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in;
+- ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
+- ``guard/proposed``, ``guard/sent`` (std_msgs/Float64MultiArray: flight, step, age of the state [s], then the command
+  in its own units), after every command; ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
+- ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policies.export.manifest import Manifest, check_robot, identity, load_manifest
+from robots import shield
+from robots.course import course
+from robots.motion import Motion, at_rest, following, stopping
+from robots.spec import RobotSpec, load_robot
+from temporeal_bridge import codecs, link, messages, safety
+from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
+from temporeal_bridge.mission import MISSION_TIME, percentiles
+from temporeal_bridge.node import link_path, parser, run
+from temporeal_bridge.state import StateInput
+from temporeal_bridge.transport import QOS, Received, Transport, qos_named
+from temporeal_bridge.watch import NOTHING, Reason, Watch
+
+GRAVITY = 9.81  # m/s^2
+DIAGNOSTICS_S = 1.0
+TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
+IDLE_S = 0.02  # ... and else
+GREETING_S = 2.0  # a controller that has said nothing for so long is gone
+AT_REST = 1e-9  # of a command's range
+AGES = 100_000  # figures kept of a mission
+
+
+@dataclass
+class Flight:
+    """Figures of one mission."""
+
+    number: int
+    start_ns: int = 0
+    began: float = 0.0
+    step: int = -1  # the last one taken
+    sent: int = 0
+    limited: int = 0  # commands that were changed
+    dropped: int = 0  # proposals of another mission, or older than the last
+    code: str = ""
+    reason: str = ""
+    action: str = ""
+    latency_s: list[float] = field(default_factory=list)  # from the state's arrival at the controller to the departure
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """A stop action under way: what, since when, to where (hold), and which mode it ends in."""
+
+    action: str
+    since: float
+    target: np.ndarray | None
+    ends_as: str
+
+
+class GuardNode:
+    """One robot, guarded."""
+
+    def __init__(
+        self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, line: GuardEnd,
+    ) -> None:
+        if len(manifest.commands) != 1:
+            raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
+        self.transport, self.manifest, self.robot, self.link = transport, manifest, robot, line
+        self.identity = identity(manifest)
+        self.spec = robot.command(manifest.commands[0].name)
+        self.period = 1.0 / manifest.rate_hz
+        self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
+        self.limits = self.profile.limits
+        self.topic = interface.command(self.spec.name)
+        self.codec = codecs.COMMANDS[self.topic.codec]
+        self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
+        self.state = StateInput(transport, robot, interface, listener=self._on_state)
+        self.command = transport.advertise(self.topic.topic, self.topic.type, qos_named(self.topic.qos))
+        self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
+        self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
+        self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
+        self.proposed, self.sent = (
+            transport.advertise(f"guard/{name}", "std_msgs/msg/Float64MultiArray", QOS["default"])
+            for name in ("proposed", "sent"))
+        for topic, type, taker in (
+                ("mission/stop", "std_msgs/msg/Empty", self._on_stop),
+                ("mission/reset", "std_msgs/msg/Empty", self._on_reset),
+                ("estop", "std_msgs/msg/Bool", self._on_estop),
+                ("monitor/verdict", "std_msgs/msg/String", self._on_verdict)):
+            transport.subscribe(topic, type, QOS["default"], taker)
+        self.mode, self.flight, self.flights = "waiting", Flight(-1), list[Flight]()
+        self.motion: Motion | None = None
+        self.origin: np.ndarray | None = None  # where the robot was when the mission began
+        self.stopping = Stopping("silence", 0.0, None, "finished")
+        self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
+        self.estop, self.estop_at = False, -np.inf
+        self.stranger = ""  # why the controller on the line is not ours
+        self.unlocked = self.told_to_end = False
+        self.next_report = transport.monotonic() + DIAGNOSTICS_S
+        self._say("waiting")
+
+    # what comes in
+
+    def _on_state(self, topic: int, stamp: int, signals: dict[str, np.ndarray]) -> None:
+        self.watch.take(topic, stamp, signals, self.transport.monotonic(), self.transport.now())
+
+    def _on_stop(self, received: Received) -> None:
+        self.stop("operator", "stopped by the operator")
+
+    def _on_estop(self, received: Received) -> None:
+        self.estop = bool(messages.decode(received.type, received.data).data)
+        self.estop_at = received.at
+        if self.estop:
+            self.stop("operator", "the operator's stop is set")
+
+    def _on_verdict(self, received: Received) -> None:
+        said = json.loads(messages.decode(received.type, received.data).data)
+        if said.get("verdict") != "violated" or said.get("flight") != self.flight.number or self.mode != "active":
+            return
+        if self.profile.violated == "stop":
+            self.stop("violated", f"the formula is violated: {self.manifest.formula}")
+        else:
+            self._tell("violated", "the formula is violated")
+
+    def _on_reset(self, received: Received) -> None:
+        """Clear a latched reason; the robot is let go of, wherever it is."""
+        if self.mode not in ("holding", "stopped"):
+            return
+        if self.estop:
+            return self._tell("operator", "not reset: the operator's stop is still set")
+        self.due, self.motion = np.inf, None
+        self.link.release()
+        self._say("waiting")
+
+    def _hear(self, p: Proposal, now: float) -> None:
+        """One datagram of the controller."""
+        if p.kind == link.HELLO:
+            self.greeted = now
+            ours = self.identity
+            self.stranger = "" if p.text == ours else (
+                f"the controller flies another artifact ({p.text[:12]}...) than the guard was given ({ours[:12]}...)")
+            self._answer()
+        elif p.kind == link.BEGIN:
+            self.begin(p, now)
+        elif self.mode != "active" or p.flight != self.flight.number:
+            self.flight.dropped += 1
+        elif p.kind == link.COMMAND:
+            self._forward(p, now)
+        elif p.kind == link.END:
+            self.end(p.text)
+        elif p.kind == link.FAIL:
+            self.stop("policy", p.text)
+
+    # modes
+
+    def _say(self, mode: str) -> None:
+        self.mode = mode
+        header = messages.header(self.flight.start_ns, f"{mode} {self.flight.number}")
+        self.transport.publish(self.mission, messages.encode("std_msgs/msg/Header", header))
+        self._answer()
+
+    def _answer(self) -> None:
+        self.link.answer(Answer(
+            self.mode, self.flight.number, self.flight.start_ns, self.stranger or self.flight.reason))
+
+    def _tell(self, code: str, reason: str) -> None:
+        text = json.dumps({"mode": self.mode, "flight": self.flight.number, "code": code, "reason": reason})
+        message = messages.record("std_msgs/msg/String")(data=text)
+        self.transport.publish(self.event, messages.encode("std_msgs/msg/String", message))
+
+    def begin(self, p: Proposal, now: float) -> None:
+        """A mission begins, unless something speaks against it."""
+        code, reason = self._refusal(now)
+        if reason:
+            self._tell(code or "refused", f"mission {p.flight} is refused: {reason}")
+            return self.link.answer(Answer(self.mode, p.flight, p.stamp_ns, reason))
+        self.flight = Flight(p.flight, p.stamp_ns, now)
+        self.flights.append(self.flight)
+        self.heard, self.origin, self.motion = now, None, None
+        self._say("active")
+
+    def _refusal(self, now: float) -> Reason:
+        """What speaks against a start."""
+        if self.mode not in ("ready", "finished"):
+            return "", (f"the guard is {self.mode}: {self.flight.reason}; mission/reset clears it"
+                        if self.flight.reason else f"the guard is {self.mode}")
+        if not self.transport.active:
+            return "inactive", "the guard is not active: ros2 lifecycle set configures and activates it"
+        if self.stranger:
+            return "policy", self.stranger
+        self.watch.begin(now)  # that somebody moved the robot before is no reason
+        stop = self._operator(now)
+        return stop if stop != NOTHING else self.watch.reason(now, None)
+
+    def _operator(self, now: float) -> Reason:
+        """The operator's stop: set, or lost."""
+        rule = self.profile.estop
+        if self.estop:
+            return "operator", "the operator's stop is set"
+        watched = rule.required or self.estop_at > -np.inf
+        if watched and rule.heartbeat_s is not None and now - self.estop_at > rule.heartbeat_s:
+            return "operator", f"the operator's stop was not heard for {rule.heartbeat_s:g} s"
+        return NOTHING
+
+    def end(self, after: str) -> None:
+        """The mission is over: the profile's stop action, or nothing more (``after``: stop, silence)."""
+        if after == "silence":
+            return self._say("finished")
+        self._begin_stop(self.profile.action("default"), "finished")
+
+    def stop(self, code: str, reason: str) -> None:
+        """End the mission for a reason, which is latched; nothing to do where none is under way. The operator can end a
+        stop action, too, by the one that the profile has for him."""
+        action = self.profile.action(code)
+        again = code == "operator" and self.mode in ("stopping", "holding") and action != self.stopping.action
+        if self.mode != "active" and not again:
+            return
+        self.flight.code, self.flight.reason, self.flight.action = code, reason, action
+        self._tell(code, reason)
+        self._begin_stop(action, "holding" if action in safety.KEEPS else "stopped")
+
+    def _begin_stop(self, action: str, ends_as: str) -> None:
+        now = self.transport.monotonic()
+        fresh = self.watch.stale(now) == NOTHING
+        if action == "hold" and not (fresh and self.profile.tracking):
+            action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
+        target = self._measured() if action == "hold" else None
+        self.stopping = Stopping(action, now, target, ends_as)
+        self.due = now
+        self._say("stopping")
+        self._stop_step(now)
+
+    def _measured(self) -> np.ndarray:
+        """The command [A] that keeps the robot where it is measured, inside the limits."""
+        rule, motion = self.profile.tracking, self.motion
+        out = np.clip(np.zeros(self.spec.size), self.limits.low, self.limits.high) if motion is None else motion.command
+        if rule is None:
+            return out
+        value = self.watch.values[rule.signal].reshape(-1)
+        return np.clip(np.concatenate([value, out[value.size :]]), self.limits.low, self.limits.high)
+
+    # the loop
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep until the controller speaks, for ``timeout_s`` at most."""
+        self.link.wait(timeout_s)
+
+    def deadline(self) -> float:
+        """See :class:`temporeal_bridge.node.Node`."""
+        now = self.transport.monotonic()
+        commanded = self.mode in ("active", "stopping", "holding")
+        return min(now + (min(TICK_S, self.period) if commanded else IDLE_S), self.due, self.next_report)
+
+    def step(self) -> None:
+        """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
+        for proposal in self.link.receive():
+            self._hear(proposal, self.transport.monotonic())
+        self.transport.wait(0.0)
+        now = self.transport.monotonic()
+        if self.mode == "active":
+            self._check(now)
+        elif self.mode in ("waiting", "ready"):
+            self._idle(now)
+        if self.mode in ("stopping", "holding") and now >= self.due:
+            self._stop_step(now)
+        if now >= self.next_report:
+            self.next_report = now + DIAGNOSTICS_S
+            self._diagnose(now)
+
+    def _idle(self, now: float) -> None:
+        """Ready as long as state and controller are there."""
+        greeted = now - self.greeted <= GREETING_S
+        if not greeted:
+            self.link.release()
+        ready = greeted and self.watch.complete and self.watch.stale(now) == NOTHING
+        if ready != (self.mode == "ready"):
+            self._say("ready" if ready else "waiting")
+        if self.mode == "ready":
+            self._unlock()
+
+    def _unlock(self) -> None:
+        """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
+        below = self.profile.unlock_below_m
+        if self.unlocked or below is None or float(self.watch.values["height"]) >= below:
+            return
+        if self.transport.active and self.transport.matched(self.command):
+            self.unlocked = True
+            self._send(np.zeros(self.spec.shape))
+
+    def _check(self, now: float) -> None:
+        """While a mission is flown: everything that would stop it, whether the controller speaks or not."""
+        code, reason = self._unsafe(now)
+        if reason:
+            self.stop(code, reason)
+
+    def _unsafe(self, now: float) -> Reason:
+        if not self.transport.active:
+            return "inactive", "deactivated"
+        seen = self.watch.reason(now, None if self.motion is None else self.motion.command)
+        if seen != NOTHING:
+            return seen
+        quiet = now - self.heard
+        if quiet > self.profile.silent_after_s:
+            return "silent", (f"the controller has proposed nothing for {quiet:.3f} s, "
+                              f"{self.profile.silent_after_s:g} s is allowed")
+        return self._operator(now)
+
+    def _forward(self, p: Proposal, now: float) -> None:
+        """One command: checked, limited, sent."""
+        flight = self.flight
+        if p.step <= flight.step:
+            flight.dropped += 1
+            return
+        flight.step, self.heard = p.step, now
+        code, reason = self._refused(p, now)
+        if reason:
+            return self.stop(code, reason)
+        asked = np.asarray(p.values, dtype=float)
+        verdict, self.motion = shield.guard(
+            self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
+        self._send(np.asarray(verdict.command))
+        done = self.transport.monotonic()
+        flight.sent += 1
+        flight.limited += bool(verdict.reason)
+        if len(flight.latency_s) < AGES:
+            flight.latency_s.append(done - p.seen)
+        self._log(self.proposed, p, asked)
+        self._log(self.sent, p, self.motion.command if self.motion else asked)
+
+    def _refused(self, p: Proposal, now: float) -> Reason:
+        """What is wrong with a proposal, or with the world that it is for."""
+        shape = self.spec.shape if len(p.values) == self.spec.size else (len(p.values),)
+        unfit = shield.finite(self.spec, np.reshape(p.values, shape)).reason
+        if unfit:
+            return "policy", unfit
+        old = shield.stale(now - p.seen, self.profile.stale_after_s)
+        if old:
+            return "stale", f"the command was made of an old state: {old}"
+        seen = self._unsafe(now)
+        return seen if seen != NOTHING or self.motion is not None else self._start(np.asarray(p.values, dtype=float))
+
+    def _start(self, asked: np.ndarray) -> Reason:
+        """Before the first command: is it near, and from where does it begin?"""
+        rule = self.profile.start
+        if rule is None:
+            return NOTHING
+        measured = self.watch.values[rule.signal].reshape(-1).astype(float)
+        size = measured.size
+        out = np.flatnonzero((measured < self.limits.low[:size]) | (measured > self.limits.high[:size]))
+        if len(out):
+            i = int(out[0])
+            return "start", (f"{rule.signal}[{i}] is {measured[i]:.3f}, outside [{self.limits.low[i]:.3f}, "
+                             f"{self.limits.high[i]:.3f}]: move the robot inside first")
+        code, reason = self.watch.start(asked)
+        if not reason:
+            self.origin = np.concatenate([measured, np.clip(asked, self.limits.low, self.limits.high)[size:]])
+            self.motion = at_rest(self.origin)
+        return code, reason
+
+    def _wanted(self, asked: np.ndarray, now: float) -> np.ndarray:
+        """The command, faded in from where the robot was, and such that no servo needs more effort than it may."""
+        rule, effort = self.profile.start, self.profile.effort
+        if rule is not None and self.origin is not None and rule.ramp_s > 0:
+            share = min((now - self.flight.began) / rule.ramp_s, 1.0)
+            asked = self.origin + share * share * (3.0 - 2.0 * share) * (asked - self.origin)
+        if effort is not None:
+            position, velocity = (self.watch.values[name].reshape(-1) for name in (effort.position, effort.velocity))
+            low, high = shield.effort_window(
+                position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
+            asked = np.concatenate([np.clip(asked[: position.size], low, high), asked[position.size :]])
+        return asked
+
+    # stop actions
+
+    def _stop_step(self, now: float) -> None:
+        """One command of the stop action; the mode that it leads to when it has ended."""
+        action, fresh = self.stopping.action, self.watch.stale(now) == NOTHING
+        if action == "silence" or not self.transport.active:
+            self.due = np.inf
+            return self._say("stopped" if self.flight.reason else "finished")
+        if action == "level":
+            return self._level_step(now, fresh)
+        if self.motion is None and action != "damp":  # nothing was ever sent: nothing moves because of us
+            self.due = np.inf
+            return self._say("stopped" if self.flight.reason else "finished")
+        self.motion, rests = self._calmed(action, fresh)
+        self._send(self.motion.command.reshape(self.spec.shape))
+        self.due = now + self.period
+        if rests and self.mode == "stopping":
+            self._say(self.stopping.ends_as)
+        if self.mode == "finished":
+            self.due = np.inf
+
+    def _calmed(self, action: str, fresh: bool) -> tuple[Motion, bool]:
+        """The next motion of an action that keeps the robot, and whether it rests."""
+        motion = self.motion or at_rest(np.clip(np.zeros(self.spec.size), self.limits.low, self.limits.high))
+        if action == "ramp":
+            after = stopping(self.limits, motion)
+            after = Motion(np.clip(after.command, self.limits.low, self.limits.high), after.speed, after.acceleration)
+            return after, not after.speed.any()
+        target = self.stopping.target if action == "hold" else self._damping(fresh)
+        after, _ = following(self.limits, motion, target)
+        near = np.abs(after.command - target) <= AT_REST * (self.limits.high - self.limits.low)
+        return after, bool(near.all())
+
+    def _damping(self, fresh: bool) -> np.ndarray:
+        """Zero velocity; of an effort command, the effort that brakes."""
+        out, effort = np.zeros(self.spec.size), self.profile.effort
+        if effort is not None and self.spec.unit == "N m" and fresh:
+            velocity = self.watch.values[effort.velocity].reshape(-1)
+            out[: velocity.size] = -np.asarray(effort.kd) * velocity
+        return np.clip(out, self.limits.low, self.limits.high)
+
+    def _level_step(self, now: float, fresh: bool) -> None:
+        """Level out and sink; with no attitude, do not turn, and soon be silent: the firmware levels by itself."""
+        level, elapsed = self.profile.level or {}, now - self.stopping.since
+        landed = fresh and float(self.watch.values["height"]) < level["landed_m"]
+        if landed or elapsed > (level["max_s"] if fresh else level["blind_s"]):
+            if fresh:
+                self._send(np.zeros(self.spec.shape))
+            self.due = np.inf
+            return self._say(self.stopping.ends_as)
+        hover = self.robot.parameters["mass"].nominal[0] * GRAVITY
+        quat = self.watch.values["base_quat_w"] if fresh else None
+        command = shield.level_and_descend(quat, hover, level)
+        self._send(np.asarray(shield.clamp(self.spec, command).command))
+        self.due = now + self.period
+
+    # what goes out
+
+    def _send(self, command: np.ndarray) -> None:
+        """The command; where the message can say how, with the way to rest after it: then the robot stops by itself."""
+        if self.codec.encode_course is not None and self.motion is not None:
+            message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
+        else:
+            message = self.codec.encode(command, self.topic.options, self.transport.now())
+        self.transport.publish(self.command, messages.encode(self.topic.type, message))
+
+    def _log(self, endpoint: Any, p: Proposal, command: np.ndarray) -> None:
+        data = np.concatenate([[p.flight, p.step, p.at - p.seen], command])
+        self.transport.publish(endpoint, messages.encode(endpoint.type, messages.array64(data)))
+
+    def _diagnose(self, now: float) -> None:
+        flight = self.flight
+        level = 2 if flight.reason else 1 if self.state.rejected or flight.limited else 0
+        values = {
+            "mode": self.mode, "flight": flight.number, "sent": flight.sent, "limited": flight.limited,
+            "dropped": flight.dropped, "code": flight.code, "action": flight.action,
+            "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
+            "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
+            **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()},
+        }
+        message = messages.diagnostics(
+            self.transport.now(), f"{self.transport.node}: {self.manifest.name}", self.robot.name, level,
+            flight.reason or self.stranger or self.mode, values)
+        self.transport.publish(self.report, messages.encode("diagnostic_msgs/msg/DiagnosticArray", message))
+
+    def may_end(self) -> bool:
+        """Asked to end: first the robot is stopped."""
+        if not self.told_to_end:
+            self.told_to_end = True
+            self.stop("operator", "the guard was told to end")
+        return self.mode not in ("active", "stopping")
+
+    def close(self) -> None:
+        """Leave the line."""
+        self.link.close()
+
+    def summary(self) -> dict[str, Any]:
+        """See :class:`temporeal_bridge.node.Node`."""
+        return {
+            "node": "guard_node", "artifact": self.manifest.name, "robot": self.robot.name, "mode": self.mode,
+            "command": self.topic.topic, "state_rejected": self.state.rejected,
+            "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
+            "latency_ms": percentiles([x for f in self.flights for x in f.latency_s]),
+            "flights": [
+                {"flight": f.number, "start_ns": f.start_ns, "sent": f.sent, "limited": f.limited, "dropped": f.dropped,
+                 "code": f.code, "reason": f.reason, "action": f.action, "latency_ms": percentiles(f.latency_s)}
+                for f in self.flights],
+        }
+
+
+def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
+    """The node from its command line."""
+    robot = load_robot(args.robot)
+    manifest = load_manifest(args.artifact, args.trust)
+    check_robot(manifest, robot, {MISSION_TIME.name: MISSION_TIME})
+    line = SocketGuard(link_path(args, transport))
+    return GuardNode(transport, manifest, robot, load_interface(robot, args.interface), line)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    options = parser("guard_node", "The only process that commands the robot: fresh commands within limits, or a stop.")
+    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
+                         help="public key: refuse an artifact that its owner did not sign")
+    return run(options, arguments, make, "guard.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,322 @@
+"""The ``safety`` section of a robot's ``ros.yaml`` as checked, frozen data: what the guard demands, what it does else.
+
+    safety:
+      stale_after_s: 0.1     # a state that arrived longer ago stops the robot
+      silent_after_s: 0.1    # so does a controller that has proposed nothing for so long
+      stamps_within_s: 0.5   # and a state whose stamp is farther from our clock; null: the clocks are not compared
+      geofence: {signal: base_pos_w, low: [-5, -5, -1], high: [5, 5, 4]}
+      frozen: {signals: [base_ang_vel_b], after_s: 0.2}  # values that do not change in any bit
+      jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component
+      violated: stop              # the monitor says that the formula is violated: stop, or warn
+      estop: {required: false, heartbeat_s: 0.5}
+      unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, before the mission
+      level: {...}                # parameters of the action level
+      commands:
+        ctbr_cmd:                 # a section for each command of the robot
+          stop: {default: level, operator: silence}   # action by code of the reason
+          motion: {margin: 0.02, speed: [...], acceleration: [...], jerk: [...]}
+          tracking: {signal: joint_pos, error: 0.2, after_s: 0.2}
+          effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}
+          start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
+
+What is left out, or null, is not checked, but for ``stale_after_s``, ``silent_after_s``, ``commands`` and each
+command's ``stop``, which must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from robots.motion import Bounds, MotionError
+from robots.signals import CommandSpec
+from robots.spec import RobotSpec
+
+ACTIONS = {
+    "hold": "go to the measured position and keep it", "ramp": "come to rest within the limits and keep it",
+    "damp": "zero velocity or effort", "level": "level out and sink (quadrotors)", "silence": "say nothing more"}
+KEEPS = ("hold", "ramp", "damp")  # actions after which commands go on, until somebody resets
+CODES = {
+    "policy": "the policy failed, or its command has another shape or is not finite",
+    "silent": "the controller says nothing", "stale": "the state is old", "stamps": "stamps disagree with our clock",
+    "frozen": "the state does not change any more", "jump": "the state jumped",
+    "tracking": "the robot does not follow", "start": "the robot is far from where the policy begins",
+    "fence": "outside the geofence", "violated": "the formula is violated", "operator": "somebody stopped it",
+    "publisher": "somebody else commands the robot", "inactive": "the node was deactivated"}
+"""Reasons for a stop, by the code that a profile's ``stop`` chooses the action by."""
+
+
+class SafetyError(ValueError):
+    """The ``safety`` section is wrong; the message says where, and what is legal."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A box [3] in m that a position signal must not leave (frame of the signal)."""
+
+    signal: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Signals that cannot stay equal in every bit for ``after_s`` on a robot that flies or moves."""
+
+    signals: tuple[str, ...]
+    after_s: float
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """The command may differ by ``error`` [A] from the measured ``signal`` for ``after_s`` at most."""
+
+    signal: str
+    error: tuple[float, ...]
+    after_s: float
+
+
+@dataclass(frozen=True)
+class Effort:
+    """A servo's law ``kp (command - position) - kd velocity``: no command may ask for more than ``limit`` of it."""
+
+    position: str
+    velocity: str
+    kp: tuple[float, ...]
+    kd: tuple[float, ...]
+    limit: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first command may be ``within`` [A] of the measured ``signal``; from there it is faded in over ``ramp_s``."""
+
+    signal: str
+    within: tuple[float, ...]
+    ramp_s: float
+
+
+@dataclass(frozen=True)
+class Estop:
+    """Topic ``estop`` (std_msgs/Bool). Once heard, it must be heard every ``heartbeat_s`` (None: need not)."""
+
+    required: bool = False
+    heartbeat_s: float | None = 0.5
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What holds for one command of a robot; see the module's text. ``limits``: of its motion, a step is a period."""
+
+    limits: Bounds
+    stop: Mapping[str, str]
+    stale_after_s: float
+    silent_after_s: float
+    stamps_within_s: float | None = None
+    geofence: Fence | None = None
+    frozen: Frozen | None = None
+    jump: Mapping[str, float] | None = None
+    violated: str = "warn"
+    estop: Estop = Estop()
+    unlock_below_m: float | None = None
+    level: Mapping[str, float] | None = None
+    tracking: Tracking | None = None
+    effort: Effort | None = None
+    start: Start | None = None
+
+    def action(self, code: str) -> str:
+        """What to do for a reason of this code."""
+        return self.stop.get(code, self.stop["default"])
+
+
+COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
+          "unlock_below_m", "level", "commands")
+OF_COMMAND = ("stop", "motion", "tracking", "effort", "start")
+LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
+MOTION = ("margin", "speed", "acceleration", "jerk")
+
+
+def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, period: float) -> Profile:
+    """The profile of ``robot`` for its command ``spec``, sent every ``period`` [s]; ``content``: the YAML section."""
+    legal("safety", content, COMMON, ("stale_after_s", "silent_after_s", "commands"))
+    commands = content["commands"]
+    if spec.name not in commands:
+        raise SafetyError(f"safety.commands has no section for {spec.name!r}; it has: {', '.join(commands)}")
+    where, own = f"safety.commands.{spec.name}", commands[spec.name]
+    legal(where, own, OF_COMMAND, ("stop",))
+    level = content.get("level")
+    if level is not None:
+        legal("safety.level", level, LEVEL, LEVEL)
+    silent = positive("safety.silent_after_s", content["silent_after_s"])
+    if silent < 2 * period:
+        raise SafetyError(f"safety.silent_after_s is {silent:g} s, but this artifact's commands come every {period:g} "
+                          "s: at least two periods are needed, or every late step would stop the robot")
+    violated = content.get("violated", "warn")
+    if violated not in ("stop", "warn"):
+        raise SafetyError(f"safety.violated is {violated!r}; legal: stop, warn")
+    return Profile(
+        limits=motion_limits(f"{where}.motion", own.get("motion") or {}, spec, period),
+        stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level),
+        stale_after_s=positive("safety.stale_after_s", content["stale_after_s"]), silent_after_s=silent,
+        stamps_within_s=optional("safety.stamps_within_s", content.get("stamps_within_s")),
+        geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
+        jump=jump(robot, content.get("jump")), violated=violated, estop=estop(content.get("estop") or {}),
+        unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
+        tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
+        effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
+        start=start(f"{where}.start", robot, own.get("start"), spec))
+
+
+def motion_limits(where: str, row: Mapping[str, Any], spec: CommandSpec, period: float) -> Bounds:
+    """Limits of place (the command's own, a margin inside them), speed, acceleration and jerk."""
+    legal(where, row, MOTION)
+    margin = components(f"{where}.margin", row.get("margin", 0.0), spec.size, at_least=0.0)
+    rates = {name: components(f"{where}.{name}", row[name], spec.size)
+             for name in MOTION[1:] if row.get(name) is not None}
+    try:
+        return Bounds([lo + m for lo, m in zip(spec.low, margin)], [hi - m for hi, m in zip(spec.high, margin)],
+                      period, **rates)  # type: ignore[arg-type]
+    except MotionError as error:
+        raise SafetyError(f"{where}: {error}") from error
+
+
+def stop_actions(
+    where: str, row: Mapping[str, str], spec: CommandSpec, robot: RobotSpec, level: Any
+) -> Mapping[str, str]:
+    """Action by code of the reason, ``default`` for the others."""
+    legal(where, row, ("default", *CODES), ("default",))
+    for code, action in row.items():
+        if action not in ACTIONS:
+            raise SafetyError(f"{where}.{code} is {action!r}; legal: {', '.join(ACTIONS)}")
+        if action == "level" and (robot.kind != "quadrotor" or spec.name != "ctbr_cmd" or level is None):
+            raise SafetyError(f"{where}.{code}: level needs a quadrotor's ctbr_cmd and the section safety.level")
+    return dict(row)
+
+
+def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:
+    """The geofence."""
+    if row is None:
+        return None
+    legal("safety.geofence", row, ("signal", "low", "high"), ("signal", "low", "high"))
+    known_signal("safety.geofence.signal", robot, row["signal"])
+    low, high = (components(f"safety.geofence.{end}", row[end], 3, at_least=-np.inf) for end in ("low", "high"))
+    if any(lo >= hi for lo, hi in zip(low, high)):
+        raise SafetyError(f"safety.geofence: low {list(low)} must be below high {list(high)}")
+    return Fence(row["signal"], low, high)
+
+
+def frozen(robot: RobotSpec, row: Mapping[str, Any] | None) -> Frozen | None:
+    """Signals that must change."""
+    if row is None:
+        return None
+    legal("safety.frozen", row, ("signals", "after_s"), ("signals", "after_s"))
+    for name in row["signals"]:
+        known_signal("safety.frozen.signals", robot, name)
+    return Frozen(tuple(row["signals"]), positive("safety.frozen.after_s", row["after_s"]))
+
+
+def jump(robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float] | None:
+    """Largest changes of signals."""
+    for name, value in (row or {}).items():
+        known_signal("safety.jump", robot, name)
+        positive(f"safety.jump.{name}", value)
+    return None if row is None else {name: float(value) for name, value in row.items()}
+
+
+def estop(row: Mapping[str, Any]) -> Estop:
+    """The operator's stop."""
+    legal("safety.estop", row, ("required", "heartbeat_s"))
+    required = row.get("required", False)
+    if not isinstance(required, bool):
+        raise SafetyError(f"safety.estop.required is {required!r}; legal: true, false")
+    heartbeat = optional("safety.estop.heartbeat_s", row.get("heartbeat_s", Estop.heartbeat_s))
+    if required and heartbeat is None:
+        raise SafetyError("safety.estop: a required stop needs a heartbeat_s, or its loss would not be seen")
+    return Estop(required, heartbeat)
+
+
+def tracking(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Tracking | None:
+    """How far the robot may be behind."""
+    if row is None:
+        return None
+    legal(where, row, ("signal", "error", "after_s"), ("signal", "error", "after_s"))
+    size = measured_size(f"{where}.signal", robot, row["signal"], spec)
+    return Tracking(row["signal"], components(f"{where}.error", row["error"], size),
+                    positive(f"{where}.after_s", row["after_s"]))
+
+
+def effort(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Effort | None:
+    """The servo's law."""
+    if row is None:
+        return None
+    keys = ("position", "velocity", "kp", "kd", "limit")
+    legal(where, row, keys, keys)
+    size = measured_size(f"{where}.position", robot, row["position"], spec)
+    if measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
+        raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
+    kp, limit = (components(f"{where}.{key}", row[key], size) for key in ("kp", "limit"))
+    return Effort(row["position"], row["velocity"], kp, components(f"{where}.kd", row["kd"], size, at_least=0.0), limit)
+
+
+def start(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Start | None:
+    """Where and how commands begin."""
+    if row is None:
+        return None
+    legal(where, row, ("signal", "within", "ramp_s"), ("signal", "within", "ramp_s"))
+    size = measured_size(f"{where}.signal", robot, row["signal"], spec)
+    within = components(f"{where}.within", row["within"], size)
+    return Start(row["signal"], within, positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True))
+
+
+def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) -> int:
+    """Size of a signal that measures the first components of the command."""
+    known_signal(where, robot, name)
+    size = robot.signals[name].size
+    if size > spec.size:
+        raise SafetyError(f"{where}: {name} has {size} components, {spec.name} only {spec.size}")
+    return size
+
+
+def known_signal(where: str, robot: RobotSpec, name: str) -> None:
+    """The robot has the signal."""
+    if name not in robot.signals:
+        raise SafetyError(f"{where}: robot {robot.name!r} has no signal {name!r}; known: {', '.join(robot.signals)}")
+
+
+def legal(where: str, row: Any, keys: Sequence[str], needed: Sequence[str] = ()) -> None:
+    """``row`` is a mapping that has the ``needed`` keys and no others than ``keys``."""
+    if not isinstance(row, Mapping):
+        raise SafetyError(f"{where}: a mapping with {', '.join(keys)} is needed, got {row!r}")
+    unknown, missing = sorted(set(row) - set(keys)), sorted(set(needed) - set(row))
+    if unknown or missing:
+        told = f"there is no key {unknown[0]!r}" if unknown else f"the key {missing[0]!r} is missing"
+        raise SafetyError(f"{where}: {told}; legal: {', '.join(keys)}")
+
+
+def components(where: str, value: Any, size: int, at_least: float | None = None) -> tuple[float, ...]:
+    """``size`` finite numbers, or one for all; positive, unless ``at_least`` says otherwise."""
+    try:
+        array = np.broadcast_to(np.asarray(value, dtype=float), (size,))
+    except (ValueError, TypeError):
+        raise SafetyError(f"{where} is {value!r}; {size} numbers, or one for all, are needed") from None
+    good = np.isfinite(array) & ((array > 0) if at_least is None else (array >= at_least))
+    if not good.all():
+        rule = "positive" if at_least is None else "finite" if at_least == -np.inf else f"at least {at_least:g}"
+        raise SafetyError(f"{where} is {value!r}; each must be {rule}")
+    return tuple(float(x) for x in array)
+
+
+def positive(where: str, value: Any, or_zero: bool = False) -> float:
+    """A positive number."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or not (value > 0 or (or_zero and value == 0)):
+        raise SafetyError(f"{where} is {value!r}; a {'number from 0' if or_zero else 'positive number'} is needed")
+    return float(value)
+
+
+def optional(where: str, value: Any) -> float | None:
+    """A positive number, or nothing."""
+    return None if value is None else positive(where, value)

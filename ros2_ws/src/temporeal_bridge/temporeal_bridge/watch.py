@@ -1,0 +1,121 @@
+"""What the guard sees of the robot: is the state fresh, is it alive, is it where it may be, does it follow?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+import numpy as np
+
+from robots import shield
+from temporeal_bridge.safety import Profile
+
+Reason = tuple[str, str]
+"""Code (see :data:`temporeal_bridge.safety.CODES`) and text; ("", ""): nothing is wrong."""
+NOTHING: Reason = ("", "")
+GAP_S = 0.1  # a robot may go far between samples that are farther apart: that is no jump
+
+
+class Watch:
+    """Fed with every state message; :meth:`reason` says what is wrong now.
+
+    Args:
+        profile: what is demanded.
+        rates_hz: of the state topics; 0: one that brings something only when it changes, and is never old.
+    """
+
+    def __init__(self, profile: Profile, rates_hz: Sequence[float]) -> None:
+        self.profile = profile
+        self.at = [-inf] * len(rates_hz)
+        self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
+        self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
+        self.values: dict[str, np.ndarray] = {}
+        self.changed: dict[str, float] = {}  # when a signal last differed from before
+        self.jumped: Reason = NOTHING
+        self.behind_since = inf
+
+    def begin(self, now: float) -> None:
+        """A mission begins: what was before it is forgiven."""
+        self.jumped, self.behind_since = NOTHING, inf
+        self.changed = dict.fromkeys(self.changed, now)
+
+    def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
+        """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
+        for name, value in signals.items():
+            before = self.values.get(name)
+            if before is None or not np.array_equal(before, value):
+                self.changed[name] = now
+            limit = (self.profile.jump or {}).get(name)
+            if limit is not None and before is not None and now - self.at[topic] < GAP_S:
+                change = float(np.abs(np.asarray(value, dtype=float) - before).max())
+                if change > limit:
+                    self.jumped = ("jump", f"{name} jumped by {change:.3g}, {limit:g} is the most from one sample to "
+                                   "the next")
+            self.values[name] = value
+        self.at[topic] = now
+        self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every topic has brought something."""
+        return min(self.at) > -inf
+
+    def age(self, now: float) -> float:
+        """Age [s] of the oldest part of the state; infinite while a part is missing."""
+        return now - min(self.at[i] for i in self.periodic) if self.complete else inf
+
+    def stale(self, now: float) -> Reason:
+        """A topic brings nothing, or nothing new."""
+        text = shield.stale(self.age(now), self.profile.stale_after_s)
+        return ("stale", text) if text else NOTHING
+
+    def reason(self, now: float, sent: np.ndarray | None) -> Reason:
+        """What is wrong now, the first in the order of the checks. ``sent``: the last command [A] of this mission."""
+        checks = (self.stale(now), self.stamps(), self.frozen(now), self.jumped, self.tracking(now, sent), self.fence())
+        return next((found for found in checks if found != NOTHING), NOTHING)
+
+    def stamps(self) -> Reason:
+        """Stamps against the wall clock of this machine."""
+        limit = self.profile.stamps_within_s
+        if limit is None:
+            return NOTHING
+        off = max((self.offset[i] for i in self.periodic), key=abs)
+        if abs(off) <= limit:
+            return NOTHING
+        way = "before" if off > 0 else "after"
+        return "stamps", (f"a state was stamped {abs(off):.3f} s {way} it arrived, {limit:g} s is allowed: it is old, "
+                          "or the clocks differ")
+
+    def frozen(self, now: float) -> Reason:
+        """Signals that do not change any more, though messages come."""
+        rule = self.profile.frozen
+        if rule is None or any(now - self.changed.get(name, now) <= rule.after_s for name in rule.signals):
+            return NOTHING
+        return "frozen", f"{', '.join(rule.signals)} did not change in any bit for {rule.after_s:g} s"
+
+    def tracking(self, now: float, sent: np.ndarray | None) -> Reason:
+        """The robot is behind its command for too long."""
+        rule = self.profile.tracking
+        measured = self.values.get(rule.signal) if rule else None
+        if rule is None or sent is None or measured is None:
+            return NOTHING
+        text = shield.behind(sent[: measured.size], measured.reshape(-1), np.asarray(rule.error))
+        self.behind_since = min(self.behind_since, now) if text else inf
+        return ("tracking", f"for {rule.after_s:g} s {text}") if now - self.behind_since > rule.after_s else NOTHING
+
+    def fence(self) -> Reason:
+        """A position outside its box."""
+        rule = self.profile.geofence
+        if rule is None or rule.signal not in self.values:
+            return NOTHING
+        text = shield.outside(self.values[rule.signal], rule.low, rule.high)  # type: ignore[arg-type]
+        return ("fence", text) if text else NOTHING
+
+    def start(self, command: np.ndarray) -> Reason:
+        """The first command [A] against where the robot is."""
+        rule = self.profile.start
+        if rule is None:
+            return NOTHING
+        measured = self.values[rule.signal].reshape(-1)
+        text = shield.behind(command[: measured.size], measured, np.asarray(rule.within))
+        return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING

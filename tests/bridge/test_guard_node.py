@@ -1,0 +1,475 @@
+"""The guard alone, on the memory bus: what it demands of states, commands and people, and what it does else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import identity, load_manifest
+from robots.frames import from_rotation_vector
+from robots.spec import load_robot
+from temporeal_bridge import codecs, link, messages
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import MemoryController, Proposal, line
+from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.transport import QOS
+
+ROBOT = load_robot("crazyflie")
+TWIST, HEADER, TEXT, BOOL = (
+    "geometry_msgs/msg/Twist", "std_msgs/msg/Header", "std_msgs/msg/String", "std_msgs/msg/Bool")
+HOVER = np.array([0.3, 0.0, 0.0, 0.0])
+PERIOD = 0.02
+
+
+class World:
+    """A guard with a controller and a robot that do as they are told, every 10 ms."""
+
+    def __init__(self, lockstep: Any, artifact: Path, **safety: Any) -> None:
+        self.lockstep, self.manifest = lockstep, load_manifest(artifact)
+        found = load_interface(ROBOT, "odometry")
+        self.interface = replace(found, safety={**found.safety, **safety})
+        self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
+        ends = line()
+        self.controller: MemoryController = ends[0]
+        transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
+        self.guard: GuardNode = lockstep.add(
+            transport, GuardNode(transport, self.manifest, ROBOT, self.interface, ends[1]))
+        self.commands: list[tuple[float, np.ndarray]] = []
+        self.modes: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        command, state = self.interface.command("ctbr_cmd"), self.interface.states[0]
+        self.own.subscribe(command.topic, TWIST, QOS["deep"], lambda r: self.commands.append((
+            r.at, codecs.decode_legacy_rates(messages.decode(TWIST, r.data), command.options))))
+        self.own.subscribe("mission", HEADER, QOS["latched"], lambda r: self.modes.append(
+            messages.decode(HEADER, r.data).frame_id))
+        self.own.subscribe("guard/event", TEXT, QOS["deep"], lambda r: self.events.append(
+            json.loads(messages.decode(TEXT, r.data).data)))
+        self.states = self.own.advertise(state.topic, state.type, QOS["default"])
+        empty = "std_msgs/msg/Empty"
+        self.topics = {name: self.own.advertise(name, type, QOS["default"]) for name, type in (
+            ("mission/stop", empty), ("mission/reset", empty), ("estop", BOOL), ("monitor/verdict", TEXT))}
+        self.rng = np.random.default_rng(0)
+        self.flight = self.step = -1
+        self.began = 0
+
+    # the robot
+
+    def state(self) -> dict[str, np.ndarray]:
+        position = np.array([0.0, 0.0, 1.0]) + 0.01 * self.rng.normal(size=3)
+        return {"base_pos_w": position, "base_quat_w": from_rotation_vector(0.1 * self.rng.normal(size=3)),
+                "base_vel_w": 0.1 * self.rng.normal(size=3), "base_ang_vel_b": 0.1 * self.rng.normal(size=3),
+                "height": position[2]}
+
+    def publish(self, signals: dict[str, np.ndarray] | None = None, late_s: float = 0.0) -> None:
+        topic = self.interface.states[0]
+        stamp = self.own.now() - round(late_s * 1e9)
+        message = codecs.STATES[topic.codec].encode(signals or self.state(), stamp, ("world", "cf1"), topic.options)
+        self.own.publish(self.states, messages.encode(topic.type, message))
+
+    # the controller
+
+    def hello(self, digest: str | None = None) -> None:
+        self.controller.send(Proposal(link.HELLO, text=identity(self.manifest) if digest is None else digest))
+
+    def begin(self, flight: int = 1) -> None:
+        self.flight, self.step, self.began = flight, -1, self.own.now()
+        self.controller.send(Proposal(link.BEGIN, flight, -1, self.began))
+
+    def propose(self, command: Any = HOVER, **changes: Any) -> None:
+        self.step += 1
+        now = self.own.monotonic()
+        made = Proposal(link.COMMAND, self.flight, self.step, self.began, now, now, np.asarray(command, float))
+        self.controller.send(replace(made, **changes))
+
+    # time
+
+    def fly(self, seconds: float, command: Any = HOVER, states: bool = True, **changes: Any) -> None:
+        """Let time pass with states every 10 ms, and commands every 20 ms unless ``command`` is None."""
+        for k in range(round(seconds / 0.01)):
+            if states:
+                self.publish()
+            if command is not None and k % 2 == 0:
+                self.propose(command, **changes)
+            self.pause()
+
+    def pause(self, seconds: float = 0.01) -> None:
+        self.lockstep.run(seconds)
+        self.own.wait(0.0)
+
+    def tell(self, topic: str, value: Any = None) -> None:
+        kind = self.topics[topic].type
+        data = messages.empty() if value is None else messages.encode(kind, messages.record(kind)(data=value))
+        self.own.publish(self.topics[topic], data)
+
+    @property
+    def mode(self) -> str:
+        return self.modes[-1].split()[0]
+
+    @property
+    def code(self) -> str:
+        return self.guard.flight.code
+
+
+def ready(lockstep: Any, artifact: Path, **safety: Any) -> World:
+    world = World(lockstep, artifact, **safety)
+    world.hello()
+    world.fly(0.1, None)
+    assert world.mode == "ready"
+    return world
+
+
+@pytest.fixture
+def world(lockstep, artifact):
+    return ready(lockstep, artifact)
+
+
+@pytest.fixture
+def flying(world):
+    world.begin()
+    world.fly(0.3)
+    assert world.mode == "active" and len(world.commands) == 15
+    return world
+
+
+def times_after(world: World, start: float) -> list[float]:
+    """When commands that are not the controller's went out, s after ``start``."""
+    return [at - start for at, command in world.commands if at > start and not np.allclose(command, HOVER, atol=1e-3)]
+
+
+# starting
+
+
+def test_without_a_controller_it_waits_and_a_mission_is_refused(lockstep, artifact):
+    world = World(lockstep, artifact)
+    world.fly(0.5, None)
+    assert world.mode == "waiting"
+    world.begin()
+    world.fly(0.1)
+    assert world.commands == [] and "the guard is waiting" in world.events[-1]["reason"]
+
+
+def test_without_a_state_it_waits(lockstep, artifact):
+    world = World(lockstep, artifact)
+    world.hello()
+    world.fly(0.5, None, states=False)
+    assert world.mode == "waiting"
+
+
+def test_a_controller_that_has_gone_makes_it_wait_again(world):
+    world.fly(2.1, None)
+    assert world.mode == "waiting"
+
+
+def test_a_controller_with_another_artifact_is_refused(world):
+    world.hello("0" * 64)
+    world.begin()
+    world.fly(0.1)
+    assert world.commands == [] and "another artifact (000000000000...)" in world.events[-1]["reason"]
+
+
+def test_what_is_proposed_is_sent_at_once(flying):
+    for _, command in flying.commands:
+        assert command == pytest.approx(HOVER, abs=1e-4)
+    assert np.diff([at for at, _ in flying.commands]) == pytest.approx(PERIOD, abs=1e-5)
+    assert flying.guard.flight.latency_s == pytest.approx([0.0] * 15)
+
+
+def test_commands_outside_a_mission_are_not_sent(world):
+    world.flight = 1
+    world.fly(0.2)
+    assert world.commands == [] and world.guard.flight.dropped == 10
+
+
+# commands
+
+
+@pytest.mark.parametrize("change", [{"flight": 2}, {"step": 0}])
+def test_old_repeated_and_foreign_commands_are_dropped(flying, change):
+    sent = len(flying.commands)
+    flying.publish()
+    flying.propose(np.array([0.5, 1.0, 1.0, 1.0]), **change)
+    flying.pause()
+    assert len(flying.commands) == sent and flying.guard.flight.dropped == 1 and flying.mode == "active"
+
+
+@pytest.mark.parametrize(("command", "word"), [
+    ([np.nan, 0, 0, 0], "not finite"), ([np.inf, 0, 0, 0], "not finite"), ([0.3, 0, 0], "shape"), ([], "shape"),
+    (np.zeros(5), "shape")])
+def test_a_command_that_is_none_stops_the_mission(flying, command, word):
+    flying.publish()
+    flying.propose(command)
+    flying.pause()
+    assert flying.code == "policy" and word in flying.guard.flight.reason and flying.mode == "stopping"
+    assert np.isfinite([c for _, c in flying.commands]).all()
+
+
+def test_a_command_made_of_an_old_state_stops_the_mission(flying):
+    flying.publish()
+    flying.propose(seen=flying.own.monotonic() - 0.11)
+    flying.pause()
+    assert flying.code == "stale" and "made of an old state" in flying.guard.flight.reason
+
+
+def test_a_command_outside_the_limits_is_brought_inside(flying):
+    flying.publish()
+    flying.propose([9.0, 99.0, -99.0, 0.0])
+    flying.pause()
+    spec = ROBOT.command("ctbr_cmd")
+    sent = flying.commands[-1][1]
+    assert (sent <= np.array(spec.high) + 1e-3).all() and (sent >= np.array(spec.low) - 1e-3).all()
+    assert flying.mode == "active" and flying.guard.flight.limited == 1
+
+
+def test_a_policy_that_says_it_failed_is_believed(flying):
+    flying.controller.send(Proposal(link.FAIL, 1, text="the policy failed: by zero"))
+    flying.fly(0.02, None)
+    assert flying.code == "policy" and flying.guard.flight.reason == "the policy failed: by zero"
+
+
+def test_a_silent_controller_is_replaced_within_its_time(flying):
+    """Killed, stopped, hanging: from outside all look the same. The stop begins 100 ms after the last command."""
+    last = flying.commands[-1][0]
+    flying.fly(0.3, None)
+    assert flying.code == "silent" and "0.1 s is allowed" in flying.guard.flight.reason
+    first = times_after(flying, last)[0]
+    assert 0.1 < first <= 0.1 + 0.006
+    assert np.diff(times_after(flying, last)) == pytest.approx(PERIOD, abs=1e-5)  # it levels at the control rate
+
+
+def test_a_late_command_does_not_end_the_stop(flying):
+    flying.fly(0.2, None)
+    count = len(flying.commands)
+    flying.publish()
+    flying.propose(np.array([0.5, 1.0, 1.0, 1.0]))
+    flying.pause()
+    assert flying.mode == "stopping" and not any(c[1] > 0.9 for _, c in flying.commands[count:])
+
+
+# states
+
+
+def test_no_state_stops_it_within_its_time(flying):
+    last = flying.own.monotonic() - 0.01
+    flying.fly(0.3, states=False)
+    assert flying.code == "stale"
+    assert 0.1 < times_after(flying, last)[0] <= 0.1 + 0.011
+
+
+def test_a_state_that_is_repeated_is_as_old_as_it_is(flying):
+    """Messages keep coming, always the same one: arrival says nothing, the stamp does."""
+    frozen, stamp = flying.state(), flying.own.now()
+    for _ in range(15):
+        flying.publish(frozen, late_s=1e-9 * (flying.own.now() - stamp))
+        flying.propose()
+        flying.pause()
+    assert flying.code == "stale"
+
+
+def test_a_message_overtaken_by_a_newer_one_is_dropped(flying):
+    flying.publish()
+    flying.publish({**flying.state(), "base_pos_w": np.array([0.0, 0.0, 4.5])}, late_s=0.02)
+    flying.pause()
+    flying.fly(0.2)
+    assert flying.mode == "active" and flying.guard.state.repeated == 1
+
+
+def test_frozen_values_with_fresh_stamps_stop_it(flying):
+    frozen, began = flying.state(), flying.own.monotonic()
+    while flying.mode == "active" and flying.own.monotonic() < began + 1.0:
+        flying.publish(frozen)
+        flying.propose()
+        flying.pause()
+    assert flying.code == "frozen" and 0.2 <= flying.own.monotonic() - began <= 0.24
+
+
+def test_stamps_of_the_future_stop_it(flying):
+    flying.publish(late_s=-0.6)
+    flying.propose()
+    flying.pause()
+    assert flying.code == "stamps" and "stamped 0.600 s after it arrived" in flying.guard.flight.reason
+
+
+def test_with_stamps_of_the_past_nothing_starts(lockstep, artifact):
+    world = World(lockstep, artifact)
+    world.hello()
+    for _ in range(10):
+        world.publish(late_s=0.6)
+        world.pause()
+    world.begin()
+    world.propose()
+    world.pause()
+    assert world.commands == [] and "stamped 0.600 s before it arrived" in world.events[-1]["reason"]
+
+
+def test_a_robot_clock_that_steps_back_far_stops_it(flying):
+    flying.fly(0.05)
+    for _ in range(3):
+        flying.publish(late_s=3600.0)
+        flying.propose()
+        flying.pause()
+    assert flying.code == "stamps" and "3600.0" in flying.guard.flight.reason
+
+
+def test_our_clock_that_steps_stops_it_too(flying):
+    """The wall clock of this machine is set by an hour; the robot's stamps are of the other clock."""
+    flying.lockstep.bus.epoch_ns += 3600 * 10**9
+    for _ in range(3):
+        flying.publish(late_s=3600.0)
+        flying.propose()
+        flying.pause()
+    assert flying.code == "stamps"
+
+
+def test_states_that_cannot_be_are_as_good_as_none(flying):
+    signals = flying.state()
+    signals["base_vel_w"] = np.array([np.nan, 0, 0])
+    last = flying.own.monotonic() - 0.01
+    for _ in range(15):
+        flying.publish(signals)
+        flying.propose()
+        flying.pause()
+    assert flying.code == "stale" and flying.guard.state.rejected >= 10
+    assert times_after(flying, last)[0] <= 0.1 + 0.011
+
+
+# people
+
+
+def test_the_operator_stops_and_resets(flying):
+    flying.tell("mission/stop")
+    flying.fly(0.02)
+    assert flying.code == "operator" and flying.mode == "stopping"
+    flying.fly(8.0, None)
+    assert flying.mode == "stopped"
+    flying.hello()
+    flying.begin(2)
+    flying.fly(0.1)
+    assert flying.mode == "stopped" and "mission/reset clears it" in flying.events[-1]["reason"]
+    flying.tell("mission/reset")
+    flying.hello()
+    flying.fly(0.1, None)
+    assert flying.mode == "ready"
+    flying.begin(3)
+    flying.fly(0.1)
+    assert flying.modes[-1] == "active 3"
+
+
+def test_a_stop_that_flaps_is_a_stop(flying):
+    for value in (True, False, True, False):
+        flying.tell("estop", value)
+        flying.fly(0.02)
+    assert flying.code == "operator" and flying.mode == "stopping"
+
+
+def test_while_the_stop_is_set_nothing_starts_and_nothing_is_reset(flying):
+    for _ in range(80):
+        flying.tell("estop", True)
+        flying.fly(0.1, None)
+    assert flying.mode == "stopped"
+    flying.tell("mission/reset")
+    flying.fly(0.02, None)
+    assert flying.mode == "stopped" and "still set" in flying.events[-1]["reason"]
+    flying.tell("estop", False)
+    flying.pause()
+    flying.tell("mission/reset")
+    flying.hello()
+    flying.fly(0.1, None)
+    assert flying.mode == "ready"
+
+
+def test_a_stop_button_that_falls_silent_is_pressed(flying):
+    for _ in range(10):
+        flying.tell("estop", False)
+        flying.fly(0.1)
+    assert flying.mode == "active"
+    began = flying.own.monotonic()
+    while flying.mode == "active" and flying.own.monotonic() < began + 2.0:
+        flying.fly(0.02)
+    assert flying.code == "operator" and "not heard for 0.5 s" in flying.guard.flight.reason
+    assert flying.own.monotonic() - began <= 0.5 + 0.02
+
+
+def test_a_required_stop_button_must_be_there_first(lockstep, artifact):
+    world = ready(lockstep, artifact, estop={"required": True, "heartbeat_s": 0.5})
+    world.begin()
+    world.fly(0.1)
+    assert world.commands == [] and "not heard" in world.events[-1]["reason"]
+    world.tell("estop", False)
+    world.begin(2)
+    world.fly(0.1)
+    assert world.modes[-1] == "active 2"
+
+
+def test_the_operators_own_action_ends_a_stop_that_is_under_way(lockstep, artifact):
+    stop = {"default": "level", "operator": "silence"}
+    world = ready(lockstep, artifact, commands={"ctbr_cmd": {"stop": stop}})
+    world.begin()
+    world.fly(0.2)
+    world.fly(0.3, None)
+    assert world.code == "silent" and world.mode == "stopping"
+    world.tell("mission/stop")
+    world.fly(0.02, None)
+    count = len(world.commands)
+    world.fly(0.3, None)
+    assert world.mode == "stopped" and len(world.commands) == count
+
+
+@pytest.mark.parametrize(("rule", "mode"), [("stop", "stopping"), ("warn", "active")])
+def test_a_violated_formula_stops_or_is_told(lockstep, artifact, rule, mode):
+    world = ready(lockstep, artifact, violated=rule)
+    world.begin()
+    world.fly(0.1)
+    world.tell("monitor/verdict", json.dumps({"verdict": "violated", "flight": 0}))  # of another flight
+    world.fly(0.02)
+    assert world.mode == "active" and world.events == []
+    world.tell("monitor/verdict", json.dumps({"verdict": "violated", "flight": 1}))
+    world.fly(0.02)
+    assert world.mode == mode and world.events[-1]["code"] == "violated"
+
+
+def test_told_to_end_it_first_brings_the_robot_down(flying):
+    assert not flying.guard.may_end()
+    assert flying.mode == "active" or flying.guard.mode == "stopping"
+    flying.fly(8.0, None)
+    assert flying.guard.may_end() and flying.guard.flight.reason == "the guard was told to end"
+    assert flying.commands[-1][1] == pytest.approx(np.zeros(4))
+
+
+# the mission's end
+
+
+def test_a_mission_that_is_over_is_no_reason(flying):
+    flying.controller.send(Proposal(link.END, 1, text="silence"))
+    flying.fly(0.02, None)
+    count = len(flying.commands)
+    flying.fly(0.3, None)
+    assert flying.mode == "finished" and len(flying.commands) == count and flying.guard.flight.reason == ""
+    flying.begin(2)
+    flying.fly(0.1)
+    assert flying.modes[-1] == "active 2"
+
+
+def test_what_was_proposed_and_sent_is_told(flying):
+    told: dict[str, list[Any]] = {"proposed": [], "sent": []}
+    for name, rows in told.items():
+        flying.own.subscribe(f"guard/{name}", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r, rows=rows: (
+            rows.append(messages.decode(r.type, r.data).data)))
+    flying.publish()
+    flying.propose([9.0, 0.5, 0.0, 0.0])
+    flying.pause()
+    spec = ROBOT.command("ctbr_cmd")
+    assert told["proposed"][0] == pytest.approx([1, 15, 0.0, 9.0, 0.5, 0.0, 0.0])
+    assert told["sent"][0] == pytest.approx([1, 15, 0.0, spec.high[0], 0.5, 0.0, 0.0])
+
+
+def test_the_summary_says_why_each_flight_ended(flying):
+    flying.tell("mission/stop")
+    flying.fly(0.02)
+    row = flying.guard.summary()["flights"][0]
+    assert (row["flight"], row["code"], row["action"], row["sent"]) == (1, "operator", "level", 15)

@@ -1,0 +1,115 @@
+"""The ``safety`` section of ros.yaml: what is missing, unknown or impossible is named."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robots.spec import load_robot
+from temporeal_bridge.safety import ACTIONS, CODES, Profile, SafetyError, profile
+
+QUAD, ARM = load_robot("crazyflie"), load_robot("franka")
+LEVEL = {"descend": 0.85, "gain": 5.0, "limit": 3.0, "landed_m": 0.06, "max_s": 6.0, "blind_s": 0.3}
+FLYING: dict[str, Any] = {
+    "stale_after_s": 0.1, "silent_after_s": 0.1, "level": LEVEL,
+    "geofence": {"signal": "base_pos_w", "low": [-1, -1, 0], "high": [1, 1, 2]},
+    "frozen": {"signals": ["base_pos_w"], "after_s": 0.2}, "jump": {"base_pos_w": 1.0}, "violated": "stop",
+    "estop": {"required": True, "heartbeat_s": 0.3}, "unlock_below_m": 0.1,
+    "commands": {"ctbr_cmd": {"stop": {"default": "level", "operator": "silence"}}}}
+MOVING: dict[str, Any] = {
+    "stale_after_s": 0.05, "silent_after_s": 0.1,
+    "commands": {"joint_pos_cmd": {
+        "stop": {"default": "ramp", "tracking": "hold"},
+        "motion": {"margin": 0.02, "speed": 1.0, "acceleration": [5.0] * 7, "jerk": 1000.0},
+        "tracking": {"signal": "joint_pos", "error": 0.2, "after_s": 0.2},
+        "effort": {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 50.0, "limit": [80.0] * 7},
+        "start": {"signal": "joint_pos", "within": 0.3, "ramp_s": 2.0}}}}
+
+
+def of(content: dict[str, Any], period: float = 0.02) -> Profile:
+    robot = ARM if "joint_pos_cmd" in content.get("commands", {}) else QUAD
+    name = "joint_pos_cmd" if robot is ARM else "ctbr_cmd"
+    return profile(robot, content, robot.command(name), period)
+
+
+def changed(content: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy with the value at ``a.b.c`` replaced, or taken away where it is ``...``."""
+    out = deepcopy(content)
+    *parents, last = path.split(".")
+    row = out
+    for key in parents:
+        row = row[key]
+    if value is ...:
+        del row[last]
+    else:
+        row[last] = value
+    return out
+
+
+def test_what_is_written_is_what_holds():
+    found = of(FLYING)
+    assert found.action("operator") == "silence" and found.action("stale") == "level"
+    assert found.geofence is not None and found.geofence.high == (1.0, 1.0, 2.0)
+    assert (found.estop.required, found.estop.heartbeat_s, found.violated) == (True, 0.3, "stop")
+    arm, spec = of(MOVING), ARM.command("joint_pos_cmd")
+    assert arm.limits.low == pytest.approx(np.array(spec.low) + 0.02)
+    assert arm.limits.high == pytest.approx(np.array(spec.high) - 0.02)
+    assert arm.limits.speed.tolist() == [1.0] * 7 and arm.limits.jerk.tolist() == [1000.0] * 7
+    assert arm.tracking is not None and arm.tracking.error == (0.2,) * 7
+
+
+def test_what_is_left_out_is_not_checked():
+    found = of({"stale_after_s": 1, "silent_after_s": 1, "commands": {"ctbr_cmd": {"stop": {"default": "silence"}}}})
+    assert found.geofence is found.frozen is found.jump is found.tracking is found.effort is found.start is None
+    assert np.isinf(found.limits.speed).all() and found.violated == "warn" and not found.estop.required
+
+
+@pytest.mark.parametrize(("content", "path", "value", "words"), [
+    (FLYING, "stale_after_s", ..., "the key 'stale_after_s' is missing"),
+    (FLYING, "stale_after_s", -1, "safety.stale_after_s is -1; a positive number"),
+    (FLYING, "stale_after_s", True, "a positive number"),
+    (FLYING, "stale_after_s", float("nan"), "a positive number"),
+    (FLYING, "silent_after_s", 0.03, "at least two periods are needed"),
+    (FLYING, "speed", 1.0, "there is no key 'speed'; legal: stale_after_s"),
+    (FLYING, "commands.ctbr_cmd", ..., "has no section for 'ctbr_cmd'"),
+    (FLYING, "commands.ctbr_cmd.stop", ..., "the key 'stop' is missing"),
+    (FLYING, "commands.ctbr_cmd.stop.default", ..., "the key 'default' is missing"),
+    (FLYING, "commands.ctbr_cmd.stop.default", "brake", f"is 'brake'; legal: {', '.join(ACTIONS)}"),
+    (FLYING, "commands.ctbr_cmd.stop.fire", "hold", "there is no key 'fire'; legal: default, policy"),
+    (FLYING, "level", None, "level needs a quadrotor's ctbr_cmd and the section safety.level"),
+    (FLYING, "level.gain", ..., "safety.level: the key 'gain' is missing"),
+    (FLYING, "geofence.signal", "pos", "has no signal 'pos'; known: base_pos_w"),
+    (FLYING, "geofence.low", [2, -1, 0], "low \\[2.0, -1.0, 0.0\\] must be below high"),
+    (FLYING, "geofence.low", [0, 0], "3 numbers, or one for all"),
+    (FLYING, "frozen.signals", ["x"], "has no signal 'x'"),
+    (FLYING, "jump", {"base_pos_w": 0}, "safety.jump.base_pos_w is 0"),
+    (FLYING, "violated", "explode", "legal: stop, warn"),
+    (FLYING, "estop.required", "yes", "legal: true, false"),
+    (FLYING, "estop.heartbeat_s", None, "its loss would not be seen"),
+    (MOVING, "commands.joint_pos_cmd.stop.default", "level", "level needs a quadrotor"),
+    (MOVING, "commands.joint_pos_cmd.motion.margin", -0.1, "each must be at least 0"),
+    (MOVING, "commands.joint_pos_cmd.motion.margin", 9.0, "must be below high"),
+    (MOVING, "commands.joint_pos_cmd.motion.speed", [1.0] * 6, "7 numbers, or one for all"),
+    (MOVING, "commands.joint_pos_cmd.motion.speed", "fast", "7 numbers, or one for all"),
+    (MOVING, "commands.joint_pos_cmd.motion.acceleration", ..., "a limited jerk needs a limited acceleration"),
+    (MOVING, "commands.joint_pos_cmd.tracking.error", 0, "each must be positive"),
+    (MOVING, "commands.joint_pos_cmd.tracking.signal", "joint", "has no signal 'joint'"),
+    (MOVING, "commands.joint_pos_cmd.effort.kp", ..., "the key 'kp' is missing"),
+    (MOVING, "commands.joint_pos_cmd.effort.velocity", "grip_pos_w", "differ in size"),
+    (MOVING, "commands.joint_pos_cmd.start.within", -1, "each must be positive"),
+    (MOVING, "commands", [], "has no section for|a mapping"),
+])
+def test_a_wrong_section_is_named(content, path, value, words):
+    wrong = changed(content, path, value)
+    robot, name = (ARM, "joint_pos_cmd") if content is MOVING else (QUAD, "ctbr_cmd")
+    with pytest.raises(SafetyError, match=words):
+        profile(robot, wrong, robot.command(name), 0.02)
+
+
+def test_every_code_can_have_an_action_of_its_own():
+    stop = {"default": "level", **dict.fromkeys(CODES, "silence")}
+    found = of(changed(FLYING, "commands.ctbr_cmd.stop", stop))
+    assert {found.action(code) for code in CODES} == {"silence"}
