@@ -17,9 +17,10 @@ Traces signals -> observation -> network -> command into policy.onnx, records a 
 the policy was trained in, writes manifest.json (signals, commands, rate, limits, formula, settings, versions, digests)
 and replays the golden trace. The folder appears complete and proven, or not at all.
 
-A model.zip that stable-baselines3 saved (PPO, A2C, SAC, TD3, DDPG) is exported likewise. Say by settings what it was
-trained on: the task always, its settings, backend and randomize (none) where they were not the defaults; and
---normalize FILE, or --no-normalize if there was no VecNormalize and the file does not show it.
+A model.zip that stable-baselines3 saved (PPO, A2C, SAC, TD3, DDPG) is exported likewise; such a file can run code when
+it is loaded, so take only those of people you trust. Say by settings what it was trained on: the task always, its
+settings, backend and randomize (none) where they were not the defaults; and --normalize FILE, or --no-normalize if
+there was no VecNormalize and the file does not show it.
 
 With --sign the artifact is signed: what runs with --trust takes no other (docs/security.md). --make-key makes the two
 keys, KEY.pem to sign with and KEY.pem.pub to trust.
@@ -44,12 +45,13 @@ def next_step(out: Path, robot: str) -> str:
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("export", HELP)
-    p.add_argument("run", type=Path, nargs="?", metavar="RUN", help="folder of a run, or a model.zip of stable-baselines3")
+    p.add_argument("run", type=Path, nargs="?", metavar="RUN",
+                   help="folder of a run, or a model.zip of stable-baselines3")
     add_overrides(p)
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the artifact (RUN/artifact)")
     statistics = p.add_mutually_exclusive_group()
     statistics.add_argument("--normalize", type=Path, metavar="FILE",
-                            help="what VecNormalize.save wrote (a pickle: your own)")
+                            help="what VecNormalize.save wrote")
     statistics.add_argument("--no-normalize", dest="normalize", action="store_const", const=False,
                             help="the model was trained without VecNormalize")
     keys = p.add_mutually_exclusive_group()

@@ -212,7 +212,7 @@ class MonitorNode:
 
 def judge_truth(manifest: Manifest, robot: RobotSpec, path: Path, start_ns: int) -> Reading:
     """The formula over the true trajectory that :mod:`robot_sim` wrote, sampled and held on the same grid."""
-    with np.load(path) as file:
+    with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in (*robot.signals, "stamp_ns")}
     dt = 1.0 / manifest.rate_hz
     monitor, _ = keeping_pace(formula_of(manifest, robot), dt)
