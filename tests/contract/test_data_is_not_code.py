@@ -200,3 +200,30 @@ def test_statistics_of_vecnormalize_run_no_code(tmp_path: Path, mark: Path) -> N
     for bomb in (Bomb(mark), {"obs_rms": Bomb(mark)}, np.array([Bomb(mark)], dtype=object)):
         file.write_bytes(pickle.dumps(bomb))
         refused(lambda: load_statistics(file), NotExportable, mark)
+
+
+def test_message_definitions_run_no_code(mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of .msg files, of a ros.yaml or inside a bag: rosbags makes Python of them, and must keep it theirs."""
+    from rosbags.typesys import Stores, get_typestore
+
+    from temporeal_bridge import messages
+
+    fresh = get_typestore(Stores.ROS2_JAZZY)
+    monkeypatch.setattr(messages, "store", lambda: fresh)
+    code = f"__import__('pathlib').Path({str(mark)!r}).touch()"
+    texts = [
+        ("bad_msgs/msg/A", f"string X=\"'+{code}+'\""), ("bad_msgs/msg/B", f"string X=''+{code}+''"),
+        ("bad_msgs/msg/C", f"float64 y 1.0+{code}"), ("bad_msgs/msg/D", f"int32 x={code}"),
+        (f"bad_msgs/msg/E'+{code}+'", "int32 x"), (f"bad_msgs/msg/F:\n  pass\n{code}\nclass G", "int32 x"),
+        (f'bad_msgs/msg/H"""\n{code}\n"""', "int32 x"), ("bad_msgs/msg/I", f"int32 x  # \n{code}"),
+    ]
+    accepted = []
+    for name, text in texts:
+        try:
+            messages.define({name: text})
+            accepted.append(name)
+        except Exception:  # a parser of text from anywhere raises its own errors; what counts is the mark
+            pass
+        assert not mark.exists(), (name, text)
+    assert accepted == ["bad_msgs/msg/A"]  # that one is a text in quotes
+    assert messages.record("bad_msgs/msg/A").X == f"'+{code}+'"
