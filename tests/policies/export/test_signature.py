@@ -16,6 +16,8 @@ import pytest
 import torch
 from torch import nn
 
+from policies.cli import deploy, runs
+from policies.cli import export as cli_export
 from policies.cli.main import main
 from policies.export.artifact import export
 from policies.export.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest, load_manifest
@@ -229,6 +231,31 @@ def test_make_key_and_deploy_from_the_command_line(
     assert main([*words, "--trust", f"{key}.pub"]) == 2
     assert "is not a signature of manifest.json by the key" in capsys.readouterr().err
     assert not (tmp_path / "out" / "bag").exists()
+
+
+def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, out, told = tmp_path / "k.pem", tmp_path / "artifact", {}
+    public = make_key(key)
+    monkeypatch.setattr(cli_export, "of_run", lambda run, out, name: Artifact.load(write_artifact(out)))
+    monkeypatch.setattr(runs, "load_run", lambda run: {})
+    assert main(["export", str(tmp_path / "run"), "--out", str(out), "--sign", str(key), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["signed"] is True
+    assert load_manifest(out, public).name == "still"
+
+    monkeypatch.setattr(deploy, "run_nodes", lambda nodes: told.update(nodes))
+    monkeypatch.setattr(deploy, "summary", lambda path: [])
+    words = ["deploy", str(out), "--trust", str(public), "--out", str(tmp_path / "out"), "deploy.transport=dds"]
+    main([*words, "deploy.loopback=true", "deploy.namespace=/cf1"])
+    given = {name: words for name, words in told.items() if "--artifact" in words}
+    assert set(given) == {"policy_node", "guard_node", "monitor_node"}
+    for words in given.values():
+        assert words[words.index("--trust") + 1] == str(public)
+
+    # exported again without a key, the old signature is gone
+    assert main(["export", str(tmp_path / "run"), "--out", str(out)]) == 0
+    assert not (out / SIGNATURE).exists()
 
 
 def test_a_bad_key_is_told_before_the_artifact_is_made(
