@@ -1,4 +1,11 @@
-"""A command and the way to rest after it: what a robot can follow to its end if nothing more is sent.
+"""The way of a robot that follows commands smoothly, and comes to rest by itself if nothing more is sent.
+
+Commands are points in time; between them a controller must invent something. Here it is a uniform cubic B-spline whose
+control points are the commands: its position, speed, acceleration and jerk lie between those of the commands (each of
+its derivatives is a spline of their differences: C. de Boor, *A Practical Guide to Splines*, 1978, ch. IX and X). So
+what keeps the limits of :mod:`robots.motion` from command to command keeps them in between, too. A curve through the
+commands does not: a cubic one that begins at rest needs three times their acceleration. The price is time: the spline
+comes by a command two periods after it was sent.
 
 Units are the command's, times in s. [A]: components, [K]: points.
 """
@@ -17,53 +24,61 @@ LONGEST = 100_000  # steps of a stop; more means limits that no robot has
 
 @dataclass(frozen=True)
 class Course:
-    """Points to pass: the first is the command, the last is at rest.
+    """Points to pass, the last at rest.
 
     Args:
         times: [K] s from now, positive and increasing.
-        positions, speeds: [K, A].
+        positions, speeds, accelerations: [K, A].
 
     Raises:
-        MotionError: shapes differ, a value is not finite, times do not increase, or the last point moves.
+        MotionError: shapes differ, a value is not finite, times do not increase, or the last point is not at rest.
     """
 
     times: Array
     positions: Array
     speeds: Array
+    accelerations: Array
 
     def __post_init__(self) -> None:
-        count = len(self.times)
+        count, parts = len(self.times), (self.positions, self.speeds, self.accelerations)
         if self.times.shape != (count,) or self.positions.ndim != 2 or len(self.positions) != count or not count:
             raise MotionError(f"a course has times [K] and positions [K, A], got {self.times.shape} and "
                               f"{self.positions.shape}")
-        if self.speeds.shape != self.positions.shape:
-            raise MotionError(f"speeds have the shape of positions {self.positions.shape}, got {self.speeds.shape}")
-        if not all(np.isfinite(part).all() for part in (self.times, self.positions, self.speeds)):
+        if any(part.shape != self.positions.shape for part in parts):
+            raise MotionError(f"positions, speeds and accelerations differ in shape: {[part.shape for part in parts]}")
+        if not all(np.isfinite(part).all() for part in (self.times, *parts)):
             raise MotionError("a course has finite numbers only")
         if not (np.diff(self.times, prepend=0.0) > 0).all():
             raise MotionError(f"times of a course are positive and increase, got {self.times.tolist()}")
-        if self.speeds[-1].any():
-            raise MotionError(f"a course ends at rest, its last speeds are {self.speeds[-1].tolist()}")
+        if self.speeds[-1].any() or self.accelerations[-1].any():
+            raise MotionError(f"a course ends at rest, its last speeds are {self.speeds[-1].tolist()} and its last "
+                              f"accelerations {self.accelerations[-1].tolist()}")
+
+
+def resting(command: Array, time: float) -> Course:
+    """At rest at ``command`` [A] after ``time`` [s]."""
+    place = np.asarray(command, dtype=np.float64).reshape(1, -1)
+    return Course(np.array([time]), place, np.zeros_like(place), np.zeros_like(place))
 
 
 def course(limits: Bounds, motion: Motion, most: int = MOST) -> Course:
-    """The command of ``motion``, reached a period from now, and the stop that begins there, in at most ``most`` points.
+    """The spline a period further, and its way to rest if ``motion`` is the last command and a stop begins there; in at
+    most ``most`` points, evenly chosen.
 
-    Speeds are those of a curve through the commands: central differences, exact where the acceleration is constant
-    (differences to the one before lag by half a period and make a spline's acceleration swing between 4 and -2 times
-    the true one). What follows the command itself is not known yet, so its speed goes on as it did, within the limit
-    and without turning round: a steady motion, sent command by command, is steady between them too.
+    Sent after every command, to be followed from now on, the parts make one spline: the point a period from now depends
+    on commands that are sent already. Polynomials of fifth degree between points are the spline itself where no point
+    was left out, as is a controller that interpolates positions, speeds and accelerations.
     """
     steps = [motion]
     while steps[-1].speed.any() or steps[-1].acceleration.any():
         steps.append(stopping(limits, steps[-1]))
         if len(steps) > LONGEST:
             raise MotionError(f"a stop takes more than {LONGEST} periods of {limits.dt:g} s")
-    speeds = np.stack([step.speed for step in steps])
-    onward = motion.speed + 0.5 * limits.dt * motion.acceleration
-    onward = np.where(onward * motion.speed > 0, np.clip(onward, -limits.speed, limits.speed), 0.0)
-    smooth = np.concatenate([onward[None], 0.5 * (speeds[1:-1] + speeds[2:]), np.zeros_like(speeds[:1])])
-    smooth = smooth[: len(steps)] if len(steps) > 1 else np.zeros_like(speeds)
     kept = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(int))
-    positions = np.clip(np.stack([step.command for step in steps]), limits.low, limits.high)
-    return Course((kept + 1) * limits.dt, positions[kept], smooth[kept])
+    commands, speeds, accelerations = (np.stack([getattr(steps[i], name) for i in kept])
+                                       for name in ("command", "speed", "acceleration"))
+    before = speeds - limits.dt * accelerations
+    # (x'' + 4 x' + x) / 6, with the command before, x' = x - dt v, and the one before that, x'' = x' - dt v'
+    positions = commands - limits.dt * (5.0 * speeds + before) / 6.0
+    inside = np.clip(positions, limits.low, limits.high)  # differences may round over an end
+    return Course((kept + 1) * limits.dt, inside, 0.5 * (speeds + before), accelerations)

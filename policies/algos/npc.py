@@ -52,7 +52,7 @@ from policies.algos.planning import (
     rollout,
     smoothed,
 )
-from policies.algos.progress import Logger, Progress
+from policies.algos.progress import CLOCKS, Logger, Progress
 from policies.algos.ranks import Ranks
 from policies.nets.actor import ACTIVATIONS, mlp
 from policies.nets.normalizer import Normalizer, moments
@@ -72,7 +72,8 @@ class NPCConfig:
 
     # budget: the run ends at whichever is reached first
     updates: int = 1500
-    max_seconds: float | None = None  # wall time, earlier parts of a resumed run included
+    max_seconds: float | None = None  # of ``clock``, earlier parts of a resumed run included
+    clock: str = "wall"  # or cpu: time that this process computes
     # objective
     batch: int = 256  # start states of an update
     margin: float = 0.2  # smooth robustness beyond which a trace no longer pulls
@@ -114,14 +115,16 @@ class NPCConfig:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise ValueError(f"max_seconds must be positive or null, got {self.max_seconds}")
+        if self.clock not in CLOCKS:
+            raise ValueError(f"clock is {self.clock!r}; legal: {', '.join(CLOCKS)}")
         widths = tuple(self.hidden)
         if not widths or min(widths) < 1:
             raise ValueError(f"hidden is a list of layer widths, at least one, all positive; got {list(widths)}")
         object.__setattr__(self, "hidden", widths)
 
 
-MAY_CHANGE = ("updates", "max_seconds", "checkpoint_seconds", "replan", "backup_below", "backup_steps", "backup_rate",
-              "backup_restarts")  # between a run and its resumption
+MAY_CHANGE = ("updates", "max_seconds", "clock", "checkpoint_seconds", "replan", "backup_below", "backup_steps",
+              "backup_rate", "backup_restarts")  # between a run and its resumption
 
 
 @dataclass(frozen=True)
@@ -342,11 +345,12 @@ def train(
     learner = begin(env if isinstance(env, Missions) else missions(env.task), config, seed)
     if resume:
         restore(learner, resume if isinstance(resume, Path) else checkpoint.latest(out / "checkpoints", 0, 1))
-    began, saved, stop = time.monotonic() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
+    passed = CLOCKS[config.clock]
+    began, saved, stop = passed() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
     with progress if progress is not None else nullcontext():
         while not stop:
             figures = improve(learner)
-            learner.seconds = time.monotonic() - began
+            learner.seconds = passed() - began
             report(learner, figures, progress, logger)
             wished = bool(on_iteration(learner)) if on_iteration is not None else False
             stop = wished or fraction_spent(learner) >= 1.0

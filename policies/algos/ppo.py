@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from policies.algos import checkpoint, fused
-from policies.algos.progress import Logger, Progress
+from policies.algos.progress import CLOCKS, Logger, Progress
 from policies.algos.ranks import Ranks
 from policies.algos.watch import Watch
 from policies.nets.actor import ACTIVATIONS, Actor, Critic, Gaussian, RecurrentActor, make_actor
@@ -43,7 +43,8 @@ class PPOConfig:
 
     # budget: the run ends at whichever is reached first
     total_steps: int = 20_000_000  # environment steps of all worlds and processes
-    max_seconds: float | None = None  # wall time, earlier parts of a resumed run included
+    max_seconds: float | None = None  # of ``clock``, earlier parts of a resumed run included
+    clock: str = "wall"  # or cpu: time that this process computes, for fair comparisons on a machine with other work
     # data
     rollout_steps: int = 16  # T: steps of each world between updates
     epochs: int = 4  # passes over a rollout
@@ -81,7 +82,7 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         choices = {"schedule": SCHEDULES, "precision": PRECISIONS, "normalize_advantages": ADVANTAGES,
-                   "activation": tuple(ACTIVATIONS)}
+                   "activation": tuple(ACTIVATIONS), "clock": tuple(CLOCKS)}
         for name, legal in choices.items():
             if getattr(self, name) not in legal:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
@@ -107,7 +108,7 @@ class PPOConfig:
 
 C = TypeVar("C", bound="PPOConfig")
 
-MAY_CHANGE = ("total_steps", "max_seconds", "checkpoint_seconds")  # between a run and its resumption
+MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
 
 
 class Batch(NamedTuple):
@@ -249,14 +250,15 @@ def train(
     if isinstance(env, Env) and env.task.finite:
         learner.watch = Watch(env)
     loss = torch.compile(losses) if config.compile else losses
-    began, saved, stop = time.monotonic() - learner.seconds, time.monotonic(), _spent(learner)
+    passed = CLOCKS[config.clock]
+    began, saved, stop = passed() - learner.seconds, time.monotonic(), _spent(learner)
     display = progress if progress is not None and ranks.is_first else nullcontext()
     with display, learner.workers, _threads_of_an_operation(config):
         while not stop:
             figures = iterate(learner, rollout, loss, out)
             if companion is not None:
                 companion(learner)
-            learner.seconds = ranks.of_first(time.monotonic() - began, learner.device)
+            learner.seconds = ranks.of_first(passed() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
             stop = bool(ranks.of_first(wished or _spent(learner), learner.device))

@@ -14,6 +14,10 @@ Logger = Callable[[int, Metrics], None]
 """Takes the environment steps done and the figures of one iteration."""
 
 
+CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.monotonic, "cpu": time.process_time}
+"""What ``max_seconds`` counts: time that passes, or time that this process computes (all its threads together)."""
+
+
 def clock(seconds: float) -> str:
     """``m:ss`` or ``h:mm:ss``."""
     whole = max(0, round(seconds))

@@ -17,19 +17,29 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from policies.cli.console import FAILED, OK, Parser, add_json, print_json, say
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, print_json, say
 
-SUMMARY = "is this machine ready, and what to do where it is not"
+SUMMARY = "is this machine ready, and the robot before a flight, and what to do where not"
 HELP = """\
-Checks Python, packages, processor, numba threads and cache, GPU, DDS (two processes really exchange a message over
-loopback), rclpy, ROS_DOMAIN_ID, disk and clock. Each line says what was found and, where something is amiss,
-what to do. Exit status 1 where something that the quadrotor chain needs does not work; warnings do not count.
+Without --artifact: checks Python, packages, processor, numba threads and cache, GPU, DDS (two processes really
+exchange a message over loopback), rclpy, ROS_DOMAIN_ID, disk and clock. Each line says what was found and, where
+something is amiss, what to do. Exit status 1 where something that the quadrotor chain needs does not work; warnings
+do not count.
+
+With --artifact: joins the robot's bus, sends nothing, listens for some seconds and checks before anything moves:
+topics, types and QoS, rates and gaps, clocks against stamps, joint names, limits and units, dead sensors, geofence,
+whether anybody else commands the robot and whether the robot listens, node names, the artifact's own trace and its
+first command for the robot's state, real-time priority. Settings are those of `temporeal deploy`:
+deploy.namespace=/cf1, ...
+
+Exit status: 0 nothing failed, 1 a check failed, 2 the bus or the artifact cannot be used.
 
 Example:
   temporeal doctor
-  temporeal doctor --json
+  temporeal doctor --artifact outputs/artifact deploy.namespace=/cf1 --seconds 5
 """
 
+MIN_SECONDS, MAX_SECONDS = 0.5, 600.0  # of listening
 EXTRAS = {
     "train": "learn and judge", "robot": "fly an artifact", "spec": "score formulas on files",
     "gpu": "simulate on a GPU", "cameras": "see what simulated cameras see, make videos",
@@ -53,31 +63,60 @@ class Check:
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("doctor", HELP)
+    add_overrides(p)
+    p.add_argument("--artifact", type=Path, metavar="ARTIFACT", help="check the robot that this is for, on its bus")
+    p.add_argument("--robot", metavar="NAME", help="with --artifact: the robot that is there, to be compared")
+    p.add_argument("--seconds", type=float, metavar="S", help="with --artifact: how long to listen (3)")
     add_json(p)
     return p
 
 
 def run(argv: Sequence[str]) -> int:
     """Make every check; status 1 where one failed."""
-    options = parser().parse_args(argv)
+    options = parser().parse_intermixed_args(argv)
+    for name in ("robot", "seconds", "overrides"):
+        if getattr(options, name) not in (None, []) and options.artifact is None:
+            raise BadInput(f"{name if name == 'overrides' else '--' + name} needs --artifact ARTIFACT: "
+                           "without it only this machine is checked")
+    checks = live(options) if options.artifact else (check for examine in CHECKS for check in guarded(examine))
     found = []
-    for examine in CHECKS:
-        for check in guarded(examine):
-            found.append(check)
-            if not options.json:
-                show(check)
+    for check in checks:
+        found.append(check)
+        if not options.json:
+            show(check)
     failed = [check.name for check in found if check.status == "fail"]
+    good = "ready: nothing was found in the way" if options.artifact else "ready: try `temporeal demo`"
     if options.json:
         print_json({"ok": not failed, "failed": failed, "checks": [asdict(check) for check in found]})
     else:
-        say(f"\n{'not ready: ' + ', '.join(failed) if failed else 'ready: try `temporeal demo`'}")
+        say(f"\n{'not ready: ' + ', '.join(failed) if failed else good}")
     return FAILED if failed else OK
 
 
-def guarded(examine: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+def live(options: Any) -> Iterator[Check]:
+    """The checks of ``--artifact``: on the robot's bus, before anything moves."""
+    from policies.cli import preflight, runs
+    from policies.cli.deploy import check_bus, needs_bridge
+    from policies.cli.settings import compose
+    from policies.export.manifest import load_manifest
+
+    seconds = 3.0 if options.seconds is None else options.seconds
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        raise BadInput(f"--seconds is from {MIN_SECONDS:g} to {MAX_SECONDS:g}, got {seconds:g}")
+    needs_bridge()
+    deploy = compose(options.overrides)["deploy"]
+    with runs.bad_input():
+        manifest = load_manifest(options.artifact)
+    check_bus(deploy, manifest.robot)
+    yield from guarded(preflight.machine)
+    yield from guarded(clock)
+    yield from preflight.live(options.artifact, manifest, deploy, seconds, options.robot)
+
+
+def guarded(examine: Callable[..., Iterator[Check]], *given: Any) -> Iterator[Check]:
     """A check that itself breaks is a finding, not the end of the others."""
     try:
-        yield from examine()
+        yield from examine(*given)
     except Exception as error:
         yield Check(examine.__name__, "fail", f"{type(error).__name__}: {error}", "please report this")
 

@@ -53,9 +53,9 @@ class Method:
 class Target:
     """What one system is given and must reach.
 
-    ``budget_s``: wall time of each training, and of all planning of a planner. ``success`` of TGPO*, mean over the
-    formulas; ``seconds``: longest training from process start, None where none is asked. ``replan``: control steps
-    between plans, 0 where the model is the simulator.
+    ``budget_s``: CPU time of each training, on one core, and of all planning of a planner. ``success`` of TGPO*, mean
+    over the formulas; ``seconds``: longest training from process start, None where none is asked. ``replan``: control
+    steps between plans, 0 where the model is the simulator.
     """
 
     success: float
@@ -294,22 +294,22 @@ class Times:
     """Of the trainings of one method on one system. ``to``: by threshold, how many got there, the median time [s]."""
 
     trainings: int
-    wall_s: float  # median, from process start
+    cpu_s: float  # median, from process start
     longest_s: float
     to: Mapping[float, tuple[int, float | None]]
 
 
 def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
     """See :class:`Times`; a median over those that got there only."""
-    own = [t for t in of(trials, method=method, system=system, status=DONE) if t.get("wall_s") is not None]
+    own = [t for t in of(trials, method=method, system=system, status=DONE) if t.get("cpu_s") is not None]
     if not own:
         return None
     to = {}
     for threshold in THRESHOLDS:
         reached = [s for t in own if (s := t.get("time_to", {}).get(str(threshold))) is not None]
         to[threshold] = (len(reached), median(reached) if reached else None)
-    walls = [t["wall_s"] for t in own]
-    return Times(len(own), median(walls), max(walls), to)
+    took = [t["cpu_s"] for t in own]
+    return Times(len(own), median(took), max(took), to)
 
 
 def first_to_fail(trials: Sequence[Trial], method: str, task: str) -> dict[str, float]:

@@ -232,7 +232,7 @@ def horizons(study: Study) -> str:
 def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = study["trials"], []
-    told = ("<p>Training: wall time from process start, median and longest. To a threshold: seconds of learning until "
+    told = ("<p>Training: CPU time from process start, median and longest. To a threshold: seconds of learning until "
             "so many of the episodes that ended in one iteration were a success, with the exploring policy (of TGPO: "
             "kept the drawn schedule, which is harder than the formula); the median of the trainings that got there, "
             "and how many did. Planners: seconds per start, simulation included; where their time (that of a training) "
@@ -248,7 +248,7 @@ def durations(study: Study) -> str:
 
 
 def budget(trials: Sequence[Trial], system: str) -> str:
-    """The wall time that the trials of ``system`` were given."""
+    """The CPU time that the trials of ``system`` were given."""
     given = sorted({t.get("budget_s", SYSTEMS[system].budget_s) for t in suite.of(trials, system=system)})
     return " or ".join(f"{seconds:g} s" for seconds in given)
 
@@ -260,11 +260,11 @@ def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
         return []
     found = suite.times(trials, method, system)
     to = [reached(found, threshold) for threshold in suite.THRESHOLDS]
-    walls = [clock(found.wall_s), clock(found.longest_s)] if found else ["–", "–"]
+    took = [clock(found.cpu_s), clock(found.longest_s)] if found else ["–", "–"]
     plans = sorted(t["plan_s"] for t in done if "plan_s" in t)
     least, most = min(t["episodes"] for t in done), max(t["episodes"] for t in done)
     starts = str(least) if least == most else f"{least} to {most}"
-    return [METHODS[method].title, *walls, *to, f"{plans[len(plans) // 2]:.3g} s" if plans else "–", starts]
+    return [METHODS[method].title, *took, *to, f"{plans[len(plans) // 2]:.3g} s" if plans else "–", starts]
 
 
 def reached(found: suite.Times | None, threshold: float) -> str:
@@ -332,7 +332,8 @@ def notes(study: Study) -> str:
     trials = study["trials"]
     refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
     budgets = ", ".join(f"{name} {budget(trials, name)}" for name in seen(trials, "system", SYSTEMS)) or "none yet"
-    out = [f"<ul><li>Every trial is a process of its own. Trainings of a system have the same wall time: {budgets}. "
+    out = ["<ul><li>Every trial is a process of its own. Trainings of a system have the same CPU time (on a core that "
+           f"has nothing else to do, that is wall time): {budgets}. "
            "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "
            "its training. Each runs on one thread, as many at once as its file says.</li>"
            "<li>STL-NPC, CEM and MILP are given the system's model, on most systems that of the simulator itself, and "

@@ -29,11 +29,14 @@ import torch
 from torch import Tensor, nn
 
 from policies.export.manifest import (
+    CHUNK_VERSION,
     GOLDEN,
     MANIFEST,
     METADATA_KEY,
     POLICY,
+    SCHEMA_VERSION,
     ArtifactError,
+    ChunkSpec,
     Manifest,
     MemorySpec,
     check,
@@ -82,14 +85,15 @@ def export(
     policy: Exportable, path: str | Path, *, robot: RobotSpec, signals: Sequence[str], command: str, rate_hz: float,
     formula_text: str, constants: Mapping[str, Any], horizon_s: float, training: Mapping[str, Any], seed: int,
     golden: Mapping[str, np.ndarray], stop: str, name: str = "policy", git_revision: str | None = None,
-    task_signals: Schema | None = None,
+    task_signals: Schema | None = None, chunk: ChunkSpec | None = None,
 ) -> Artifact:
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
     ``golden`` holds a recorded mission from its first step: ``signals.<name>`` and ``commands.<name>`` [T, *shape] of
     the environment it was trained in, and ``memory.<name>``, what the policy remembered before each step. The folder
     appears complete under its name or not at all: it is written beside it, loaded, self-tested against ``golden``, and
-    only then renamed. An older artifact there is replaced; anything else there is left alone and is an error.
+    only then renamed. An older artifact there is replaced; anything else there is left alone and is an error. With
+    ``chunk``, commands are [N, steps, *shape], and [T, steps, *shape] in ``golden``.
     """
     path = Path(path)
     refuse_foreign(path)
@@ -100,7 +104,7 @@ def export(
         constants=plain(constants, "constants"), horizon_s=float(horizon_s), stop=stop,
         training=plain(training, "training"), versions=versions(), seed=int(seed),
         git_revision=git_revision or revision(), created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        files={GOLDEN: "", POLICY: ""})
+        files={GOLDEN: "", POLICY: ""}, chunk=chunk, schema_version=SCHEMA_VERSION if chunk is None else CHUNK_VERSION)
     check(manifest)
     data = {POLICY: trace(policy, manifest), GOLDEN: pack(golden, manifest)}
     manifest = replace(manifest, files={file: digest(content) for file, content in data.items()})
@@ -186,7 +190,7 @@ def state_outputs(model: Any, manifest: Manifest) -> None:
     """Write the manifest's shapes to the outputs: behind a slice (a pushed history) the tracer loses the size, which
     is constant. A wrong one would not survive the golden trace: the memory goes back in, where onnxruntime checks it.
     """
-    shapes = {spec.name: spec.shape for spec in manifest.commands}
+    shapes = {spec.name: manifest.given(spec) for spec in manifest.commands}
     shapes.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
     stated = [onnx.helper.make_tensor_value_info(node.name, onnx.TensorProto.FLOAT, ["n", *shapes[node.name]])
               for node in model.graph.output]

@@ -21,6 +21,7 @@ from robots.signals import CommandSpec, Schema, SignalError, SignalSpec
 from robots.spec import RobotSpec
 
 SCHEMA_VERSION = 1
+CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
 POLICY, GOLDEN, MANIFEST = "policy.onnx", "golden.npz", "manifest.json"
 METADATA_KEY = "temporeal.contract"
 CONTRACT = ("schema_version", "robot", "signals", "commands", "rate_hz", "memory", "formula", "constants", "stop")
@@ -49,13 +50,27 @@ class MemorySpec:
 
 
 @dataclass(frozen=True)
+class ChunkSpec:
+    """What a policy gives that gives the commands of some time at once: [steps, *shape], row k for k * ``dt_s`` after
+    the observation.
+
+    Args:
+        hold: components of the (flat) command that must not be interpolated: quaternions, grippers, switches.
+    """
+
+    steps: int
+    dt_s: float
+    hold: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything that is not the network itself.
 
     Args:
         robot: name of the robot it was trained for.
         signals, commands: what goes in and comes out, in the graph's order.
-        rate_hz: control steps per second.
+        rate_hz: control steps per second. A chunk is interpolated to it.
         formula, constants: the task in the words of ``sim.stl``.
         horizon_s: time after which the formula is decided, s.
         stop: what the guard does when the policy falls silent or leaves its limits.
@@ -64,6 +79,8 @@ class Manifest:
         git_revision: of the project, ``"unknown"`` outside a repository.
         created: UTC, ISO 8601.
         files: SHA-256 of every other file.
+        schema_version: 1, or 2 with a chunk: programs that know nothing of chunks refuse it.
+        chunk: None where the policy gives one command at a time.
     """
 
     name: str
@@ -83,12 +100,18 @@ class Manifest:
     created: str
     files: Mapping[str, str]
     schema_version: int = SCHEMA_VERSION
+    chunk: ChunkSpec | None = None
+
+    def given(self, command: CommandSpec) -> tuple[int, ...]:
+        """Shape of what the network gives for ``command``."""
+        return command.shape if self.chunk is None else (self.chunk.steps, *command.shape)
 
 
 SIGNAL_FIELDS = tuple(f.name for f in fields(SignalSpec))
 COMMAND_FIELDS = tuple(f.name for f in fields(CommandSpec))
 MEMORY_FIELDS = tuple(f.name for f in fields(MemorySpec))
-MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest))
+CHUNK_FIELDS = tuple(f.name for f in fields(ChunkSpec))
+MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name != "chunk")
 
 
 def digest(data: bytes) -> str:
@@ -141,6 +164,8 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
             out[name] = [record(spec, MEMORY_FIELDS) for spec in value]
         else:
             out[name] = plain(value, name)
+    if manifest.chunk is not None:
+        out["chunk"] = record(manifest.chunk, CHUNK_FIELDS)
     return out
 
 
@@ -154,7 +179,7 @@ def encode(manifest: Manifest) -> bytes:
 def contract(manifest: Manifest) -> str:
     """The part that a robot depends on, as canonical JSON: it is written into the ONNX metadata too."""
     content = to_json(manifest)
-    return canonical({name: content[name] for name in CONTRACT})
+    return canonical({name: content[name] for name in (*CONTRACT, "chunk") if name in content})
 
 
 def identity(manifest: Manifest) -> str:
@@ -189,10 +214,12 @@ def decode(data: bytes) -> Manifest:
     if not isinstance(content, dict):
         raise ArtifactError(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
     version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}")
-    missing = [name for name in (*MANIFEST_FIELDS, "sha256") if name not in content]
-    unknown = sorted(set(content) - {*MANIFEST_FIELDS, "sha256"})
+    if version not in (SCHEMA_VERSION, CHUNK_VERSION):
+        raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
+                            f"and {CHUNK_VERSION} of policies that give chunks")
+    keys = (*MANIFEST_FIELDS, "sha256", *(("chunk",) if version == CHUNK_VERSION else ()))
+    missing = [name for name in keys if name not in content]
+    unknown = sorted(set(content) - set(keys))
     if missing or unknown:
         raise ArtifactError(f"{MANIFEST} lacks the keys {missing} and has the unknown keys {unknown}")
     stated = content.pop("sha256")
@@ -203,7 +230,7 @@ def decode(data: bytes) -> Manifest:
         return build(content)
     except ArtifactError:
         raise
-    except (SignalError, TypeError, KeyError, ValueError) as error:
+    except (SignalError, TypeError, KeyError, ValueError, AttributeError) as error:
         raise ArtifactError(f"{MANIFEST} is malformed: {error}") from error
 
 
@@ -212,7 +239,8 @@ def build(content: dict[str, Any]) -> Manifest:
     signals = tuple(SignalSpec(**tupled(item)) for item in content["signals"])
     commands = tuple(CommandSpec(**tupled(item)) for item in content["commands"])
     memory = tuple(MemorySpec(item["name"], tuple(item["shape"]), item["initial"]) for item in content["memory"])
-    manifest = replace(Manifest(**content), signals=signals, commands=commands, memory=memory)
+    chunk = ChunkSpec(**tupled(content["chunk"])) if "chunk" in content else None
+    manifest = replace(Manifest(**content), signals=signals, commands=commands, memory=memory, chunk=chunk)
     check(manifest)
     return manifest
 
@@ -234,6 +262,29 @@ def check(manifest: Manifest) -> None:
         size = int(np.prod(memory.shape, dtype=int))
         if np.asarray(memory.initial, dtype=np.float32).size != size:
             raise ArtifactError(f"memory {memory.name!r}: initial value does not have the shape {memory.shape}")
+    version = SCHEMA_VERSION if manifest.chunk is None else CHUNK_VERSION
+    if manifest.schema_version != version:
+        raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} it is {version}")
+    if manifest.chunk is not None:
+        check_chunk(manifest, manifest.chunk)
+
+
+def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:
+    """What must hold of a policy that gives chunks."""
+    if not (type(chunk.steps) is int and chunk.steps >= 2):
+        raise ArtifactError(f"chunk: steps is a whole number of at least 2, got {chunk.steps!r}")
+    if not (type(chunk.dt_s) in (int, float) and isfinite(chunk.dt_s) and chunk.dt_s > 0):
+        raise ArtifactError(f"chunk: dt_s is a positive time in s, got {chunk.dt_s!r}")
+    if len(manifest.commands) != 1 or manifest.memory:
+        # memory moves on by a control step at a time; how many of them lie between two inferences is not known before
+        raise ArtifactError(f"a policy that gives chunks has one command and no memory, not {len(manifest.commands)} "
+                            f"and {[memory.name for memory in manifest.memory]}")
+    command, hold = manifest.commands[0], chunk.hold
+    if not all(type(i) is int and 0 <= i < command.size for i in hold) or list(hold) != sorted(set(hold)):
+        raise ArtifactError(f"chunk: hold names components from 0 to {command.size - 1} in rising order, got {hold}")
+    if command.unit == "wxyz" and len(hold) != command.size:
+        raise ArtifactError(f"chunk: command {command.name!r} is a quaternion, which cannot be interpolated by "
+                            f"component: hold all of {list(range(command.size))}")
 
 
 def check_robot(manifest: Manifest, robot: RobotSpec, task_signals: Schema | None = None) -> None:

@@ -97,6 +97,7 @@ class Artifact:
 
     def act(self, signals: Mapping[str, np.ndarray]) -> Arrays:
         """Commands of one robot by name (shapes without N) for its ``signals``; memory moves on by one control step.
+        A policy that gives chunks gives [steps, *shape].
 
         A missing, misshapen or non-finite signal raises :class:`SignalError` and leaves the memory as it was; so
         does a non-finite command. Signals that the policy does not read are ignored.
@@ -199,7 +200,7 @@ def check_graph(manifest: Manifest, session: Any) -> None:
     check_contract(json.loads(stated), json.loads(contract(manifest)))
     inputs = {spec.name: spec.shape for spec in manifest.signals}
     inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
-    outputs = {spec.name: spec.shape for spec in manifest.commands}
+    outputs = {spec.name: manifest.given(spec) for spec in manifest.commands}
     outputs.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
     check_tensors("input", inputs, session.get_inputs())
     check_tensors("output", outputs, session.get_outputs())
@@ -235,7 +236,7 @@ def read_golden(data: bytes, manifest: Manifest) -> Arrays:
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ArtifactError(f"{GOLDEN} cannot be read: {error}") from error
     shapes = {f"signals.{spec.name}": spec.shape for spec in manifest.signals}
-    shapes.update({f"commands.{spec.name}": spec.shape for spec in manifest.commands})
+    shapes.update({f"commands.{spec.name}": manifest.given(spec) for spec in manifest.commands})
     memory = {f"memory.{spec.name}": spec.shape for spec in manifest.memory}
     if set(golden) not in (set(shapes), set(shapes | memory)):
         raise ArtifactError(f"{GOLDEN} holds {sorted(golden)}, the manifest needs {sorted(shapes | memory)}")

@@ -179,7 +179,7 @@ class Threads:
             model, data = self._models[sim], seat.data
             mujoco.mj_setState(model, data, self._rows[sim], WHOLE)
             mujoco.mj_step(model, data, nstep)
-            _stages(model, data, stage)
+            stages(model, data, stage)
 
         self._each(ids, advance)
 
@@ -188,7 +188,7 @@ class Threads:
 
         def compute(seat: Seat, sim: int) -> None:
             mujoco.mj_setState(self._models[sim], seat.data, self._rows[sim], WHOLE)
-            _stages(self._models[sim], seat.data, stage)
+            stages(self._models[sim], seat.data, stage)
 
         self._each(ids, compute)
 
@@ -198,7 +198,7 @@ class Threads:
         def clear(seat: Seat, sim: int) -> None:
             mujoco.mj_resetData(self._models[sim], seat.data)
             self.warning[sim] = 0
-            _stages(self._models[sim], seat.data, stage)
+            stages(self._models[sim], seat.data, stage)
 
         self._each(ids, clear)
 
@@ -268,7 +268,7 @@ class Threads:
             seat.warned[:] = 0
 
 
-def _stages(model: mujoco.MjModel, data: mujoco.MjData, stage: int) -> None:
+def stages(model: mujoco.MjModel, data: mujoco.MjData, stage: int) -> None:
     """MuJoCo's pipeline up to ``stage``, sensors included, after its checks of the state, as the batch does it."""
     if stage >= POS:
         mujoco.mj_checkPos(model, data)

@@ -1,4 +1,4 @@
-"""Codecs: both ways for every robot and interface, hand-computed signs, frames and units."""
+"""Codecs of quadrotors: both ways for every interface, hand-computed signs, frames and units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from robots.frames import from_rotation_vector
 from robots.spec import load_robot, robot_names
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import InterfaceError, build, load_interface, read
+from temporeal_bridge.interface import InterfaceError, build, check_reads, load_interface, read
 
 ROBOT = load_robot("crazyflie")
 
@@ -20,7 +20,7 @@ def interfaces():
     found = []
     for name in robot_names():
         robot = load_robot(name)
-        if robot.ros is not None and robot.ros.exists():
+        if robot.kind == "quadrotor" and robot.ros is not None and robot.ros.exists():
             for key in read(robot.ros)["interfaces"]:
                 found.append(pytest.param(robot, load_interface(robot, key), id=f"{name}-{key}"))
     return found
@@ -89,7 +89,7 @@ def test_thrust_of_the_legacy_setpoint():
 def test_the_thrust_scale_is_the_robots():
     from robots.crazyflie.spec import MAX_THRUST
 
-    for key in ("crazyswarm2", "odometry"):
+    for key in ("crazyswarm2", "odometry", "px4", "mavros"):
         assert load_interface(ROBOT, key).command("ctbr_cmd").options["max_thrust_n"] == MAX_THRUST
 
 
@@ -126,10 +126,11 @@ def test_a_quaternion_that_is_none_is_refused():
 
 
 CHANGES = [
-    (lambda c: c["interfaces"]["odometry"]["states"][0].update(codec="pose"), "unknown codec 'pose'; known"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(codec="where"), "unknown codec 'where'; known"),
     (lambda c: c["interfaces"]["odometry"]["states"][0].update(type="std_msgs/msg/String"), "is for nav_msgs"),
     (lambda c: c["interfaces"]["odometry"]["states"][0].update(qos="best"), "unknown QoS 'best'; legal"),
-    (lambda c: c["interfaces"]["odometry"]["states"][0]["options"].update(angular="absent"), "no topic carries"),
+    (lambda c: c["interfaces"]["odometry"]["states"].append(c["interfaces"]["odometry"]["states"][0]), "another topic"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(rate_hz=0), "paces the controller"),
     (lambda c: c["interfaces"]["odometry"]["states"][0]["options"].update(linear="ned"), "legal: world, body"),
     (lambda c: c["interfaces"]["odometry"]["states"][0].pop("rate_hz"), "expected exactly"),
     (lambda c: c["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"].pop("full"), "option 'full' is missing"),
@@ -147,5 +148,19 @@ def test_a_wrong_interface_is_an_error_that_names_it(change, words):
 
 
 def test_an_unknown_interface_lists_the_known():
-    with pytest.raises(InterfaceError, match="known: crazyswarm2, odometry"):
-        load_interface(ROBOT, "px4")
+    with pytest.raises(InterfaceError, match="known: crazyswarm2, odometry, px4, mavros"):
+        load_interface(ROBOT, "ardupilot")
+
+
+@pytest.mark.parametrize(("robot", "interface"), interfaces())
+def test_all_signals_of_a_quadrotor_are_carried(robot, interface):
+    assert dict(interface.carried) == dict(robot.signals)
+    check_reads(interface, robot.signals.values())
+
+
+def test_a_signal_that_nobody_carries_is_refused_by_name():
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    content["interfaces"]["odometry"]["states"][0]["options"]["angular"] = "absent"
+    interface = build(ROBOT, content, "odometry")
+    with pytest.raises(InterfaceError, match="reads 'base_ang_vel_b', which no topic .* carries; carried: base_pos_w"):
+        check_reads(interface, ROBOT.signals.values())

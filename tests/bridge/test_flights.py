@@ -245,10 +245,13 @@ def test_the_report_does_with_what_is_there(artifact: Path, tmp_path: Path) -> N
     """A killed controller leaves no summary, a killed robot no truth."""
     from policies.export.manifest import load_manifest
     from robots.spec import load_robot
+    from temporeal_bridge.interface import load_interface
 
     rows = [{"seed": 0, "robot": "/cf1", "logs": str(tmp_path), "verdict": "satisfied", "lower": 0.1, "start_ns": 5},
             flights.failed(1, None, "the recorder ended")]
-    report = flights.report(rows, "the recorder ended", load_manifest(artifact), load_robot("crazyflie"), tmp_path)
+    robot = load_robot("crazyflie")
+    report = flights.report(
+        rows, "the recorder ended", load_manifest(artifact), robot, load_interface(robot), tmp_path)
     assert (report.satisfied, report.flown, len(report.flights)) == (1, 1, 2)
     assert report.latency_ms == {"p50": None, "p99": None, "max": None} and report.worst_lag_ms is None
     assert report.flights[0]["missed"] is None and "truth" not in report.flights[0]

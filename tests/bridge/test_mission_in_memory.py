@@ -24,7 +24,9 @@ from temporeal_bridge.transport import QOS
 
 pytest.importorskip("mujoco")
 
-from temporeal_bridge.robot_sim import Firmware, RobotSim, draw_parameters, draw_start
+from temporeal_bridge.drivers import Firmware
+from temporeal_bridge.plants import draw_parameters, draw_start
+from temporeal_bridge.robot_sim import RobotSim
 
 ROBOT = load_robot("crazyflie")
 
@@ -38,7 +40,7 @@ class Chain:
                  for name in ("robot_sim", "policy_node", "monitor_node", "guard_node")]
         robot_interface = load_interface(ROBOT, interface)
         self.robot = lockstep.add(buses[0], RobotSim(buses[0], ROBOT, robot_interface, seed=seed, out=out))
-        loaded = policy_node.load(artifact, ROBOT)
+        loaded = policy_node.load(artifact, ROBOT, robot_interface)
         ends = line()
         self.policy = lockstep.add(
             buses[1], PolicyNode(buses[1], loaded, ROBOT, robot_interface, ends[0], after="silence"))
@@ -74,7 +76,8 @@ def chain(lockstep, artifact, tmp_path):
 def test_the_mission_is_flown_and_the_monitor_agrees_with_the_truth(chain):
     result = chain.fly(3)
     assert result["verdict"] == "satisfied" and result["samples"] == 301 and result["lost"] == 0
-    truth = judge_truth(chain.manifest, ROBOT, chain.out / "truth_3.npz", chain.policy.flight.start_ns)
+    interface, start_ns = load_interface(ROBOT), chain.policy.flight.start_ns
+    truth = judge_truth(chain.manifest, ROBOT, interface, chain.out / "truth_3.npz", start_ns)
     assert truth.verdict == "satisfied"
     assert truth.lower == pytest.approx(result["lower"], abs=0.05)  # noise of 2 mm and 10 ms of latency lie between
     assert [c["verdict"] for c in result["clauses"]] == ["satisfied"] * 3

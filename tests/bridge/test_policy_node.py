@@ -31,7 +31,7 @@ class Bench:
         self.lockstep, self.interface = lockstep, load_interface(ROBOT, interface)
         self.own = MemoryTransport(lockstep.bus, "peer", "/cf1")
         transport = MemoryTransport(lockstep.bus, "policy_node", "/cf1")
-        self.loaded = policy_node.load(artifact, ROBOT)
+        self.loaded = policy_node.load(artifact, ROBOT, self.interface)
         ends, robot = line(), (ROBOT, self.interface)
         self.node = lockstep.add(transport, PolicyNode(transport, self.loaded, *robot, ends[0], **options))
         transport = MemoryTransport(lockstep.bus, "guard_node", "/cf1")
@@ -339,7 +339,7 @@ def test_an_artifact_of_another_robot_is_refused(tmp_path, artifact):
 
     other = replace(ROBOT, name="dragonfly")
     with pytest.raises(ArtifactError, match="for robot 'crazyflie', this robot is 'dragonfly'"):
-        policy_node.load(artifact, other)
+        policy_node.load(artifact, other, load_interface(ROBOT))
 
 
 def test_a_damaged_artifact_is_refused(tmp_path, artifact):
@@ -351,7 +351,7 @@ def test_a_damaged_artifact_is_refused(tmp_path, artifact):
     data[len(data) // 2] ^= 1
     (broken / "policy.onnx").write_bytes(data)
     with pytest.raises(ArtifactError, match="SHA-256"):
-        policy_node.load(broken, ROBOT)
+        policy_node.load(broken, ROBOT, load_interface(ROBOT))
 
 
 def test_it_sleeps_until_the_first_state_after_a_start(bench):

@@ -9,7 +9,19 @@ import pytest
 
 from temporeal_bridge import messages
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.transport import QOS, QoS, TransportError, choose, qos_named, require_peer, resolve_name
+from temporeal_bridge.transport import (
+    QOS,
+    Endpoint,
+    Peer,
+    QoS,
+    TransportError,
+    choose,
+    mismatch,
+    qos_named,
+    require_peer,
+    resolve_name,
+    unconnected,
+)
 
 STRING = "std_msgs/msg/String"
 PATIENCE_S = 5.0
@@ -149,6 +161,7 @@ def test_namespaces_and_remappings(join):
     assert a.advertise("cmd", STRING, QOS["default"]).topic == "/cf1/cmd"
     assert a.advertise("state", STRING, QOS["default"]).topic == "/shared/odom"
     assert b.advertise("/diagnostics", STRING, QOS["default"]).topic == "/diagnostics"
+    assert (a.resolve("cmd"), a.resolve("state"), b.resolve("state")) == ("/cf1/cmd", "/shared/odom", "/cf2/state")
 
 
 def test_two_robots_do_not_hear_each_other(join):
@@ -184,6 +197,126 @@ def test_waiting_takes_its_time_and_no_more_on_the_own_clock(join):
     assert b.wait(0.1) == 0
     assert b.monotonic() - before >= 0.1 or not b.capabilities.deterministic
     assert b.now() > 1_600_000_000_000_000_000
+
+
+def settled(transport, look, wanted):
+    """What ``look()`` gives once it is ``wanted``, or after all patience."""
+    until = transport.monotonic() + PATIENCE_S
+    while look() != wanted and transport.monotonic() < until:
+        transport.wait(0.05)
+    return look()
+
+
+def test_publishers_are_seen_with_node_type_and_own_ones_marked(join):
+    a, b, c = join(0, "robot", "/cf1"), join(1, "guard", "/cf1"), join(0, "intruder")
+    own = b.advertise("cmd", STRING, QOS["command"])
+    a.advertise("/elsewhere", STRING, QOS["command"])
+
+    def publishers(topic="cmd"):
+        return sorted((peer.node, peer.type, peer.own) for peer in b.publishers(topic))
+
+    mine = ("/cf1/guard1", STRING, True)
+    assert settled(b, publishers, [mine]) == [mine]
+    c.advertise("/cf1/cmd", STRING, QOS["sensor"])
+    both = [mine, ("/intruder0", STRING, False)]
+    assert settled(b, publishers, both) == both == publishers(own.topic)
+    assert [peer.hash for peer in b.publishers("cmd")] == [messages.type_hash(STRING)] * 2
+    assert [peer.qos.reliable for peer in b.publishers("cmd") if not peer.own] == [False]
+    c.close()
+    assert settled(b, publishers, [mine]) == [mine]
+    assert b.subscribers("cmd") == []
+
+
+def test_subscribers_are_seen_whatever_their_type_and_qos(join):
+    a, b = join(0, "robot", "/cf1"), join(1, "guard", "/cf1")
+    a.subscribe("cmd", STRING, QOS["latched"], lambda r: None)
+    a.subscribe("cmd", "std_msgs/msg/Empty", QOS["sensor"], lambda r: None)
+
+    def subscribers():
+        return sorted((p.node, p.type, p.qos.reliable, p.qos.latched, p.own) for p in b.subscribers("cmd"))
+
+    wanted = [("/cf1/robot0", "std_msgs/msg/Empty", False, False, False), ("/cf1/robot0", STRING, True, True, False)]
+    assert settled(b, subscribers, wanted) == wanted and b.publishers("cmd") == []
+
+
+def test_nodes_are_counted_even_if_two_bear_one_name(join):
+    a, b = join(0, "same", "/cf1"), join(1, "other")
+    wanted = ["/cf1/same0", "/other1"]
+    assert settled(b, lambda: sorted(b.nodes()), wanted) == wanted
+    twin = join(0, "same", "/cf1")
+    wanted = ["/cf1/same0", "/cf1/same0", "/other1"]
+    assert settled(b, lambda: sorted(b.nodes()), wanted) == wanted
+    twin.close()
+    a.close()
+    assert settled(b, b.nodes, ["/other1"]) == ["/other1"]
+
+
+def test_a_second_publisher_of_the_own_name_still_counts_as_somebody_else(join):
+    a, b = join(0, "guard", "/cf1"), join(0, "guard", "/cf1")
+    own, twin = b.advertise("cmd", STRING, QOS["command"]), a.advertise("cmd", STRING, QOS["command"])
+    assert settled(b, lambda: sorted(p.own for p in b.publishers("cmd")), [False, True]) == [False, True]
+    assert own.topic == twin.topic
+
+
+def test_incompatible_names_the_policy_and_the_node(join):
+    a, b = join(0, "robot"), join(1, "node")
+    reader = b.subscribe("words", STRING, QOS["default"], lambda r: None)
+    latched = b.subscribe("words", STRING, QoS(reliable=False, depth=1, latched=True), lambda r: None)
+    fitting = b.subscribe("words", STRING, QOS["sensor"], lambda r: None)
+    assert b.incompatible(reader) == ""
+    writer = a.advertise("words", STRING, QOS["sensor"])
+    why = "/robot0: reliability (offered: best effort, requested: reliable)"
+    assert settled(b, lambda: b.incompatible(reader), why) == why
+    why = "/robot0: durability (offered: volatile, requested: transient local)"
+    assert settled(b, lambda: b.incompatible(latched), why) == why
+    assert settled(b, lambda: b.incompatible(fitting), "") == ""
+    settled(a, lambda: a.incompatible(writer).count("/node1: "), 2)
+    assert {part.split(" (")[0] for part in a.incompatible(writer).split("; ")} == {
+        "/node1: reliability", "/node1: durability"}
+
+
+def test_incompatible_names_the_type(join):
+    a, b = join(0, "robot"), join(1, "node")
+    reader = b.subscribe("words", STRING, QOS["sensor"], lambda r: None)
+    a.advertise("words", "std_msgs/msg/Empty", QOS["default"])
+    why = "/robot0: type (std_msgs/msg/Empty against std_msgs/msg/String)"
+    assert settled(b, lambda: b.incompatible(reader), why) == why
+
+
+@pytest.mark.parametrize(("offered", "requested", "words"), [
+    (QoS(), QoS(), ""), (QoS(), QoS(reliable=False), ""), (QoS(latched=True), QoS(), ""),
+    (QoS(reliable=False), QoS(), "reliability"), (QoS(), QoS(latched=True), "durability"),
+    (QoS(reliable=False), QoS(latched=True), "reliability and durability")])
+def test_a_reader_gets_nothing_where_it_requests_more_than_is_offered(offered, requested, words):
+    assert " and ".join(part.split(" (")[0] for part in mismatch(offered, requested).split(" and ")) == words
+
+
+def test_what_fits_and_is_not_connected_is_blamed_on_the_policy_that_the_middleware_names():
+    endpoint, peer = Endpoint("/cmd", STRING, QoS(), None), Peer("/robot", STRING, "", QoS(), False)
+    assert unconnected(endpoint, True, [peer, peer], 2) == ""
+    assert unconnected(endpoint, True, [peer, peer], 1, "deadline") == "1 of 2 that fit otherwise: deadline"
+    assert "another policy" in unconnected(endpoint, True, [peer], 0)
+
+
+def test_dds_names_a_policy_that_ros_profiles_do_not_have():
+    from cyclonedds.qos import Policy, Qos
+    from cyclonedds.sub import DataReader
+    from cyclonedds.util import duration
+
+    from temporeal_bridge import dds
+
+    domain = dds.free_domain()
+    robot, node = (dds.DdsTransport(name, domain=domain, loopback=True) for name in ("robot", "node"))
+    asking = Qos(Policy.Deadline(duration(milliseconds=10)), base=dds.dds_qos(QOS["default"], b"", False))
+    reader = DataReader(robot.participant, robot._topic("rt/cmd", STRING), asking)
+    writer = node.advertise("cmd", STRING, QOS["command"])
+    why = "1 of 1 that fit otherwise: deadline"
+    assert settled(node, lambda: node.incompatible(writer), why) == why
+    # a plain DDS program: nobody announces its node or its type's hash
+    assert [(peer.node, peer.hash) for peer in node.subscribers("cmd")] == [("", "")]
+    reader.__del__()
+    for transport in (robot, node):
+        transport.close()
 
 
 def test_stamps_and_intervals_agree_on_the_memory_bus():

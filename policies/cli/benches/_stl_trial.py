@@ -175,7 +175,7 @@ def trained(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
 
     began = float(order["began"])
     train.train(settings, overwrite=True, quiet=True)
-    wall, usage = time.time() - began, resource.getrusage(resource.RUSAGE_SELF)
+    wall, usage = time.time() - began, resource.getrusage(resource.RUSAGE_SELF)  # both from the start of the process
     history = checkpoint.load(checkpoint.latest(Path(order["run"]) / "checkpoints", 0, 1))["history"]
     return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_memory_B": 1024 * usage.ru_maxrss,
             **learning(history)}
@@ -209,13 +209,13 @@ def planned(
     system: Any = task.observe.system  # type: ignore[attr-defined]
     generator = torch.Generator().manual_seed(order["seed"])
     parts: list[Rollout] = []
-    began = time.perf_counter()
+    began = time.process_time()
     while sum(p.episodes for p in parts) < order["episodes"] and (
-            not parts or time.perf_counter() - began < order["budget_s"]):
+            not parts or time.process_time() - began < order["budget_s"]):
         policy = Receding(plan, system.model, task.formula, task.control_dt, task.steps, config, generator,
                           every=config.replan)
         parts.append(rollout(env, follow(env, policy), keep=kept_signals(task)))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     found = joined(parts)
     few = found.episodes < order["episodes"]
     return {**judged(order, task, found), "plan_s": seconds / found.episodes, "planning_s": seconds,

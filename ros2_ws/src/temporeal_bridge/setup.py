@@ -30,6 +30,7 @@ setup(
     entry_points={
         "console_scripts": [
             f"policy_node = {NAME}.policy_node:main",
+            f"worker_node = {NAME}.worker_node:main",
             f"guard_node = {NAME}.guard_node:main",
             f"robot_sim = {NAME}.robot_sim:main",
             f"monitor_node = {NAME}.monitor_node:main",

@@ -122,11 +122,11 @@ def test_time_to_a_threshold_is_the_first_time_it_was_reached() -> None:
 
 
 def test_times_tell_how_many_got_there() -> None:
-    trials = [trial(seed=1, wall_s=10.0, time_to={"0.5": 2.0, "0.9": None}),
-              trial(seed=2, wall_s=30.0, time_to={"0.5": 4.0, "0.9": 8.0})]
+    trials = [trial(seed=1, cpu_s=10.0, time_to={"0.5": 2.0, "0.9": None}),
+              trial(seed=2, cpu_s=30.0, time_to={"0.5": 4.0, "0.9": 8.0})]
     found = suite.times(trials, "tgpo", "linear")
     assert found is not None
-    assert (found.wall_s, found.longest_s, found.to) == (20.0, 30.0, {0.5: (2, 3.0), 0.9: (1, 8.0)})
+    assert (found.cpu_s, found.longest_s, found.to) == (20.0, 30.0, {0.5: (2, 3.0), 0.9: (1, 8.0)})
 
 
 def test_first_failures_are_shares_of_all_episodes() -> None:
@@ -185,13 +185,13 @@ HEAT = {"x": [0.0, 1.0], "y": [0.0, 2.0, 4.0], "x_label": "t1: at_a", "y_label":
 
 
 def whole_study() -> dict[str, Any]:
-    drawn = {"shapes": SHAPES, "planar": False, "formula": "F[0,1] x < 1 & y", "wall_s": 12.0,
+    drawn = {"shapes": SHAPES, "planar": False, "formula": "F[0,1] x < 1 & y", "cpu_s": 12.0,
              "time_to": {"0.5": 3.0, "0.9": None}, "curve": [[1.0, 10.0, 0.1], [9.0, 90.0, 0.8]],
              "first_to_fail": {"F[0,1] x < 1": 100, "y": 0},
              "paths": [{"satisfied": True, "points": [[0, 0, 1], [1, 2, 1]]},
                        {"satisfied": False, "points": [[0, 0, 1], [2, 2, 1]]}]}
     trials = [trial(heat=HEAT, **drawn), trial(method="tau-mdp", satisfied=300, **drawn),
-              trial(method="cem", satisfied=20, episodes=50, few_starts=True, plan_s=0.5, **{**drawn, "wall_s": None}),
+              trial(method="cem", satisfied=20, episodes=50, few_starts=True, plan_s=0.5, **{**drawn, "cpu_s": None}),
               trial(method="f-mdp", status=NOT_SUPPORTED, reason="no <such> form"),
               trial(method="ppo", status=FAILED, reason="exit status 3"),
               *(trial(f"linear_horizon_{n}", m, satisfied=s, **drawn) for n in (50, 1000)

@@ -64,11 +64,12 @@ class CommandCodec:
     """A message type that carries one command: ``encode(command, options, stamp_ns)``, ``decode(message, options)``.
 
     Where the message can say how to come to rest after the command, ``encode_course(course, options)`` writes that too.
+    A *companion* goes out beside a command and carries none of it (a heartbeat): it has no ``decode``.
     """
 
     type: str
     encode: Encode
-    decode: Callable[[Any, Options], np.ndarray]
+    decode: Callable[[Any, Options], np.ndarray] | None
     encode_course: Callable[[Course, Options], Any] | None = None
 
 
@@ -99,6 +100,8 @@ def xyz(vector: Any) -> np.ndarray:
 
 def vector3(value: Any, kind: str = "Vector3") -> Any:
     """Vector3 or Point of three numbers."""
+    if np.shape(value) != (3,):
+        raise CodecError(f"a {kind} has 3 numbers, got shape {np.shape(value)}")
     x, y, z = (float(v) for v in value)
     return messages.record(f"geometry_msgs/msg/{kind}")(x=x, y=y, z=z)
 
@@ -114,6 +117,8 @@ def attitude(orientation: Any, what: str) -> np.ndarray:
 
 def orientation(quat_wxyz: np.ndarray) -> Any:
     """Quaternion of [4] wxyz."""
+    if np.shape(quat_wxyz) != (4,):
+        raise CodecError(f"a Quaternion has 4 numbers, got shape {np.shape(quat_wxyz)}")
     x, y, z, w = (float(v) for v in xyzw_from_wxyz(np.asarray(quat_wxyz, dtype=float)))
     return messages.record("geometry_msgs/msg/Quaternion")(x=x, y=y, z=z, w=w)
 
@@ -223,4 +228,4 @@ COMMANDS: dict[str, CommandCodec] = {
 }
 
 # last: these modules build on what stands above and add their codecs to the two tables
-from temporeal_bridge import codecs_cameras, codecs_joints  # noqa: E402, F401
+from temporeal_bridge import codecs_cameras, codecs_joints, codecs_px4  # noqa: E402, F401

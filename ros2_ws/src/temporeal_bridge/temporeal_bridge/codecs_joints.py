@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from robots.course import Course
+from robots.course import Course, resting
 from robots.kinematics import KinematicsError, chain
+from robots.motion import MotionError
 from temporeal_bridge import messages
 from temporeal_bridge.codecs import (
     COMMANDS,
@@ -36,6 +37,7 @@ from temporeal_bridge.codecs import (
 
 Frames = tuple[str, str]
 FIELDS = ("position", "velocity", "effort")
+POINT = ("positions", "velocities", "accelerations")
 
 
 def per_joint(options: Options, key: str, count: int, default: float) -> np.ndarray:
@@ -268,29 +270,31 @@ def decode_forward(message: Any, options: Options) -> np.ndarray:
 
 # trajectory_msgs/JointTrajectory to a joint_trajectory_controller. Options: joints, reach_s. The stamp is 0: begin now
 # (one in the past makes the controller catch up). The last point is at rest: the controller refuses another one, and
-# an arm that hears nothing more stops there (ros2_controllers 6.9.0, joint_trajectory_controller.cpp).
+# an arm that hears nothing more stops there. With positions, velocities and accelerations it interpolates with
+# polynomials of fifth degree (ros2_controllers 6.9.0, joint_trajectory_controller.cpp, trajectory.cpp).
 
 
 def encode_trajectory(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """One point: be at rest at ``command`` in ``reach_s``."""
-    position = finite(command, (len(names(options)),), "the command")[None]
     reach = float(options["reach_s"])
     if not 0.0 < reach < 60.0:
         raise CodecError(f"option reach_s is {options['reach_s']!r}; seconds above 0 and below 60 are needed")
-    return encode_course(Course(np.array([reach]), position, np.zeros_like(position)), options)
+    return encode_course(resting(finite(command, (len(names(options)),), "the command"), reach), options)
 
 
 def encode_course(course: Course, options: Options) -> Any:
-    """All points of ``course``, with positions and velocities."""
+    """All points of ``course``."""
     joints = names(options)
-    positions = finite(course.positions, (len(course.times), len(joints)), "the course's positions")
+    if course.positions.shape[1] != len(joints):
+        raise CodecError(f"the course has {course.positions.shape[1]} components, there are {len(joints)} joints")
     duration = messages.record("builtin_interfaces/msg/Duration")
     point = messages.record("trajectory_msgs/msg/JointTrajectoryPoint")
     points = []
-    for time, position, speed in zip(course.times, positions, course.speeds):
+    for time, position, speed, acceleration in zip(
+            course.times, course.positions, course.speeds, course.accelerations):
         ns = round(float(time) * 1e9)
         points.append(point(
-            positions=position, velocities=speed, accelerations=np.zeros(0), effort=np.zeros(0),
+            positions=position, velocities=speed, accelerations=acceleration, effort=np.zeros(0),
             time_from_start=duration(sec=ns // 10**9, nanosec=ns % 10**9)))
     return messages.record("trajectory_msgs/msg/JointTrajectory")(
         header=messages.header(0), joint_names=joints, points=points)
@@ -302,19 +306,22 @@ def decode_course(message: Any, options: Options) -> Course:
     if sorted(message.joint_names) != sorted(joints):
         raise CodecError(f"JointTrajectory is for joints {list(message.joint_names)}, {joints} are needed")
     order = [list(message.joint_names).index(name) for name in joints]
-    shape = (len(message.points), len(joints))
+    for number, point in enumerate(message.points):
+        for field in POINT:
+            if len(getattr(point, field)) != len(joints):
+                raise CodecError(f"JointTrajectory: point {number} has {len(getattr(point, field))} {field} of "
+                                 f"{len(joints)} joints")
+    rows = (np.array([getattr(p, field) for p in message.points], dtype=np.float64).reshape(-1, len(joints))[:, order]
+            for field in POINT)
+    times = np.array([p.time_from_start.sec + 1e-9 * p.time_from_start.nanosec for p in message.points])
     try:
-        rows = [np.array([getattr(p, field) for p in message.points], dtype=np.float64)
-                for field in ("positions", "velocities")]
-        times = np.array([p.time_from_start.sec + 1e-9 * p.time_from_start.nanosec for p in message.points])
-        positions, speeds = (finite(row, shape, "JointTrajectory's points") for row in rows)
-        return Course(times, positions[:, order], speeds[:, order])
-    except ValueError as error:  # rows of different lengths, or no course
+        return Course(times, *rows)
+    except MotionError as error:
         raise CodecError(f"JointTrajectory: {error}") from error
 
 
 def decode_trajectory(message: Any, options: Options) -> np.ndarray:
-    """The command: the first point."""
+    """The first point: what is to be reached next."""
     return np.asarray(decode_course(message, options).positions[0])
 
 

@@ -37,17 +37,20 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from temporeal_bridge import messages
+from temporeal_bridge.dds_graph import Graph, policy_name
 from temporeal_bridge.ros_arguments import parse
 from temporeal_bridge.sockets import confine
 from temporeal_bridge.transport import (
     Callback,
     Capabilities,
     Endpoint,
+    Peer,
     QoS,
     Received,
     TransportError,
     domain_id,
     resolve_name,
+    unconnected,
 )
 
 MAX_INDEX = 60  # participants per machine and domain that find each other without multicast
@@ -55,6 +58,7 @@ BLOCKING_MS = 5
 WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
 LOOPBACK = "lo"
 GRAPH_TOPIC, GRAPH_TYPE = "ros_discovery_info", "rmw_dds_common/msg/ParticipantEntitiesInfo"
+GRAPH_DEPTH = 1000  # the topic has no key: what all participants announce between two looks shares one history
 
 
 def ports(domain: int, index: int) -> tuple[int, int]:
@@ -250,7 +254,8 @@ class DdsTransport:
         self.readers: list[Reader] = []
         self.writers: list[Any] = []
         self.topics: dict[tuple[str, str], Topic[Any]] = {}
-        self.graph = self._writer(GRAPH_TOPIC, GRAPH_TYPE, QoS(depth=1, latched=True))
+        self.own_graph = self._writer(GRAPH_TOPIC, GRAPH_TYPE, QoS(depth=1, latched=True))
+        self.graph: Graph | None = None
         self._announce()
 
     def _topic(self, name: str, type: str) -> Topic[Any]:
@@ -261,6 +266,10 @@ class DdsTransport:
     def _writer(self, name: str, type: str, qos: QoS) -> Any:
         user_data = f"typehash={messages.type_hash(type)};".encode()
         return DataWriter(self.participant, self._topic(name, type), dds_qos(qos, user_data, True))
+
+    def _reader(self, name: str, type: str, qos: QoS) -> Any:
+        user_data = f"typehash={messages.type_hash(type)};".encode()
+        return DataReader(self.participant, self._topic(name, type), dds_qos(qos, user_data, False))
 
     def _announce(self) -> None:
         """Tell the graph which endpoints are this node's: rewritten after each new one."""
@@ -274,11 +283,15 @@ class DdsTransport:
             reader_gid_seq=[of(reader.entity) for reader in self.readers],
             writer_gid_seq=[of(writer) for writer in self.writers])
         info = messages.record(GRAPH_TYPE)(gid=of(self.participant), node_entities_info_seq=[entities])
-        self.graph.write(raw_type(GRAPH_TYPE)(messages.encode(GRAPH_TYPE, info)))
+        self.own_graph.write(raw_type(GRAPH_TYPE)(messages.encode(GRAPH_TYPE, info)))
+
+    def resolve(self, topic: str) -> str:
+        """See :class:`Transport`."""
+        return resolve_name(topic, self.namespace, self.node, self.remaps)
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
+        name = self.resolve(topic)
         writer = self._writer(f"rt{name}", type, qos)
         self.writers.append(writer)
         self._announce()
@@ -286,9 +299,8 @@ class DdsTransport:
 
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
-        user_data = f"typehash={messages.type_hash(type)};".encode()
-        entity = DataReader(self.participant, self._topic(f"rt{name}", type), dds_qos(qos, user_data, False))
+        name = self.resolve(topic)
+        entity = self._reader(f"rt{name}", type, qos)
         condition = ReadCondition(entity, ViewState.Any | Instance.Any | SampleState.Any)
         self.waitset.attach(condition)
         self.readers.append(Reader(entity, condition, callback, name, type, qos.depth))
@@ -333,13 +345,40 @@ class DdsTransport:
             return len(entity.get_matched_publications())
         return len(entity.get_matched_subscriptions())
 
+    def publishers(self, topic: str) -> list[Peer]:
+        """See :class:`Transport`. From what discovery has told this process already: microseconds, nothing is sent."""
+        return self._look().publishers("rt" + self.resolve(topic))
+
+    def subscribers(self, topic: str) -> list[Peer]:
+        """See :class:`Transport`."""
+        return self._look().subscribers("rt" + self.resolve(topic))
+
+    def nodes(self) -> list[str]:
+        """See :class:`Transport`."""
+        return self._look().nodes()
+
+    def _look(self) -> Graph:
+        """The graph as of now; its readers are made at the first question, so that nodes that never ask pay nothing."""
+        if self.graph is None:
+            discovery = self._reader(GRAPH_TOPIC, GRAPH_TYPE, QoS(depth=GRAPH_DEPTH, latched=True))
+            self.graph = Graph(self.participant, discovery)
+        self.graph.update()
+        return self.graph
+
+    def incompatible(self, endpoint: Endpoint) -> str:
+        """See :class:`Transport`."""
+        entity: Any = endpoint.handle
+        publishes, graph, name = isinstance(entity, DataWriter), self._look(), f"rt{endpoint.topic}"
+        peers = graph.subscribers(name) if publishes else graph.publishers(name)
+        status = (entity.get_offered_incompatible_qos_status() if publishes
+                  else entity.get_requested_incompatible_qos_status())
+        return unconnected(endpoint, publishes, peers, self.matched(endpoint), policy_name(status.last_policy_id))
+
     def no_peer_hint(self, endpoint: Endpoint) -> str:
         """Where this node looked, and whether somebody is there with a QoS that does not fit."""
         where = f" on DDS domain {self.domain}{' (this machine only)' if self.loopback else ''}"
-        entity: Any = endpoint.handle
-        if hasattr(entity, "get_matched_publications") and entity.get_requested_incompatible_qos_status().total_count:
-            where += "; a publisher is there, but it offers less than is asked for (best effort against reliable?)"
-        return where
+        why = self.incompatible(endpoint)
+        return f"{where}; who is there does not fit: {why}" if why else where
 
     def now(self) -> int:
         """See :class:`Transport`."""
@@ -356,8 +395,9 @@ class DdsTransport:
         self.closed = True
         # the binding deletes an entity when nothing refers to it; callers may still hold endpoints, so do it now
         self.waitset.__del__()
-        for entity in (*(r.condition for r in self.readers), *(r.entity for r in self.readers), *self.writers,
-                       self.graph, *self.topics.values(), self.participant):
+        seen = self.graph.entities if self.graph else ()
+        for entity in (*(r.condition for r in self.readers), *(r.entity for r in self.readers), *self.writers, *seen,
+                       self.own_graph, *self.topics.values(), self.participant):
             entity.__del__()
         self.readers, self.writers, self.topics = [], [], {}
         leave_domain(self.domain)

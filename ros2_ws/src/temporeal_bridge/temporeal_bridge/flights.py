@@ -22,7 +22,7 @@ from typing import Any
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import messages
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
@@ -117,7 +117,7 @@ def fly(
     if flights < 1 or parallel < 1:
         raise ValueError(f"flights and parallel are at least 1, got {flights} and {parallel}")
     spec, manifest = load_robot(robot), load_manifest(artifact)
-    load_interface(spec, interface)
+    how = load_interface(spec, interface)
     if manifest.robot != robot:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot!r}")
     given = domain
@@ -153,7 +153,7 @@ def fly(
         bus.close()
     if recorder.returncode:
         fault = (fault or how_ended(recorder)) + rescue(bag)
-    return report(rows, fault, manifest, spec, bag)
+    return report(rows, fault, manifest, spec, how, bag)
 
 
 def fresh(path: Path) -> Path:
@@ -358,7 +358,7 @@ def send(bus: Transport, endpoint: Endpoint, number: int) -> None:
 
 
 def report(
-    rows: list[dict[str, Any]], fault: str, manifest: Manifest, robot: RobotSpec, bag: Path
+    rows: list[dict[str, Any]], fault: str, manifest: Manifest, robot: RobotSpec, interface: Interface, bag: Path
 ) -> FlightReport:
     """The flights' rows with what the nodes' summaries and the true trajectories add."""
     nodes = []
@@ -371,14 +371,16 @@ def report(
             for flight in (read_summary(Path(folder) / name) or {"flights": []})["flights"]:
                 figures.setdefault((folder, flight["flight"]), {}).update(flight)
     for row in rows:
-        complete(row, figures.get((row["logs"], row["seed"]), {}), manifest, robot)
+        complete(row, figures.get((row["logs"], row["seed"]), {}), manifest, robot, interface)
     guards = [n for n in nodes if n["node"] == "guard_node"]
     latency = {key: worst([n["latency_ms"][key] for n in guards]) for key in ("p50", "p99", "max")}
     lag = worst([n["worst_lag_ms"] for n in nodes if n["node"] == "robot_sim"])
     return FlightReport(rows, sum(row["verdict"] == "satisfied" for row in rows), latency, lag, bag, nodes, fault)
 
 
-def complete(row: dict[str, Any], flight: Mapping[str, Any], manifest: Manifest, robot: RobotSpec) -> None:
+def complete(
+    row: dict[str, Any], flight: Mapping[str, Any], manifest: Manifest, robot: RobotSpec, interface: Interface
+) -> None:
     """Add the controller's figures and the judgement of the true trajectory to a row."""
     row["robustness_lower"] = row.get("lower")
     row |= {key: flight.get(key) for key in ("latency_ms", "missed", "limited", "steps")}
@@ -387,7 +389,7 @@ def complete(row: dict[str, Any], flight: Mapping[str, Any], manifest: Manifest,
     row["reason"] = flight.get("reason", "")
     truth, start_ns = Path(row["logs"]) / f"truth_{row['seed']}.npz", row.pop("start_ns")
     if truth.exists() and start_ns:
-        reading = judge_truth(manifest, robot, truth, start_ns)
+        reading = judge_truth(manifest, robot, interface, truth, start_ns)
         row["truth"] = {"verdict": reading.verdict, "robustness": reading.lower, "file": str(truth),
                         "start_ns": start_ns}
 

@@ -15,7 +15,8 @@ Topics, in the robot's namespace:
 - ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in;
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
 - ``guard/proposed``, ``guard/sent`` (std_msgs/Float64MultiArray: flight, step, age of the state [s], then the command
-  in its own units), after every command; ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
+  in its own units; of a command of the guard's own, step -1 and no age), after every command: out;
+- ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
 """
 
@@ -26,12 +27,11 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, check_robot, identity, load_manifest
+from policies.export.manifest import Manifest, identity, load_manifest
 from robots import shield
 from robots.course import course
 from robots.motion import Motion, at_rest, following, stopping
@@ -39,8 +39,8 @@ from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
-from temporeal_bridge.mission import MISSION_TIME, percentiles
-from temporeal_bridge.node import link_path, parser, run
+from temporeal_bridge.mission import check_fits, percentiles
+from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
@@ -50,6 +50,7 @@ DIAGNOSTICS_S = 1.0
 TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
 IDLE_S = 0.02  # ... and else
 GREETING_S = 2.0  # a controller that has said nothing for so long is gone
+LATE = 1.5  # periods after the last command in which the next one is not late
 AT_REST = 1e-9  # of a command's range
 AGES = 100_000  # figures kept of a mission
 
@@ -64,6 +65,7 @@ class Flight:
     step: int = -1  # the last one taken
     sent: int = 0
     limited: int = 0  # commands that were changed
+    bridged: int = 0  # commands of the guard's own for periods in which the controller was late
     dropped: int = 0  # proposals of another mission, or older than the last
     code: str = ""
     reason: str = ""
@@ -94,7 +96,7 @@ class GuardNode:
         self.spec = robot.command(manifest.commands[0].name)
         self.period = 1.0 / manifest.rate_hz
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
-        self.limits = self.profile.limits
+        self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
         self.topic = interface.command(self.spec.name)
         self.codec = codecs.COMMANDS[self.topic.codec]
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
@@ -118,6 +120,7 @@ class GuardNode:
         self.stopping = Stopping("silence", 0.0, None, "finished")
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
+        self.sent_at, self.bridging = -np.inf, False
         self.stranger = ""  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
@@ -201,6 +204,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
+        self.sent_at, self.bridging = -np.inf, False
         self._say("active")
 
     def _refusal(self, now: float) -> Reason:
@@ -250,9 +254,11 @@ class GuardNode:
             action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
         target = self._measured() if action == "hold" else None
         self.stopping = Stopping(action, now, target, ends_as)
-        self.due = now
+        # an action that goes on from the last command comes a period after it
+        self.due = max(now, self.sent_at + self.period) if action in safety.KEEPS else now
         self._say("stopping")
-        self._stop_step(now)
+        if now >= self.due:
+            self._stop_step(now)
 
     def _measured(self) -> np.ndarray:
         """The command [A] that keeps the robot where it is measured, inside the limits."""
@@ -316,6 +322,18 @@ class GuardNode:
         code, reason = self._unsafe(now)
         if reason:
             self.stop(code, reason)
+        elif self.motion is not None and self.keeps and now - self.sent_at >= LATE * self.period:
+            self._bridge(now)
+
+    def _bridge(self, now: float) -> None:
+        """The controller is late: one step towards rest, which is what the robot does by itself if it was told the way.
+
+        Else a command after a gap, or a stop, would begin where the robot is no more.
+        """
+        self.motion, _ = self._calmed("ramp", False)
+        self.flight.bridged += 1
+        self.bridging = True
+        self._send(self.motion.command.reshape(self.spec.shape))
 
     def _unsafe(self, now: float) -> Reason:
         if not self.transport.active:
@@ -336,20 +354,22 @@ class GuardNode:
             flight.dropped += 1
             return
         flight.step, self.heard = p.step, now
+        if self.bridging and now - self.sent_at < (LATE - 1.0) * self.period:  # this period has had its command
+            flight.dropped += 1
+            return
         code, reason = self._refused(p, now)
         if reason:
             return self.stop(code, reason)
         asked = np.asarray(p.values, dtype=float)
         verdict, self.motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
-        self._send(np.asarray(verdict.command))
-        done = self.transport.monotonic()
+        self._send(np.asarray(verdict.command), p)
+        self.bridging, done = False, self.sent_at
         flight.sent += 1
         flight.limited += bool(verdict.reason)
         if len(flight.latency_s) < AGES:
             flight.latency_s.append(done - p.seen)
         self._log(self.proposed, p, asked)
-        self._log(self.sent, p, self.motion.command if self.motion else asked)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
@@ -452,16 +472,19 @@ class GuardNode:
 
     # what goes out
 
-    def _send(self, command: np.ndarray) -> None:
+    def _send(self, command: np.ndarray, p: Proposal | None = None) -> None:
         """The command; where the message can say how, with the way to rest after it: then the robot stops by itself."""
         if self.codec.encode_course is not None and self.motion is not None:
             message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
         else:
             message = self.codec.encode(command, self.topic.options, self.transport.now())
         self.transport.publish(self.command, messages.encode(self.topic.type, message))
+        self.sent_at = self.transport.monotonic()
+        self._log(self.sent, p, np.reshape(command, -1))
 
-    def _log(self, endpoint: Any, p: Proposal, command: np.ndarray) -> None:
-        data = np.concatenate([[p.flight, p.step, p.at - p.seen], command])
+    def _log(self, endpoint: Any, p: Proposal | None, command: np.ndarray) -> None:
+        step, age = (-1, np.nan) if p is None else (p.step, p.at - p.seen)
+        data = np.concatenate([[self.flight.number, step, age], command])
         self.transport.publish(endpoint, messages.encode(endpoint.type, messages.array64(data)))
 
     def _diagnose(self, now: float) -> None:
@@ -469,7 +492,7 @@ class GuardNode:
         level = 2 if flight.reason else 1 if self.state.rejected or flight.limited else 0
         values = {
             "mode": self.mode, "flight": flight.number, "sent": flight.sent, "limited": flight.limited,
-            "dropped": flight.dropped, "code": flight.code, "action": flight.action,
+            "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
             "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
             **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()},
@@ -498,8 +521,9 @@ class GuardNode:
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
             "latency_ms": percentiles([x for f in self.flights for x in f.latency_s]),
             "flights": [
-                {"flight": f.number, "start_ns": f.start_ns, "sent": f.sent, "limited": f.limited, "dropped": f.dropped,
-                 "code": f.code, "reason": f.reason, "action": f.action, "latency_ms": percentiles(f.latency_s)}
+                {"flight": f.number, "start_ns": f.start_ns, "sent": f.sent, "limited": f.limited, "bridged": f.bridged,
+                 "dropped": f.dropped, "code": f.code, "reason": f.reason, "action": f.action,
+                 "latency_ms": percentiles(f.latency_s)}
                 for f in self.flights],
         }
 
@@ -507,18 +531,16 @@ class GuardNode:
 def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    manifest = load_manifest(args.artifact, args.trust)
-    check_robot(manifest, robot, {MISSION_TIME.name: MISSION_TIME})
-    line = SocketGuard(link_path(args, transport))
-    return GuardNode(transport, manifest, robot, load_interface(robot, args.interface), line)
+    manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
+        robot, args.interface, args.signals)
+    check_fits(manifest, robot, interface)
+    return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("guard_node", "The only process that commands the robot: fresh commands within limits, or a stop.")
-    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
-    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
-                         help="public key: refuse an artifact that its owner did not sign")
+    add_artifact(options)
     return run(options, arguments, make, "guard.json")
 
 

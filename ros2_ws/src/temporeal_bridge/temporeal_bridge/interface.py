@@ -16,7 +16,7 @@ What an artifact reads must be carried by some topic: :func:`check_reads`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,50 @@ class StateTopic:
 
 @dataclass(frozen=True)
 class CommandTopic:
-    """A topic that carries one command to the robot."""
+    """A topic that carries one command to the robot.
+
+    ``also``: companions (heartbeats), published in order just before the command by the step that made it, and by
+    nothing else: a robot that watches only the heartbeat must lose it when commands stop being made.
+    """
 
     topic: str
     type: str
     codec: str
     qos: str
     options: Mapping[str, Any]
+    also: tuple[CommandTopic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic beside states and commands."""
+
+    topic: str
+    type: str
+    qos: str
+
+
+@dataclass(frozen=True)
+class Autopilot:
+    """What stands between the commands and the motors, arms them and switches modes (:mod:`temporeal_bridge.px4`).
+
+    Args:
+        status: where it says its mode.
+        orders: where it is told to arm and to switch; None: by its own means only.
+        arm: ``"never"``: a pilot arms and switches; ``"ask"``: we do, when the operator asks for it, and only then.
+        silent_after_s: a status older than this is none.
+        stream_s: how long heartbeats come before a switch is asked for.
+        answer_s: how long arming and switching may take.
+        start_s: how long it may fly without commands after that.
+    """
+
+    status: Topic
+    orders: Topic | None
+    arm: str
+    silent_after_s: float
+    stream_s: float
+    answer_s: float
+    start_s: float
 
 
 @dataclass(frozen=True)
@@ -65,6 +102,7 @@ class Interface:
         commands: by the name of the command.
         safety, simulation: numbers of the stop behaviour and of the simulated robot.
         carried: by name, the signals that its topics carry: the robot's, or some of them, and those of ``extra``.
+        autopilot: what must be asked before commands count; None: nothing.
     """
 
     name: str
@@ -73,6 +111,7 @@ class Interface:
     safety: Mapping[str, Any]
     simulation: Mapping[str, Any]
     carried: Mapping[str, SignalSpec]
+    autopilot: Autopilot | None = None
 
     def command(self, name: str) -> CommandTopic:
         """The topic of command ``name``."""
@@ -87,6 +126,9 @@ PARTS = ("description", "definitions", "states", "commands")
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
 EXTRA = ("definitions", "signals", "states")
+AUTOPILOT = tuple(field.name for field in fields(Autopilot))
+TOPIC = tuple(field.name for field in fields(Topic))
+ARM = ("never", "ask")
 
 
 def load_interface(robot: RobotSpec, name: str | None = None, extra: Path | str | None = None) -> Interface:
@@ -122,11 +164,11 @@ def build(
     if name not in known:
         raise InterfaceError(f"robot {robot.name!r} has no interface {name!r}; known: {', '.join(known)}")
     part = known[name]
-    keys(name, part, PARTS)
+    keys(name, part, PARTS, ("autopilot",))
     messages.define(part["definitions"])
     states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"])
-    commands = {key: CommandTopic(**keys(f"{name}.commands.{key}", row, COMMAND))
-                for key, row in part["commands"].items()}
+    commands = {key: command_topic(f"{name}.commands.{key}", row) for key, row in part["commands"].items()}
+    autopilot = autopilot_of(f"{name}.autopilot", part["autopilot"]) if part.get("autopilot") else None
     specs = dict(robot.signals)
     if extra is not None:
         more, rows = extra_topics(robot, extra)
@@ -138,7 +180,7 @@ def build(
     lost = sorted(set(specs) - set(robot.signals) - set(carried))
     if lost:
         raise InterfaceError(f"extra signals: no topic carries {lost}")
-    return Interface(name, states, commands, content["safety"], content["simulation"], carried)
+    return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot)
 
 
 def extra_topics(
@@ -181,11 +223,47 @@ def check_reads(interface: Interface, signals: Iterable[SignalSpec], own: Collec
                                      f"{getattr(theirs, field)!r} on interface {interface.name!r}")
 
 
-def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...]) -> dict[str, Any]:
-    """``row`` if it has exactly the ``legal`` keys."""
-    if set(row) != set(legal):
-        raise InterfaceError(f"{where}: keys are {sorted(row)}, expected exactly {sorted(legal)}")
+def command_topic(where: str, row: Mapping[str, Any]) -> CommandTopic:
+    """A command's row with its companions."""
+    also = row.get("also", ())
+    if not isinstance(also, (list, tuple)):
+        raise InterfaceError(f"{where}.also: a list of topics is needed, got {also!r}")
+    companions = tuple(CommandTopic(**keys(f"{where}.also", other, COMMAND)) for other in also)
+    return CommandTopic(**{**keys(where, row, COMMAND, ("also",)), "also": companions})
+
+
+def autopilot_of(where: str, row: Mapping[str, Any]) -> Autopilot:
+    """The autopilot's row, checked."""
+    row = keys(where, row, AUTOPILOT)
+    topics = {key: Topic(**keys(f"{where}.{key}", row[key], TOPIC)) for key in ("status", "orders") if row[key]}
+    for topic in topics.values():
+        messages.record(topic.type)
+        check_qos(topic)
+    if "status" not in topics:
+        raise InterfaceError(f"{where}.status: a topic is needed")
+    if row["arm"] not in ARM:
+        raise InterfaceError(f"{where}.arm is {row['arm']!r}; legal: {', '.join(ARM)}")
+    if row["arm"] == "ask" and "orders" not in topics:
+        raise InterfaceError(f"{where}: arm is 'ask', but there is no topic for orders; legal then: never")
+    for key in ("silent_after_s", "stream_s", "answer_s", "start_s"):
+        if isinstance(row[key], bool) or not isinstance(row[key], (int, float)) or not 0 < row[key] < 60:
+            raise InterfaceError(f"{where}.{key} is {row[key]!r}; a number of seconds above 0 and below 60 is needed")
+    return Autopilot(**{**row, "status": topics["status"], "orders": topics.get("orders")})
+
+
+def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """``row`` if it has exactly the ``legal`` keys, and perhaps ``optional`` ones."""
+    if not isinstance(row, Mapping) or set(row) - set(optional) != set(legal):
+        got = sorted(row) if isinstance(row, Mapping) else repr(row)
+        more = f", and perhaps {sorted(optional)}" if optional else ""
+        raise InterfaceError(f"{where}: keys are {got}, expected exactly {sorted(legal)}{more}")
     return dict(row)
+
+
+def check_qos(row: StateTopic | CommandTopic | Topic) -> None:
+    """A known quality of service."""
+    if row.qos not in QOS:
+        raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
 
 
 def check(
@@ -194,10 +272,10 @@ def check(
 ) -> dict[str, SignalSpec]:
     """Codecs, QoS, types and names exist, and what states carry are signals of ``specs``; returns those."""
     carried: dict[str, SignalSpec] = {}
-    rows: list[StateTopic | CommandTopic] = [*states, *commands.values()]
+    companions = [row for command in commands.values() for row in command.also]
+    rows: list[StateTopic | CommandTopic] = [*states, *commands.values(), *companions]
     for row in rows:
-        if row.qos not in QOS:
-            raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
+        check_qos(row)
         messages.record(row.type)
     if not states or not states[0].rate_hz > 0 or any(state.rate_hz < 0 for state in states):
         raise InterfaceError("states: a first topic with a rate_hz above 0 paces the controller, others have 0 or more")
@@ -212,18 +290,26 @@ def check(
             carried[name] = specs[name]
         # the home state there and back: a wrong or missing option shows here, not in flight
         home = at_home(robot, {name: specs[name] for name in codec.signals(state.options)})
-        found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
         try:
+            found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
             for name, value in found.items():
                 check_signal(specs[name], value)
-        except SignalError as error:
+        except (codecs.CodecError, SignalError) as error:
             raise InterfaceError(f"{state.topic}: {error}") from error
     for name, command in commands.items():
         codec = codecs.named(codecs.COMMANDS, command.codec)
         codecs.check_type(codec, command.codec, command.type)
         if name not in robot.commands:
             raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
+        if codec.decode is None:
+            raise InterfaceError(f"commands.{name}: codec {command.codec!r} carries no command; it goes under `also`")
         codec.decode(codec.encode(np.array(robot.commands[name].high), command.options), command.options)
+    for row in companions:
+        codec = codecs.named(codecs.COMMANDS, row.codec)
+        codecs.check_type(codec, row.codec, row.type)
+        if codec.decode is not None:
+            raise InterfaceError(f"{row.topic}: codec {row.codec!r} carries a command: under `also` stand companions")
+        codec.encode(np.zeros(0), row.options)
     return carried
 
 
@@ -233,3 +319,9 @@ def at_home(robot: RobotSpec, specs: Mapping[str, SignalSpec]) -> dict[str, np.n
              for name, spec in specs.items()}
     return {name: np.array(robot.home[name], dtype=float).reshape(spec.shape) if name in robot.home else zeros[name]
             for name, spec in specs.items()}
+
+
+def encode_all(topic: CommandTopic, command: np.ndarray, stamp_ns: int) -> list[tuple[str, bytes]]:
+    """What one command makes: (topic, CDR bytes) of its companions, in order, then of itself; all with one stamp."""
+    return [(row.topic, messages.encode(row.type, codecs.COMMANDS[row.codec].encode(command, row.options, stamp_ns)))
+            for row in (*topic.also, topic)]

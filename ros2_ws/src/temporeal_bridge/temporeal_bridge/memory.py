@@ -5,15 +5,37 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from temporeal_bridge import messages
-from temporeal_bridge.transport import Callback, Capabilities, Endpoint, QoS, Received, resolve_name
+from temporeal_bridge.transport import (
+    Callback,
+    Capabilities,
+    Endpoint,
+    Peer,
+    QoS,
+    Received,
+    full_name,
+    mismatch,
+    resolve_name,
+    unconnected,
+)
+
+
+@dataclass(eq=False)
+class Writer:
+    """A publisher: whose, and what it offers."""
+
+    node: str
+    qos: QoS
 
 
 @dataclass(eq=False)
 class Reader:
-    """A subscription's queue."""
+    """A subscription: whose, what it requests, and its queue."""
 
+    node: str
+    qos: QoS
     callback: Callback
     queue: deque[Received]
 
@@ -23,8 +45,8 @@ class Topic:
     """Readers of one topic, number of its writers, last latched message."""
 
     type: str
-    readers: list[tuple[QoS, Reader]] = field(default_factory=list)
-    writers: list[QoS] = field(default_factory=list)
+    readers: list[Reader] = field(default_factory=list)
+    writers: list[Writer] = field(default_factory=list)
     last: Received | None = None
 
 
@@ -33,7 +55,8 @@ class Bus:
 
     def __init__(self, epoch_ns: int = 1_700_000_000_000_000_000) -> None:
         self.seconds, self.epoch_ns = 0.0, epoch_ns
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[tuple[str, str], Topic] = {}
+        self.nodes: list[str] = []
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -44,7 +67,7 @@ class Bus:
     def topic(self, name: str, type: str) -> Topic:
         """The topic, made at first use. Two types on one name never meet, as on a real bus."""
         messages.record(type)
-        return self.topics.setdefault(f"{name} {type}", Topic(type))
+        return self.topics.setdefault((name, type), Topic(type))
 
 
 class MemoryTransport:
@@ -57,19 +80,26 @@ class MemoryTransport:
         self.bus, self.node, self.namespace, self.remaps = bus, node, namespace, tuple(remaps)
         self.readers: list[Reader] = []
         self.endpoints: list[Endpoint] = []
+        self.name = full_name("/" + namespace.strip("/"), node)
+        bus.nodes.append(self.name)
+
+    def resolve(self, topic: str) -> str:
+        """See :class:`Transport`."""
+        return resolve_name(topic, self.namespace, self.node, self.remaps)
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
-        self.bus.topic(name, type).writers.append(qos)
-        return self._keep(Endpoint(name, type, qos, "writer"))
+        name = self.resolve(topic)
+        writer = Writer(self.name, qos)
+        self.bus.topic(name, type).writers.append(writer)
+        return self._keep(Endpoint(name, type, qos, writer))
 
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
-        name = resolve_name(topic, self.namespace, self.node, self.remaps)
-        reader = Reader(callback, deque(maxlen=qos.depth))
+        name = self.resolve(topic)
+        reader = Reader(self.name, qos, callback, deque(maxlen=qos.depth))
         where = self.bus.topic(name, type)
-        where.readers.append((qos, reader))
+        where.readers.append(reader)
         if qos.latched and where.last is not None:
             reader.queue.append(where.last)
         self.readers.append(reader)
@@ -85,8 +115,8 @@ class MemoryTransport:
         sample = Received(endpoint.topic, endpoint.type, bytes(data), self.bus.seconds)
         if endpoint.qos.latched:
             where.last = sample
-        for qos, reader in where.readers:
-            if compatible(endpoint.qos, qos):
+        for reader in where.readers:
+            if not mismatch(endpoint.qos, reader.qos):
                 reader.queue.append(sample)
 
     def wait(self, timeout_s: float) -> int:
@@ -108,8 +138,32 @@ class MemoryTransport:
         """See :class:`Transport`."""
         where = self.bus.topic(endpoint.topic, endpoint.type)
         if isinstance(endpoint.handle, Reader):
-            return sum(compatible(writer, endpoint.qos) for writer in where.writers)
-        return sum(compatible(endpoint.qos, qos) for qos, _ in where.readers)
+            return sum(not mismatch(writer.qos, endpoint.qos) for writer in where.writers)
+        return sum(not mismatch(endpoint.qos, reader.qos) for reader in where.readers)
+
+    def publishers(self, topic: str) -> list[Peer]:
+        """See :class:`Transport`."""
+        return self._peers(self.resolve(topic), "writers")
+
+    def subscribers(self, topic: str) -> list[Peer]:
+        """See :class:`Transport`."""
+        return self._peers(self.resolve(topic), "readers")
+
+    def _peers(self, name: str, side: str) -> list[Peer]:
+        own = [endpoint.handle for endpoint in self.endpoints]
+        return [Peer(entity.node, type, messages.type_hash(type), entity.qos, entity in own)
+                for (topic, type), where in self.bus.topics.items() if topic == name
+                for entity in getattr(where, side)]
+
+    def nodes(self) -> list[str]:
+        """See :class:`Transport`."""
+        return list(self.bus.nodes)
+
+    def incompatible(self, endpoint: Endpoint) -> str:
+        """See :class:`Transport`."""
+        publishes = isinstance(endpoint.handle, Writer)
+        peers = self._peers(endpoint.topic, "readers" if publishes else "writers")
+        return unconnected(endpoint, publishes, peers, self.matched(endpoint))
 
     def now(self) -> int:
         """See :class:`Transport`."""
@@ -123,13 +177,9 @@ class MemoryTransport:
         """See :class:`Transport`."""
         for endpoint in self.endpoints:
             where = self.bus.topic(endpoint.topic, endpoint.type)
-            if isinstance(endpoint.handle, Reader):
-                where.readers = [pair for pair in where.readers if pair[1] is not endpoint.handle]
-            else:
-                where.writers.remove(endpoint.qos)
+            side: list[Any] = where.readers if isinstance(endpoint.handle, Reader) else where.writers
+            side.remove(endpoint.handle)
         self.endpoints, self.readers = [], []
-
-
-def compatible(offered: QoS, requested: QoS) -> bool:
-    """Whether a writer serves a reader: a reader that wants more than is offered gets nothing."""
-    return (offered.reliable or not requested.reliable) and (offered.latched or not requested.latched)
+        if self.name:
+            self.bus.nodes.remove(self.name)
+            self.name = ""

@@ -27,11 +27,18 @@ def store() -> Any:
 
 
 def define(definitions: dict[str, str]) -> None:
-    """Add message types that plain ROS 2 does not have, from the text of their ``.msg`` files."""
+    """Add message types that plain ROS 2 does not have, from the text of their ``.msg`` files.
+
+    A type has one definition in a process: other fields under a known name (another version of a package) are an error.
+    """
     new: dict[str, Any] = {}
     for name, text in definitions.items():
-        if name not in store().types:
-            new.update(get_types_from_msg(text, name))
+        for part, (constants, fields) in get_types_from_msg(text, name).items():
+            known = {**store().fielddefs, **new}.get(part)
+            if known is None:
+                new[part] = (constants, fields)
+            elif known[1] != fields:
+                raise MessageError(f"{part} is defined with other fields than before: two versions of its package")
     if new:
         store().register(new)
 

@@ -6,9 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from policies.export.manifest import Manifest, check_robot
 from robots.signals import SignalSpec
+from robots.spec import RobotSpec
+from temporeal_bridge.interface import Interface, check_reads
 
-MISSION_TIME = SignalSpec("mission_time", (), "s")
+MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
+
+
+def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec]:
+    """Signals that a task adds to the robot's: what extra topics carry, and the mission's time."""
+    added = {name: spec for name, spec in interface.carried.items() if name not in robot.signals}
+    return {**added, MISSION_TIME.name: MISSION_TIME}
+
+
+def check_fits(manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
+    """The artifact is this robot's, and what it reads comes in by some topic of the interface."""
+    check_robot(manifest, robot, task_signals(robot, interface))
+    check_reads(interface, manifest.signals, own=(MISSION_TIME.name,))
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:

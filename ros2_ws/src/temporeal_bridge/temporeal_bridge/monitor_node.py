@@ -28,15 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError, Manifest, load_manifest
+from policies.export.manifest import Manifest, check_robot, load_manifest
 from robots.spec import RobotSpec, load_robot
 from sim.stl.monitor import Reading, keeping_pace
 from sim.stl.parse import parse
-from sim.stl.syntax import Formula
+from sim.stl.syntax import Formula, signals_in
 from temporeal_bridge import messages
-from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.mission import MISSION_TIME
-from temporeal_bridge.node import parser, plain, run
+from temporeal_bridge.interface import Interface, InterfaceError, load_interface
+from temporeal_bridge.mission import MISSION_TIME, task_signals
+from temporeal_bridge.node import add_artifact, parser, plain, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport
 
@@ -47,9 +47,15 @@ BEHIND_S = 1.0  # said once per mission
 LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
 
 
-def formula_of(manifest: Manifest, robot: RobotSpec) -> Formula:
-    """The artifact's formula over the robot's signals and the mission time."""
-    return parse(manifest.formula, {**robot.signals, MISSION_TIME.name: MISSION_TIME}, manifest.constants)
+def formula_of(manifest: Manifest, robot: RobotSpec, interface: Interface) -> Formula:
+    """The artifact's formula over the signals that topics carry and the mission time."""
+    formula = parse(manifest.formula, {**robot.signals, **task_signals(robot, interface)}, manifest.constants)
+    known = {**interface.carried, MISSION_TIME.name: MISSION_TIME}
+    unseen = sorted(set(signals_in(formula)) - set(known))
+    if unseen:
+        raise InterfaceError(f"the formula reads {unseen}, which no topic of interface {interface.name!r} carries; "
+                             f"carried: {', '.join(interface.carried)}")
+    return formula
 
 
 def warn(text: str) -> None:
@@ -87,7 +93,7 @@ class MonitorNode:
         self.transport, self.manifest, self.robot = transport, manifest, robot
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
-        self.monitor, slow = keeping_pace(formula_of(manifest, robot), self.dt)  # compiled now, if at all
+        self.monitor, slow = keeping_pace(formula_of(manifest, robot, interface), self.dt)  # compiled now, if at all
         if slow:
             warn(slow)
         self.blank = self.monitor.state()
@@ -210,16 +216,19 @@ class MonitorNode:
                 "compiled": self.monitor.compiled, "flights": flights}
 
 
-def judge_truth(manifest: Manifest, robot: RobotSpec, path: Path, start_ns: int) -> Reading:
+def judge_truth(
+    manifest: Manifest, robot: RobotSpec, interface: Interface, path: Path, start_ns: int
+) -> Reading:
     """The formula over the true trajectory that :mod:`robot_sim` wrote, sampled and held on the same grid."""
+    formula, dt = formula_of(manifest, robot, interface), 1.0 / manifest.rate_hz
+    reads = [name for name in signals_in(formula) if name != MISSION_TIME.name]
     with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in (*robot.signals, "stamp_ns")}
-    dt = 1.0 / manifest.rate_hz
-    monitor, _ = keeping_pace(formula_of(manifest, robot), dt)
+        arrays = {name: file[name] for name in (*reads, "stamp_ns")}
+    monitor, _ = keeping_pace(formula, dt)
     reading = monitor.reading
     for k in range(floor(manifest.horizon_s / dt + 1e-6) + 1):
         row = int(np.searchsorted(arrays["stamp_ns"], start_ns + round(k * dt * 1e9), side="right")) - 1
-        sample = {name: arrays[name][max(row, 0)] for name in robot.signals} if row < len(arrays["stamp_ns"]) else None
+        sample = {name: arrays[name][max(row, 0)] for name in reads} if row < len(arrays["stamp_ns"]) else None
         reading = monitor.update(sample and {**sample, MISSION_TIME.name: k * dt})
     return reading
 
@@ -227,18 +236,16 @@ def judge_truth(manifest: Manifest, robot: RobotSpec, path: Path, start_ns: int)
 def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    manifest = load_manifest(args.artifact, args.trust)
-    if manifest.robot != robot.name:
-        raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot.name!r}")
-    return MonitorNode(transport, manifest, robot, load_interface(robot, args.interface))
+    manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
+        robot, args.interface, args.signals)
+    check_robot(manifest, robot, task_signals(robot, interface))
+    return MonitorNode(transport, manifest, robot, interface)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("monitor_node", "Watch the artifact's formula on the live state.")
-    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
-    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
-                         help="public key: refuse an artifact that its owner did not sign")
+    add_artifact(options)
     return run(options, arguments, make, "monitor.json")
 
 

@@ -53,6 +53,8 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out = argparse.ArgumentParser(prog=name, description=description)
     out.add_argument("--robot", default="crazyflie", help="folder name below robots/ (default: %(default)s)")
     out.add_argument("--interface", default=None, help="interface of the robot's ros.yaml (default: the one it names)")
+    out.add_argument("--signals", type=Path, default=None, metavar="YAML",
+                     help="topics of signals that the robot does not have: a goal, an object's pose")
     out.add_argument("--namespace", default="/", help="ROS namespace, for example /cf1")
     out.add_argument("--transport", default="auto", help="dds, rclpy, or auto: rclpy in a sourced ROS 2 (default)")
     out.add_argument("--domain", default=None, help="DDS domain 0..232 (default: $ROS_DOMAIN_ID, else 0)")
@@ -63,6 +65,13 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
                      help="where controller and guard meet (default: one for each user, domain and namespace)")
     out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
     return out
+
+
+def add_artifact(options: argparse.ArgumentParser) -> None:
+    """The options of a node that is given an artifact."""
+    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
+                         help="public key: refuse an artifact that its owner did not sign")
 
 
 def link_path(args: argparse.Namespace, transport: Transport) -> Path:

@@ -15,22 +15,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import identity
+from policies.export.manifest import ArtifactError, identity, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import SignalError
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import link, messages
+from temporeal_bridge.chunked import ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
-from temporeal_bridge.mission import MISSION_TIME, percentiles
-from temporeal_bridge.node import link_path, parser, run
+from temporeal_bridge.mailbox import SocketLine
+from temporeal_bridge.mission import MISSION_TIME, check_fits, percentiles, task_signals
+from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, require_peer
 
@@ -50,6 +52,7 @@ class Flight:
     start_ns: int = 0
     steps: int = 0
     missed: int = 0  # control periods without a control step of their own
+    starved: int = 0  # control steps for which the policy had no command
     reason: str = ""  # why it ended early
     latency_s: list[float] = field(default_factory=list)  # from the state's arrival to the proposal's departure
     age_s: list[float] = field(default_factory=list)
@@ -59,8 +62,8 @@ class PolicyNode:
     """One artifact for one robot."""
 
     def __init__(
-        self, transport: Transport, artifact: Artifact, robot: RobotSpec, interface: Interface, line: ControllerEnd, *,
-        after: str = "stop", autostart: bool = False,
+        self, transport: Transport, artifact: Artifact | ChunkedPolicy, robot: RobotSpec, interface: Interface,
+        line: ControllerEnd, *, after: str = "stop", autostart: bool = False,
     ) -> None:
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
@@ -78,7 +81,7 @@ class PolicyNode:
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), list[Flight]()
-        self.guard = Answer("missing")
+        self.guard, self.starved = Answer("missing"), ""
         self.next = self.used = 0.0  # when the next control step is due; arrival of the state last acted on
         self.ready_since = np.inf
         self.next_hello = transport.monotonic()
@@ -159,13 +162,20 @@ class PolicyNode:
 
     def _start_step(self, now: float) -> None:
         arrival = self.state.paced.at
-        if arrival > self.used:
+        if arrival > self.used and self._prepared():
             self.flight.start_ns = self.transport.now()
             self.next, self.mode = arrival, "active"
             if self._send(link.BEGIN):
                 self._act(now)
         elif now > self.next + START_S:
-            self._over(f"no state came within {START_S:g} s of the start")
+            missing = "state came" if arrival <= self.used else "chunk of the policy came"
+            self._over(f"no {missing} within {START_S:g} s of the start")
+
+    def _prepared(self) -> bool:
+        """Whether the policy has its first command: one that runs elsewhere needs some time for it."""
+        if not isinstance(self.artifact, ChunkedPolicy):
+            return True
+        return self.artifact.prepared({**self.state.newest(), MISSION_TIME.name: np.zeros((), dtype=np.float32)})
 
     def _active_step(self, now: float) -> None:
         """Act on a state as it arrives if a step is due then, else with the newest one when the window has passed."""
@@ -177,29 +187,35 @@ class PolicyNode:
         """One control step (and the missed ones before it, unsent: the policy counts time by its steps)."""
         signals = self.state.newest()
         missed = max(0, int((now - self.next + 0.5 * self.window) / self.period))
+        command, steps = None, self.flight.steps + missed + 1
         try:
             for _ in range(missed + 1):
                 signals[MISSION_TIME.name] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
                 command = self.artifact.act(signals)[self.name]
                 self.flight.steps += 1
+        except NoAction as none:  # nothing is proposed: where that goes on, our silence makes the guard stop
+            command, self.starved = None, str(none)
+            self.flight.steps, self.flight.starved = steps, self.flight.starved + 1
         except Exception as error:  # whatever a policy raises: the guard must hear of it
             kind = "" if isinstance(error, SignalError) else f"{type(error).__name__}: "
             reason = f"the policy failed: {kind}{error}"
             self._send(link.FAIL, text=reason)
             return self._over(reason)
-        if self._send(link.COMMAND, command):
-            self._count(missed)
+        if command is None or self._send(link.COMMAND, command):
+            self._count(missed, command is not None)
             self._schedule(missed)
             if self.flight.steps >= self.steps:
                 self._send(link.END, text=self.after)
                 self._over("")
 
-    def _count(self, missed: int) -> None:
+    def _count(self, missed: int, sent: bool) -> None:
         done, flight = self.transport.monotonic(), self.flight
+        flight.missed += missed
+        if not sent:
+            return
         if self.state.paced.at > self.used:
             flight.latency_s.append(done - self.state.paced.at)
         flight.age_s.append(done - self.state.paced.at)
-        flight.missed += missed
 
     def _schedule(self, missed: int) -> None:
         """The next step, a period later; its phase drifts towards the arrivals, so that states are used when new."""
@@ -219,16 +235,23 @@ class PolicyNode:
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
             "state_age_ms": f"{1e3 * self.state.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_repeated": self.state.repeated, "state_rejection": self.state.last_rejection,
-            **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()},
+            **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()}, **self._chunks(),
         }
         message = messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {self.artifact.manifest.name}", self.robot.name, level,
             flight.reason or self.mode, values)
         self.transport.publish(self.report, messages.encode("diagnostic_msgs/msg/DiagnosticArray", message))
 
+    def _chunks(self) -> dict[str, Any]:
+        if not isinstance(self.artifact, ChunkedPolicy):
+            return {}
+        return {"starved": self.flight.starved, "starved_why": self.starved, **self.artifact.figures()}
+
     def close(self) -> None:
-        """Leave the line."""
+        """Leave the lines."""
         self.link.close()
+        if isinstance(self.artifact, ChunkedPolicy):
+            self.artifact.close()
 
     def summary(self) -> dict[str, Any]:
         """See :class:`temporeal_bridge.node.Node`."""
@@ -238,26 +261,43 @@ class PolicyNode:
             "state_rejected": self.state.rejected, "state_rejection": self.state.last_rejection,
             "latency_ms": percentiles([x for f in self.flights for x in f.latency_s]),
             "state_age_ms": percentiles([x for f in self.flights for x in f.age_s]),
-            "flights": [
+            **self._chunks(), "flights": [
                 {"flight": f.number, "start_ns": f.start_ns, "steps": f.steps, "missed": f.missed, "reason": f.reason,
                  "latency_ms": percentiles(f.latency_s)} for f in self.flights],
         }
 
 
-def load(path: Path, robot: RobotSpec, trust: Path | None = None) -> Artifact:
-    """The artifact, if it is this robot's, signed by ``trust`` (a public key; None: anybody), and proves itself."""
-    artifact = Artifact.load(path, robot, task_signals={MISSION_TIME.name: MISSION_TIME}, trust=trust)
+def load(path: Path, robot: RobotSpec, interface: Interface, trust: Path | None = None) -> Artifact:
+    """The artifact, if it fits robot and interface, and its self-test passes; with ``trust``, the file of a public key,
+    only one that it signed.
+    """
+    artifact = Artifact.load(path, robot, task_signals=task_signals(robot, interface), trust=trust)
+    check_fits(artifact.manifest, robot, interface)
+    if artifact.manifest.chunk is not None:
+        raise ArtifactError(f"{path} gives chunks: run it in a worker_node, and say where to meet it (--worker FOLDER)")
     artifact.self_test()
     return artifact
+
+
+def meet(
+    path: Path, robot: RobotSpec, interface: Interface, folder: Path, clock: Callable[[], float],
+    trust: Path | None = None,
+) -> ChunkedPolicy:
+    """The artifact, if it fits, as run by the worker that uses ``folder``, now or later: its network, which may be
+    large, is loaded and tested there. ``trust``: see :func:`load`."""
+    manifest = load_manifest(path, trust)
+    check_fits(manifest, robot, interface)
+    return ChunkedPolicy(manifest, SocketLine(folder, manifest), clock)
 
 
 def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    artifact = load(args.artifact, robot, args.trust)
+    interface = load_interface(robot, args.interface, args.signals)
+    artifact = (load(args.artifact, robot, interface, args.trust) if args.worker is None else
+                meet(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
     line = SocketController(link_path(args, transport))
-    node = PolicyNode(transport, artifact, robot, load_interface(robot, args.interface), line, after=args.after,
-                      autostart=args.start)
+    node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node
@@ -266,9 +306,9 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("policy_node", "Run an artifact: newest state in, proposed command out, at the artifact's rate.")
-    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
-    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
-                         help="public key: refuse an artifact that its owner did not sign")
+    add_artifact(options)
+    options.add_argument("--worker", type=Path, default=None,
+                         help="folder of the worker_node that runs the artifact, which gives chunks")
     options.add_argument("--start", action="store_true",
                          help=f"start the mission by itself, {AUTOSTART_S:g} s after the guard is ready")
     options.add_argument("--after", default="stop", choices=("stop", "silence"),

@@ -21,11 +21,14 @@ from temporeal_bridge.transport import (
     Callback,
     Capabilities,
     Endpoint,
+    Peer,
     QoS,
     Received,
     TransportError,
     domain_id,
+    full_name,
     resolve_name,
+    unconnected,
 )
 
 try:
@@ -41,6 +44,7 @@ except ImportError as error:
         f"built for: {error}. Without ROS, use the transport dds") from error
 
 WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
+UNKNOWN_NODE = "_NODE_NAME_UNKNOWN_"  # rmw_dds_common's name for the node of an endpoint that no node announces
 AUTOSTART = "autostart"  # ROS parameter: false where somebody else configures and activates this node
 # keep to this machine: ROS reads its environment when a context is initialized. Humble has the older name, which newer
 # ones warn about
@@ -82,6 +86,18 @@ def ros_qos(qos: QoS) -> QoSProfile:
         history=HistoryPolicy.KEEP_LAST, depth=qos.depth,
         reliability=ReliabilityPolicy.RELIABLE if qos.reliable else ReliabilityPolicy.BEST_EFFORT,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if qos.latched else DurabilityPolicy.VOLATILE)
+
+
+def announced(profile: QoSProfile) -> QoS:
+    """What an endpoint's announced profile says; the depth of a history is often not announced, which is 0 here."""
+    return QoS(profile.reliability == ReliabilityPolicy.RELIABLE, int(profile.depth or 0),
+               profile.durability == DurabilityPolicy.TRANSIENT_LOCAL)
+
+
+def type_hash(info: Any) -> str:
+    """``RIHS01_...`` of an endpoint; empty where it is not announced, or this ROS 2 (before Iron) has none."""
+    text = str(getattr(info, "topic_type_hash", ""))
+    return text if text.startswith("RIHS") else ""
 
 
 class ManagedNode(LifecycleNode):  # type: ignore[misc]
@@ -149,6 +165,11 @@ class RclpyTransport:
             if value is not None and not self.ros.has_parameter(name):
                 plain = value if isinstance(value, (bool, int, float, str)) else str(value)
                 self.ros.declare_parameter(name, plain, ParameterDescriptor(read_only=True, dynamic_typing=True))
+
+    def resolve(self, topic: str) -> str:
+        """See :class:`Transport`."""
+        self._check(topic)
+        return str(self.ros.resolve_topic_name(topic))
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
@@ -225,6 +246,38 @@ class RclpyTransport:
         if hasattr(entity, "get_publisher_count"):
             return int(entity.get_publisher_count())
         return int(self.ros.count_publishers(endpoint.topic))  # Humble: whoever is there, whether the QoS fits or not
+
+    def publishers(self, topic: str) -> list[Peer]:
+        """See :class:`Transport`. From the middleware's own cache of the graph."""
+        return self._peers(self.resolve(topic), self.ros.get_publishers_info_by_topic(topic), publishes=True)
+
+    def subscribers(self, topic: str) -> list[Peer]:
+        """See :class:`Transport`."""
+        return self._peers(self.resolve(topic), self.ros.get_subscriptions_info_by_topic(topic), publishes=False)
+
+    def _peers(self, topic: str, infos: Sequence[Any], publishes: bool) -> list[Peer]:
+        """ROS tells the node of an endpoint, and Python not the identity of an own one: as many of those that bear this
+        node's name are marked as own as were made here, so that another node of the same name still counts."""
+        made = sum(hasattr(endpoint.handle, "publish") == publishes and endpoint.topic == topic
+                   for endpoint in self.endpoints)
+        found = []
+        for info in infos:
+            node = "" if UNKNOWN_NODE in info.node_name else full_name(info.node_namespace, info.node_name)
+            own = made > 0 and node == full_name(self.namespace, self.node)
+            made -= own
+            found.append(Peer(node, info.topic_type, type_hash(info), announced(info.qos_profile), own))
+        return found
+
+    def nodes(self) -> list[str]:
+        """See :class:`Transport`."""
+        return [full_name(namespace, name) for name, namespace in self.ros.get_node_names_and_namespaces()
+                if UNKNOWN_NODE not in name]
+
+    def incompatible(self, endpoint: Endpoint) -> str:
+        """See :class:`Transport`."""
+        publishes = hasattr(endpoint.handle, "publish")
+        peers = self.subscribers(endpoint.topic) if publishes else self.publishers(endpoint.topic)
+        return unconnected(endpoint, publishes, peers, self.matched(endpoint))
 
     def no_peer_hint(self, endpoint: Endpoint) -> str:
         """Where this node looked, and who is there without being connected."""

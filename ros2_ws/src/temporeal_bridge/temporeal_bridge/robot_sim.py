@@ -1,18 +1,27 @@
 """A simulated robot in its own process: MuJoCo physics behind exactly the topics of the real one, in real time.
 
     python -m temporeal_bridge.robot_sim --robot crazyflie --namespace /cf1 --seed 3
+    python -m temporeal_bridge.robot_sim --robot franka --task lift
 
-True state -> noise and latency -> the interface's state topics; command topics -> latency -> firmware (what it does
-when setpoints stop) -> rotors with lag -> MuJoCo. At the start and after a reset the robot is held in its start state
-until the first command comes.
+True state -> latency and noise -> the interface's state topics; command topics -> latency -> the driver (what it does
+when setpoints stop or are wrong) -> actuators with lag -> MuJoCo. What differs between robots is a plant
+(:mod:`temporeal_bridge.plants`). At the start and after a reset the robot is held in its start state until the first
+command comes.
 
-Topics of the simulation itself, in the robot's namespace: ``sim/reset`` (std_msgs/UInt64: seed of the next flight) in,
-``sim/episode`` (std_msgs/UInt64, latched: that seed, once the robot is there) out.
+Topics of the simulation itself, in the robot's namespace:
+
+- ``sim/reset`` (std_msgs/UInt64: seed of the next flight) in, ``sim/episode`` (std_msgs/UInt64, latched: that seed,
+  once the robot is there) out;
+- ``sim/fault`` (std_msgs/String: JSON, see :mod:`temporeal_bridge.faults`) in, ``sim/fault_active`` (std_msgs/String,
+  latched: JSON with ``name`` of the fault that is on, or "", ``stamp_ns`` of the change, and ``error`` where the last
+  wish was refused) out;
+- ``sim/<object>`` (geometry_msgs/PoseStamped) out: where each object of a task's scene that moves truly is.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -21,81 +30,78 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robots import shield
 from robots.frames import from_rotation_vector, multiply
+from robots.registry import resolve
 from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, load_interface
+from temporeal_bridge import codecs, faults, messages
+from temporeal_bridge.drivers import Refused
+from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.node import parser, run, whole
-from temporeal_bridge.transport import QOS, Received, Transport, qos_named
+from temporeal_bridge.plants import Start, plant_of
+from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
 
 if TYPE_CHECKING:
-    from sim.backends.mujoco_model import Robot
+    from sim.scene import Scene
 
-DT = 0.002  # physics step, s
-GRAVITY = 9.81  # m/s^2
 MAX_CATCH_UP_S = 0.5  # a longer stall of this machine stops the simulated clock instead
-
-
-class Firmware:
-    """What the robot itself does with setpoints, and without them."""
-
-    def __init__(self, command: str, watchdog: Mapping[str, float]) -> None:
-        self.command, self.watchdog = command, watchdog
-        self.last, self.at = np.zeros(4), -np.inf
-        self.locked = False
-
-    def receive(self, command: np.ndarray, at: float) -> None:
-        """A setpoint that arrived at ``at`` [s]."""
-        self.last, self.at = command, at
-
-    def output(self, now: float, quat_wxyz: np.ndarray) -> np.ndarray:
-        """The setpoint in force: the last one; after a silence the level attitude with its thrust; then nothing."""
-        age = now - self.at
-        self.locked = self.locked or age > self.watchdog["off_after_s"]
-        if self.locked:
-            return np.zeros(4)
-        if age <= self.watchdog["level_after_s"]:
-            return self.last
-        if self.command != "ctbr_cmd":
-            return np.zeros(4)  # motor setpoints are for the simulator only: there is no firmware to level it
-        rates = shield.level_rates(quat_wxyz, self.watchdog["gain"], self.watchdog["limit"])
-        return np.concatenate([self.last[:1], rates])
+SLOW_HZ = 100.0  # at most: what is kept of the true trajectory, and the poses of objects
+KEPT_S = 600.0  # of the true trajectory, the last: an arm that stands for a day must not fill the memory
+TEXT, NUMBER, POSE = "std_msgs/msg/String", "std_msgs/msg/UInt64", "geometry_msgs/msg/PoseStamped"
 
 
 class RobotSim:
-    """One simulated robot on a transport."""
+    """One simulated robot on a transport.
+
+    Args:
+        command: the one that it listens to; None: the interface's first.
+        settings: numbers instead of those in ``simulation`` of ``ros.yaml``.
+        scene, start: an arm or a hand among objects, and where its flights start; None: alone, near home.
+    """
 
     def __init__(
-        self, transport: Transport, robot: RobotSpec, interface: Interface, *, command: str = "ctbr_cmd", seed: int = 0,
-        out: Path | None = None, settings: Mapping[str, Any] | None = None,
+        self, transport: Transport, robot: RobotSpec, interface: Interface, *, command: str | None = None,
+        seed: int = 0, out: Path | None = None, settings: Mapping[str, Any] | None = None, scene: Scene | None = None,
+        start: Start | None = None,
     ) -> None:
-        from sim.backends.mujoco_model import Robot
-
-        self.transport, self.robot, self.interface, self.command, self.out = transport, robot, interface, command, out
+        self.transport, self.robot, self.interface, self.out = transport, robot, interface, out
+        self.command = command or next(iter(interface.commands))
         self.settings = {**interface.simulation, **dict(settings or {})}
-        self.body: Robot = Robot(robot, command, DT, seed)
-        self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"])) for s in interface.states]
-        self.publish_every = round(1.0 / (max(s.rate_hz for s in interface.states) * DT))
-        topic = interface.command(command)
+        states = [s for s in interface.states if set(codecs.STATES[s.codec].signals(s.options)) <= set(robot.signals)]
+        fastest = max(s.rate_hz for s in states)
+        self.plant = plant_of(
+            robot, interface, self.command, self.settings, period=1.0 / fastest, scene=scene, start=start)
+        self.body, self.dt = self.plant.body, self.plant.dt
+        self.publish_every = round(1.0 / (fastest * self.dt))
+        self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"]), round(fastest / s.rate_hz))
+                        for s in states]
+        self.objects = advertise_objects(transport, scene)
+        self.slow_every = max(round(fastest / SLOW_HZ), 1)
+        topic = interface.command(self.command)
         transport.subscribe(topic.topic, topic.type, qos_named(topic.qos), self._taker(topic))
-        self.episode = transport.advertise("sim/episode", "std_msgs/msg/UInt64", QOS["latched"])
-        transport.subscribe("sim/reset", "std_msgs/msg/UInt64", QOS["default"], self._on_reset)
+        self.episode = transport.advertise("sim/episode", NUMBER, QOS["latched"])
+        transport.subscribe("sim/reset", NUMBER, QOS["default"], self._on_reset)
+        self.fault_active = transport.advertise("sim/fault_active", TEXT, QOS["latched"])
+        transport.subscribe("sim/fault", TEXT, QOS["default"], self._on_fault)
         self.worst_lag = 0.0
-        self.stalls = self.resets = self.rejected = 0
+        self.stalls = self.resets = self.rejected = self.faults = 0
+        self.last_rejection = ""
+        self.fault: faults.Fault | None = None
         self.reset(seed)
 
     def _taker(self, topic: CommandTopic) -> Any:
-        codec = codecs.COMMANDS[topic.codec]
+        latency = float(self.settings["command_latency_s"])
 
         def take(received: Received) -> None:
-            command = codec.decode(messages.decode(received.type, received.data), topic.options)
-            if command.shape != (4,) or not np.isfinite(command).all():
+            try:
+                message = messages.decode(received.type, received.data)
+                content = self.plant.read(message, self.transport.now() + faults.nanoseconds(latency))
+            except (Refused, codecs.CodecError, messages.MessageError) as error:
                 self.rejected += 1
+                self.last_rejection = f"{received.topic}: {error}"
                 return
             if self.held:
                 self._release(received.at)
-            self.inbox.append((received.at - self.origin + self.settings["command_latency_s"], command))
+            self.inbox.append((received.at - self.origin + latency, content))
 
         return take
 
@@ -103,29 +109,56 @@ class RobotSim:
         self.reset(int(messages.decode(received.type, received.data).data))
 
     def reset(self, seed: int) -> None:
-        """Put the robot into the start state of flight ``seed`` and hold it there."""
+        """Put the robot into the start state of flight ``seed``, without faults, and hold it there."""
         self.save()
         self.seed, self.rng = seed, np.random.default_rng(seed)
-        self.body.set_params(draw_parameters(self.robot, self.rng, float(self.settings["spread"])))
-        self.body.reset(draw_start(self.robot, self.rng, self.settings["start"]))
-        self.firmware = Firmware(self.command, self.settings["watchdog"])
+        self.plant.reset(self.rng)
+        self._switch(None)
         self.held, self.crashed = True, ""
         self.origin, self.count = self.transport.monotonic(), 0
-        self.inbox: deque[tuple[float, np.ndarray]] = deque()
+        self.inbox: deque[tuple[float, Any]] = deque()
         self.delay: deque[tuple[float, dict[str, np.ndarray]]] = deque()
-        self.truth: list[tuple[int, dict[str, np.ndarray], np.ndarray]] = []
+        self.truth: deque[tuple[int, dict[str, np.ndarray], np.ndarray]] = deque(maxlen=round(KEPT_S * SLOW_HZ))
         self.resets += 1
-        message = messages.record("std_msgs/msg/UInt64")(data=seed)
-        self.transport.publish(self.episode, messages.encode("std_msgs/msg/UInt64", message))
+        self.transport.publish(self.episode, messages.encode(NUMBER, messages.record(NUMBER)(data=seed)))
 
     def _release(self, now: float) -> None:
         """Let go: the flight's time begins now, and the past is the held state."""
         self.held, self.origin, self.count = False, now, 0
-        self.delay = deque([(-self.settings["state_latency_s"], self.body.signals())])
+        self.delay = deque([(-self.settings["state_latency_s"], self.plant.signals())])
+
+    # ---- faults
+
+    def _on_fault(self, received: Received) -> None:
+        try:
+            self.set_fault(messages.decode(received.type, received.data).data)
+        except (faults.FaultError, InterfaceError) as error:
+            self._tell(str(error))
+
+    def set_fault(self, text: str) -> None:
+        """From now on the fault that the JSON ``text`` describes and no other; "" or ``{}``: none."""
+        true = self.plant.signals()
+        signals = with_height({name: np.asarray(true[name], dtype=float) for name in self.robot.signals})
+        fault = faults.parse(text or "{}", self.transport.monotonic(), signals, self._messages)
+        self._switch(fault)
+        self.faults += fault is not None
+
+    def _switch(self, fault: faults.Fault | None) -> None:
+        self.plant.block(fault.options["joints"] if fault is not None and fault.name == "blocked" else ())
+        self.fault = fault
+        self._tell()
+
+    def _tell(self, error: str = "") -> None:
+        """Say what is on, for whoever measures how long others take to notice."""
+        told = {"name": self.fault.name if self.fault else "", "stamp_ns": self.transport.now()}
+        message = messages.record(TEXT)(data=json.dumps({**told, "error": error} if error else told))
+        self.transport.publish(self.fault_active, messages.encode(TEXT, message))
+
+    # ---- time
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`: the next time at which a state is published."""
-        return self.origin + (self.count + self.publish_every) * DT
+        return self.origin + (self.count + self.publish_every) * self.dt
 
     def step(self) -> None:
         """Bring the simulation to the present, publishing on the way."""
@@ -141,58 +174,89 @@ class RobotSim:
     def _advance(self) -> None:
         """One publishing period: physics (unless held), then the state that is as old as the latency says."""
         for _ in range(self.publish_every):
-            time = self.count * DT
+            time = self.count * self.dt
             while self.inbox and self.inbox[0][0] <= time:
-                at, command = self.inbox.popleft()
-                self.firmware.receive(command, at)
+                at, content = self.inbox.popleft()
+                self.plant.receive(content, at)
             if not self.held and not self.crashed:
                 self._physics(time)
             self.count += 1
-        time, true = self.count * DT, self.body.signals()
+        time, true = self.count * self.dt, self.plant.signals()
         self.delay.append((time, true))
         while len(self.delay) > 1 and self.delay[1][0] <= time - self.settings["state_latency_s"] + 1e-9:
             self.delay.popleft()
-        stamp = self.transport.now()
-        if not self.held:
-            self.truth.append((stamp, true, self.firmware.last))
-        self._publish(self.measure(self.delay[0][1]), stamp)
+        stamp, slow = self.transport.now(), self._due(self.slow_every)
+        if slow and not self.held:
+            self.truth.append((stamp, true, self.plant.setpoint))
+        self._publish(faults.Sample(self.measure(self.delay[0][1]), stamp))
+        if slow:
+            self._publish_objects(true, stamp)
+
+    def _due(self, every: int) -> bool:
+        """Whether what comes in every ``every``-th publishing period comes in this one."""
+        return (self.count // self.publish_every) % every == 0
 
     def _physics(self, time: float) -> None:
-        if self.firmware.at == -np.inf:  # the first command is still on its way: keep what holds the robot
-            self.firmware.receive(self.neutral(), time)
         try:
-            self.body.step(self.firmware.output(time, self.body.signals()["base_quat_w"]), 1)
+            self.plant.step(time)
         except FloatingPointError as error:
             self.crashed = str(error)
 
-    def neutral(self) -> np.ndarray:
-        """The command that keeps a level robot where it is."""
-        if self.command == "ctbr_cmd":
-            return np.array([self.body.params()["mass"] * GRAVITY, 0.0, 0.0, 0.0])
-        return np.asarray(self.body.signals()["rotor_speed"], dtype=float)
+    # ---- what others see
 
     def measure(self, true: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The true signals with the noise of the sensors and the estimator."""
-        noise = self.settings["noise"]
-        out = {}
-        for name in self.robot.signals:
-            value, std = np.asarray(true[name], dtype=float), float(noise.get(name, 0.0))
-            if name == "base_quat_w":
-                out[name] = multiply(value, from_rotation_vector(std * self.rng.standard_normal(3)))
-            else:
-                out[name] = value + std * self.rng.standard_normal(value.shape)
-        out["height"] = out["base_pos_w"][2]
-        return out
+        sizes = {name: 3 if spec.unit == "wxyz" else spec.size for name, spec in self.robot.signals.items()}
+        drawn, first, out = self.rng.standard_normal(sum(sizes.values())), 0, {}
+        for name, spec in self.robot.signals.items():
+            value, std = np.asarray(true[name], dtype=float), float(self.settings["noise"].get(name, 0.0))
+            error, first = std * drawn[first : first + sizes[name]], first + sizes[name]
+            if std:
+                turned = spec.unit == "wxyz"
+                value = multiply(value, from_rotation_vector(error)) if turned else value + error.reshape(value.shape)
+            out[name] = value
+        return with_height(out)
 
-    def _publish(self, signals: Mapping[str, np.ndarray], stamp: int) -> None:
-        """All state topics; the one that paces the controller last, so that the others are there when it comes."""
-        frames = ("world", self.transport.namespace.strip("/") or self.robot.name)
-        for topic, endpoint in reversed(self.outputs):
-            message = codecs.STATES[topic.codec].encode(signals, stamp, frames, topic.options)
+    def _publish(self, sample: faults.Sample) -> None:
+        """The state topics that are due; the one that paces the controller last, so that the others are there when it
+        comes. A fault has its say."""
+        fault = self.fault
+        if fault is not None and self.transport.monotonic() >= fault.until:
+            self._switch(None)
+            fault = None
+        if fault is not None:
+            fault.remember(sample)
+        if self.plant.dead:
+            return
+        for topic, endpoint, every in reversed(self.outputs):
+            told = None if not self._due(every) else sample if fault is None else fault.sample(topic.topic)
+            if told is None:
+                continue
+            message = self._message(topic, told.signals, told.stamp)
+            if fault is not None:
+                message = fault.message(topic.topic, message)
             self.transport.publish(endpoint, messages.encode(topic.type, message))
 
+    def _message(self, topic: StateTopic, signals: Mapping[str, np.ndarray], stamp: int) -> Any:
+        frames = ("world", self.transport.namespace.strip("/") or self.robot.name)
+        return codecs.STATES[topic.codec].encode(signals, stamp, frames, topic.options)
+
+    def _messages(self, signals: Mapping[str, np.ndarray]) -> dict[str, tuple[str, Any]]:
+        """Type and message of every state topic."""
+        return {topic.topic: (topic.type, self._message(topic, signals, 0)) for topic, _, _ in self.outputs}
+
+    def _publish_objects(self, true: Mapping[str, np.ndarray], stamp: int) -> None:
+        for name, endpoint in self.objects.items():
+            pose = messages.record("geometry_msgs/msg/Pose")(
+                position=codecs.vector3(true[f"{name}_pos_w"], "Point"),
+                orientation=codecs.orientation(true[f"{name}_quat_w"]))
+            message = messages.record(POSE)(header=messages.header(stamp, "world"), pose=pose)
+            self.transport.publish(endpoint, messages.encode(POSE, message))
+
+    # ---- what is kept
+
     def save(self) -> None:
-        """Write the true trajectory of the flight that ends: stamps [T] ns, signals [T, ...], setpoints [T, 4]."""
+        """Write the true trajectory of the flight that ends: stamps [T] ns, signals [T, ...], setpoints [T, U]."""
         truth = getattr(self, "truth", [])
         if self.out is None or not truth:
             return
@@ -209,50 +273,43 @@ class RobotSim:
     def summary(self) -> dict[str, Any]:
         """See :class:`temporeal_bridge.node.Node`."""
         return {"node": "robot_sim", "robot": self.robot.name, "interface": self.interface.name,
-                "command": self.command, "resets": self.resets, "rejected": self.rejected, "crashed": self.crashed,
+                "command": self.command, "resets": self.resets, "rejected": self.rejected,
+                "last_rejection": self.last_rejection, "faults": self.faults, "crashed": self.crashed,
                 "stalls": self.stalls, "worst_lag_ms": 1e3 * self.worst_lag}
 
 
-def draw_start(robot: RobotSpec, rng: np.random.Generator, start: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """A start state near home: uniform in position, velocity and rates, tilted about a random axis."""
-    axis = rng.standard_normal(3)
-    turn = rng.uniform(0.0, start["tilt_rad"]) * axis / np.linalg.norm(axis)
-    home = np.array(robot.home["base_pos_w"])
-    return {
-        "base_pos_w": home + start["position_m"] * rng.uniform(-1, 1, 3),
-        "base_quat_w": from_rotation_vector(turn),
-        "base_vel_w": start["speed_m_s"] * rng.uniform(-1, 1, 3),
-        "base_ang_vel_b": start["rate_rad_s"] * rng.uniform(-1, 1, 3),
-    }
+def with_height(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The height of what flies is its position's z: one measurement, not two."""
+    return {**signals, "height": signals["base_pos_w"][2]} if "height" in signals else signals
 
 
-def draw_parameters(robot: RobotSpec, rng: np.random.Generator, spread: float) -> dict[str, np.ndarray]:
-    """Physical parameters, uniform in ``spread`` (0 to 1) of each range around its nominal value."""
-    if not 0.0 <= spread <= 1.0:
-        raise InterfaceError(f"spread is a share from 0 to 1, got {spread}")
-    out = {}
-    for name, p in robot.parameters.items():
-        nominal, low, high = (np.array(v) for v in (p.nominal, p.low, p.high))
-        drawn = rng.uniform(nominal + spread * (low - nominal), nominal + spread * (high - nominal))
-        out[name] = drawn[0] if len(drawn) == 1 else drawn
-    return out
+def advertise_objects(transport: Transport, scene: Scene | None) -> dict[str, Endpoint]:
+    """A topic for each object whose pose is a signal."""
+    return {o.name: transport.advertise(f"sim/{o.name}", POSE, QOS["default"])
+            for o in (scene.objects if scene is not None else ()) if f"{o.name}_quat_w" in o.signals}
 
 
 def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     """The node from its command line."""
     robot = load_robot(args.robot)
     settings = {} if args.spread is None else {"spread": args.spread}
-    return RobotSim(transport, robot, load_interface(robot, args.interface), command=args.command, seed=args.seed,
-                    out=args.out, settings=settings)
+    scene, start, command = None, None, args.command
+    if args.task is not None:  # tasks are written with torch: imported by whoever asks for one
+        scene, start, command = resolve("sim", "starts").of_task(args.task, robot, args.command)
+    return RobotSim(transport, robot, load_interface(robot, args.interface), command=command, seed=args.seed,
+                    out=args.out, settings=settings, scene=scene, start=start)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("robot_sim", "A simulated robot with the real one's topics, in real time.")
-    options.add_argument("--command", default="ctbr_cmd", help="command that it listens to (default: %(default)s)")
+    options.add_argument("--command", default=None,
+                         help="command that it listens to (default: the task's, else the interface's first)")
     options.add_argument("--seed", type=int, default=0, help="seed of the first flight (default: %(default)s)")
     options.add_argument("--spread", type=float, default=None,
                          help="share 0..1 of the parameters' published ranges to draw from (default: ros.yaml)")
+    options.add_argument("--task", default=None,
+                         help="task whose objects stand around the robot and whose starts are drawn (arms and hands)")
     return run(options, arguments, make, "robot_sim.json")
 
 

@@ -77,6 +77,26 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class Peer:
+    """A publisher or a subscription that somebody on the bus has, as the bus itself tells.
+
+    Attributes:
+        node: full name of its node (``/cf1/robot``); empty where the bus does not tell (plain DDS programs, PX4's
+            agent, a node that joined a moment ago).
+        type: message type (``geometry_msgs/msg/Twist``); one of no ROS name is given as DDS has it.
+        hash: ``RIHS01_...``; empty where it is not announced (before ROS 2 Iron, plain DDS programs).
+        qos: as announced; ``depth`` is 0 where it is not, for DDS need not announce it.
+        own: whether the transport that was asked made it itself.
+    """
+
+    node: str
+    type: str
+    hash: str
+    qos: QoS
+    own: bool
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """What a transport has beyond topics."""
 
@@ -97,6 +117,9 @@ class Transport(Protocol):
     def active(self) -> bool:
         """False while a managed node is not activated: then nothing may be sent to an actuator."""
 
+    def resolve(self, topic: str) -> str:
+        """The full name of ``topic`` as this node means it: relative names are in its namespace, remappings apply."""
+
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """A publisher on ``topic`` (relative names are in the node's namespace)."""
 
@@ -112,6 +135,21 @@ class Transport(Protocol):
     def matched(self, endpoint: Endpoint) -> int:
         """Number of endpoints on the other side that are connected to this one."""
 
+    def publishers(self, topic: str) -> list[Peer]:
+        """Everybody who publishes on ``topic``, this node included and marked, whatever their type and QoS.
+
+        The first question opens the view, so names of nodes may come a moment later; see the transports for the cost.
+        """
+
+    def subscribers(self, topic: str) -> list[Peer]:
+        """Everybody who subscribes to ``topic``: as :meth:`publishers`."""
+
+    def nodes(self) -> list[str]:
+        """Full names of all nodes on the bus, this one included; a name that two nodes have is there twice."""
+
+    def incompatible(self, endpoint: Endpoint) -> str:
+        """Why endpoints on the other side are not connected to this one (type, QoS policy); empty if all are."""
+
     def now(self) -> int:
         """Time for message stamps, ns since the epoch."""
 
@@ -120,6 +158,47 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Leave the bus."""
+
+
+def mismatch(offered: QoS, requested: QoS) -> str:
+    """The policies of which a subscription wants more than a publisher offers, so that it gets nothing; else empty.
+
+    The rule is DDS's request against offer (DDS 1.4, 2.2.3), for the policies that ROS nodes set.
+    """
+    found = []
+    if requested.reliable and not offered.reliable:
+        found.append("reliability (offered: best effort, requested: reliable)")
+    if requested.latched and not offered.latched:
+        found.append("durability (offered: volatile, requested: transient local)")
+    return " and ".join(found)
+
+
+def unconnected(endpoint: Endpoint, publishes: bool, peers: Sequence[Peer], matched: int, other: str = "") -> str:
+    """What :meth:`Transport.incompatible` says of an endpoint, given who is on the other side of its topic.
+
+    Args:
+        publishes: whether the endpoint is a publisher.
+        matched: how many of ``peers`` are connected to it.
+        other: name of a policy that the middleware blames and a :class:`QoS` does not have.
+    """
+    found, fitting = [], 0
+    for peer in peers:
+        who = peer.node or "a node without a name"
+        if peer.type != endpoint.type:
+            found.append(f"{who}: type ({peer.type} against {endpoint.type})")
+        elif why := mismatch(endpoint.qos, peer.qos) if publishes else mismatch(peer.qos, endpoint.qos):
+            found.append(f"{who}: {why}")
+        else:
+            fitting += 1
+    if matched < fitting:
+        why = other or "another policy (deadline, liveliness, partition)"
+        found.append(f"{fitting - matched} of {fitting} that fit otherwise: {why}")
+    return "; ".join(found)
+
+
+def full_name(namespace: str, node: str) -> str:
+    """``/cf1/robot`` from a node's namespace and name."""
+    return f"{namespace.rstrip('/')}/{node}"
 
 
 def resolve_name(name: str, namespace: str = "/", node: str = "", remaps: Sequence[tuple[str, str]] = ()) -> str:

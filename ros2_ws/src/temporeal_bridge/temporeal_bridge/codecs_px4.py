@@ -1,0 +1,282 @@
+"""PX4 messages <-> signals and commands, directly (uXRCE-DDS) and through MAVROS. See :mod:`temporeal_bridge.codecs`.
+
+PX4 speaks NED and FRD, microseconds, and normalized thrust; MAVROS turns the frames itself (ENU, FLU), not the thrust.
+
+Sources: message definitions of px4_msgs v1.17.0 (86d8239) and mavros 2.12.0 (f8f462d); PX4-Autopilot: EKF2.cpp
+``PublishOdometry`` (odometry is always NED, rates in body FRD), docs/en/flight_modes/offboard.md (which setpoint
+belongs to which field of OffboardControlMode), Tools/msg/templates/ucdr/msg.h.em (time stamps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+
+from robots.frames import (
+    enu_flu_from_ned_frd,
+    enu_from_ned,
+    flu_from_frd,
+    frd_from_flu,
+    ned_frd_from_enu_flu,
+    ned_from_enu,
+    normalized,
+    rotate,
+)
+from temporeal_bridge import messages
+from temporeal_bridge.codecs import (
+    COMMANDS,
+    STATES,
+    CodecError,
+    CommandCodec,
+    Options,
+    Signals,
+    StateCodec,
+    choice,
+    vector3,
+)
+
+ODOMETRY, MODE = "px4_msgs/msg/VehicleOdometry", "px4_msgs/msg/OffboardControlMode"
+RATES, MOTORS = "px4_msgs/msg/VehicleRatesSetpoint", "px4_msgs/msg/ActuatorMotors"
+TARGET = "mavros_msgs/msg/AttitudeTarget"
+
+POSE_FRAMES = {0: "unknown", 1: "NED", 2: "FRD, of arbitrary heading"}  # VehicleOdometry.msg, POSE_FRAME_*
+VELOCITY_FRAMES = {**POSE_FRAMES, 3: "body FRD"}  # VELOCITY_FRAME_*
+NED, BODY_FRD = 1, 3
+EPOCH_US = 10**15  # 2001-09-09: no clock that counts from the epoch is behind it, no time since boot reaches it
+
+CONTROLS = ("position", "velocity", "acceleration", "attitude", "body_rate", "thrust_and_torque", "direct_actuator")
+"""Fields of OffboardControlMode, in order of precedence: the first that is set says which setpoint PX4 obeys."""
+
+CONTROL_OF = {"px4_rates": "body_rate", "px4_motors": "direct_actuator"}
+"""By command codec: the field that makes PX4 obey its setpoint, and switch its own publisher of it off."""
+
+IGNORE_ATTITUDE = 128  # AttitudeTarget.msg: the orientation is not used
+NUM_CONTROLS = 12  # ActuatorMotors.msg
+
+
+def finite(where: str, values: Any) -> np.ndarray:
+    """``values`` as float64 if all are numbers; PX4 writes NaN for what it does not know or control."""
+    array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise CodecError(f"{where} is {array.tolist()}: PX4's sign for not known or not controlled")
+    return array
+
+
+def number(options: Options, key: str, low: float, high: float) -> float:
+    """An option that is a number above ``low`` and up to ``high``."""
+    value = options[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high or not isfinite(value):
+        raise CodecError(f"option {key} is {value!r}; a number above {low:g} and up to {high:g} is needed")
+    return float(value)
+
+
+def microseconds(stamp_ns: int) -> int:
+    """PX4's time stamps."""
+    return stamp_ns // 1000
+
+
+# VehicleOdometry
+
+
+def odometry_signals(options: Options) -> tuple[str, ...]:
+    """Names of the signals that a VehicleOdometry carries."""
+    return ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
+
+
+def odometry_stamp(message: Any) -> int:
+    """When the sample was taken, ns since the epoch.
+
+    PX4 counts microseconds since its boot. Its uXRCE-DDS client adds the offset to the agent's clock, in the fields
+    ``timestamp`` and ``timestamp_sample`` of every message, while UXRCE_DDS_SYNCT is 1 (the default; msg.h.em,
+    module.yaml). Without it nothing says how that time compares with ours: an error, not a stamp that is decades off.
+    With it the stamp is as good as the synchronization (a filtered round trip) and as the agent's own clock.
+    """
+    if message.timestamp_sample < EPOCH_US:
+        raise CodecError(
+            f"VehicleOdometry: timestamp_sample {message.timestamp_sample} us is time since boot, not since the epoch; "
+            "set PX4's parameter UXRCE_DDS_SYNCT to 1 and reboot it")
+    return int(message.timestamp_sample) * 1000
+
+
+def frame(where: str, value: int, legal: tuple[int, ...], names: Mapping[int, str]) -> int:
+    """A frame of reference that can be turned into ours."""
+    if value not in legal:
+        known = ", ".join(f"{i} ({names[i]})" for i in legal)
+        raise CodecError(f"VehicleOdometry: {where} is {value} ({names.get(value, 'no such frame')}); legal: {known}")
+    return value
+
+
+def decode_odometry(message: Any, options: Options) -> Signals:
+    """Signals of a VehicleOdometry: NED -> ENU, FRD -> FLU. Position is relative to where the estimator started."""
+    frame("pose_frame", message.pose_frame, (NED,), POSE_FRAMES)
+    moving = frame("velocity_frame", message.velocity_frame, (NED, BODY_FRD), VELOCITY_FRAMES)
+    raw = finite("VehicleOdometry: q", message.q)
+    if not 0.5 < float(np.linalg.norm(raw)) < 2.0:
+        raise CodecError(f"VehicleOdometry: q (w, x, y, z) = {raw.tolist()} is not a quaternion of length 1")
+    quat = enu_flu_from_ned_frd(normalized(raw))
+    velocity = finite("VehicleOdometry: velocity", message.velocity)
+    velocity = enu_from_ned(velocity) if moving == NED else rotate(quat, flu_from_frd(velocity))
+    out = {
+        "base_pos_w": enu_from_ned(finite("VehicleOdometry: position", message.position)),
+        "base_quat_w": quat,
+        "base_vel_w": velocity,
+        "base_ang_vel_b": flu_from_frd(finite("VehicleOdometry: angular_velocity", message.angular_velocity)),
+    }
+    signals = {name: value.astype(np.float32) for name, value in out.items()}
+    return {**signals, "height": signals["base_pos_w"][2]}
+
+
+def encode_odometry(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: tuple[str, str], options: Options) -> Any:
+    """What PX4's EKF2 says of a vehicle in this state."""
+    numbers = {name: np.asarray(signals[name], dtype=float)
+               for name in ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b")}
+    zeros = np.zeros(3, dtype=np.float32)
+    return messages.record(ODOMETRY)(
+        timestamp=microseconds(stamp_ns), timestamp_sample=microseconds(stamp_ns), pose_frame=NED,
+        position=ned_from_enu(numbers["base_pos_w"]).astype(np.float32),
+        q=ned_frd_from_enu_flu(numbers["base_quat_w"]).astype(np.float32), velocity_frame=NED,
+        velocity=ned_from_enu(numbers["base_vel_w"]).astype(np.float32),
+        angular_velocity=frd_from_flu(numbers["base_ang_vel_b"]).astype(np.float32),
+        position_variance=zeros, orientation_variance=zeros, velocity_variance=zeros, reset_counter=0, quality=0)
+
+
+# Thrust. Options: max_thrust_n, curve.
+
+
+def throttle(thrust_n: float, options: Options) -> float:
+    """Normalized thrust 0..1 that PX4 must be given for ``thrust_n`` newtons of all rotors together.
+
+    PX4's own model of a motor (THR_MDL_FAC, mixer_module/motor_params.c): relative thrust = k u^2 + (1 - k) u, u being
+    the relative signal. PX4 inverts it where THR_MDL_FAC is k: its normalized thrust is then linear in newtons, and
+    ``curve`` here is 0. Where THR_MDL_FAC is left at 0, ``curve`` is the motors' k.
+    """
+    full, k = number(options, "max_thrust_n", 0.0, 1e6), curve(options)
+    share = min(max(thrust_n / full, 0.0), 1.0)
+    return share if k == 0.0 else (sqrt((1.0 - k) ** 2 + 4.0 * k * share) - (1.0 - k)) / (2.0 * k)
+
+
+def newtons(u: float, options: Options) -> float:
+    """Thrust [N] of all rotors at the normalized thrust ``u``: the inverse of :func:`throttle`."""
+    k = curve(options)
+    return (k * u * u + (1.0 - k) * u) * number(options, "max_thrust_n", 0.0, 1e6)
+
+
+def curve(options: Options) -> float:
+    """Share 0..1 of the square in the motors' thrust curve that PX4 does not know of."""
+    return 0.0 if options["curve"] == 0 else number(options, "curve", 0.0, 1.0)
+
+
+# VehicleRatesSetpoint. Options: max_thrust_n, curve.
+
+
+def encode_rates(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
+    """Collective thrust [N] and body rates [rad/s, FLU] -> rates in FRD and thrust along the body's down axis."""
+    thrust, *rates = finite("ctbr_cmd", command)
+    roll, pitch, yaw = frd_from_flu(np.array(rates))
+    return messages.record(RATES)(
+        timestamp=microseconds(stamp_ns), roll=float(roll), pitch=float(pitch), yaw=float(yaw),
+        thrust_body=np.array([0.0, 0.0, -throttle(thrust, options)], dtype=np.float32), reset_integral=False)
+
+
+def decode_rates(message: Any, options: Options) -> np.ndarray:
+    """What PX4's rate controller is asked for: [4] thrust N, body rates rad/s (FLU)."""
+    rates = finite("VehicleRatesSetpoint: roll, pitch, yaw", [message.roll, message.pitch, message.yaw])
+    x, y, z = finite("VehicleRatesSetpoint: thrust_body", message.thrust_body)
+    if x or y or not -1.0 <= z <= 0.0:
+        raise CodecError(f"VehicleRatesSetpoint: thrust_body is {[x, y, z]}; a multicopter's is [0, 0, -1 to 0]")
+    return np.concatenate([[newtons(-z, options)], flu_from_frd(rates)])
+
+
+# ActuatorMotors. Options: order (PX4's number, from 1, of each component's motor), thrust_curve (c0, c1, c2).
+
+
+def motor_order(options: Options) -> np.ndarray:
+    """Index in ``control`` of each component of the command."""
+    order = options["order"]
+    whole = isinstance(order, (list, tuple)) and all(isinstance(i, int) and 1 <= i <= NUM_CONTROLS for i in order)
+    if not whole or len(set(order)) != len(order) or not order:
+        raise CodecError(f"option order is {order!r}; different motor numbers from 1 to {NUM_CONTROLS} are needed")
+    return np.array(order) - 1
+
+
+def rotor_curve(options: Options) -> np.ndarray:
+    """Coefficients c0, c1, c2 of a rotor's thrust over its normalized speed, scaled so that full speed gives 1."""
+    c = np.array(options["thrust_curve"], dtype=float)
+    if c.shape != (3,) or not np.isfinite(c).all() or not c[2] > 0 or not c.sum() > 0:
+        raise CodecError(f"option thrust_curve is {options['thrust_curve']!r}; c0, c1, c2 > 0, sum > 0 are needed")
+    return np.asarray(c / c.sum())
+
+
+def encode_motors(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
+    """Normalized rotor speeds 0..1 -> relative thrusts, which PX4's outputs turn into signals (THR_MDL_FAC).
+
+    Motors that the vehicle does not have are NaN: stopped. A rotor that the curve gives no thrust at stands at 0.
+    """
+    speeds = np.clip(finite("motor_cmd", command), 0.0, 1.0)
+    c0, c1, c2 = rotor_curve(options)
+    control = np.full(NUM_CONTROLS, np.nan, dtype=np.float32)
+    control[motor_order(options)] = np.clip(c0 + c1 * speeds + c2 * speeds**2, 0.0, 1.0)
+    return messages.record(MOTORS)(
+        timestamp=microseconds(stamp_ns), timestamp_sample=microseconds(stamp_ns), reversible_flags=0, control=control)
+
+
+def decode_motors(message: Any, options: Options) -> np.ndarray:
+    """Normalized rotor speeds that give the relative thrusts; NaN is a stopped motor."""
+    share = np.nan_to_num(np.asarray(message.control, dtype=float)[motor_order(options)], nan=0.0)
+    if not ((share >= 0.0) & (share <= 1.0)).all():
+        raise CodecError(f"ActuatorMotors: control is {share.tolist()}; motors that turn one way take 0 to 1")
+    c0, c1, c2 = rotor_curve(options)
+    speed = (-c1 + np.sqrt(np.maximum(c1 * c1 + 4.0 * c2 * (share - c0), 0.0))) / (2.0 * c2)
+    return np.where(share > 0.0, speed, 0.0)
+
+
+# OffboardControlMode: the companion of every setpoint. Option: control.
+
+
+def encode_mode(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
+    """The heartbeat: somebody is there, and commands ``control``. It is all that PX4 watches (PX4-Autopilot #20519)."""
+    control = choice(options, "control", CONTROLS)
+    return messages.record(MODE)(
+        timestamp=microseconds(stamp_ns), **{name: name == control for name in CONTROLS})
+
+
+# mavros_msgs/AttitudeTarget. Options: max_thrust_n, curve.
+
+
+def encode_target(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
+    """Collective thrust [N] and body rates [rad/s, FLU] -> MAVROS, which turns the rates into FRD.
+
+    The thrust passes as it is, times MAVROS's ``thrust_scaling`` (1.0 in px4_config.yaml; not set: it drops the
+    message). setpoint_raw.cpp, attitude_cb.
+    """
+    thrust, *rates = finite("ctbr_cmd", command)
+    make = messages.record
+    return make(TARGET)(
+        header=messages.header(stamp_ns, "base_link"), type_mask=IGNORE_ATTITUDE,
+        orientation=make("geometry_msgs/msg/Quaternion")(x=0.0, y=0.0, z=0.0, w=1.0), body_rate=vector3(rates),
+        thrust=throttle(thrust, options))
+
+
+def decode_target(message: Any, options: Options) -> np.ndarray:
+    """What MAVROS passes on: [4] thrust N, body rates rad/s (FLU)."""
+    if message.type_mask != IGNORE_ATTITUDE:
+        raise CodecError(f"AttitudeTarget: type_mask is {message.type_mask}; rates and thrust alone are "
+                         f"{IGNORE_ATTITUDE} (IGNORE_ATTITUDE)")
+    rate = message.body_rate
+    rates = finite("AttitudeTarget: body_rate", [rate.x, rate.y, rate.z])
+    u = float(finite("AttitudeTarget: thrust", message.thrust))
+    if not 0.0 <= u <= 1.0:
+        raise CodecError(f"AttitudeTarget: thrust is {u}; 0 to 1 is needed")
+    return np.concatenate([[newtons(u, options)], rates])
+
+
+STATES["px4_odometry"] = StateCodec(ODOMETRY, odometry_signals, decode_odometry, encode_odometry, odometry_stamp)
+COMMANDS.update({
+    "px4_rates": CommandCodec(RATES, encode_rates, decode_rates),
+    "px4_motors": CommandCodec(MOTORS, encode_motors, decode_motors),
+    "px4_mode": CommandCodec(MODE, encode_mode, None),
+    "mavros_rates": CommandCodec(TARGET, encode_target, decode_target),
+})

@@ -1,0 +1,285 @@
+"""What stands between a command's topic and a robot's actuators, and what it does when commands stop or are wrong.
+
+Small state machines without clocks of their own: ``read`` checks a message when it arrives, ``receive`` takes what was
+read when it reaches the driver, ``output`` is the setpoint in force. Behaviour as read in the sources:
+
+- ros2_controllers 6.9.0 (94e74de; jazzy, 4.42.1, ed360c9, is the same where nothing else is said),
+  ``forward_command_controller/src/forward_controllers_base.cpp`` and
+  ``joint_trajectory_controller/src/{joint_trajectory_controller,trajectory}.cpp``
+- ros2_control, ``controller_manager/src/controller_manager.cpp``, ``update``
+- LEAP_Hand_API (0c3a124), ``ros2_module/scripts/leaphand_node.py`` and ``leap_hand_utils/dynamixel_client.py``
+- crazyflie-firmware (2a18fc2), ``supervisor.c``; see ``robots/crazyflie/ros.yaml``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from robots import shield
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.interface import CommandTopic, InterfaceError
+
+Array = np.ndarray
+
+
+class Refused(ValueError):
+    """A command that the driver does not take; the message says why."""
+
+
+class Driver(Protocol):
+    """What takes one command of an articulated robot.
+
+    Attributes:
+        failed: why it takes no commands any more; "" while it does.
+        dead: its process is gone: the motors are off, and nobody publishes the robot's state.
+    """
+
+    failed: str
+    dead: bool
+
+    def read(self, message: Any, now_ns: int) -> Any:
+        """What :meth:`receive` takes of a message that reaches the driver at the ROS time ``now_ns``, or Refused."""
+
+    def receive(self, content: Any, now: float) -> None:
+        """What was read, at ``now`` [s]."""
+
+    def output(self, now: float) -> Array | None:
+        """The setpoint [U] in force at ``now`` [s]; None before the first."""
+
+
+class Firmware:
+    """A Crazyflie's: what it does with setpoints, and without them."""
+
+    def __init__(self, command: str, watchdog: Mapping[str, float]) -> None:
+        self.command, self.watchdog = command, watchdog
+        self.last, self.at = np.zeros(4), -np.inf
+        self.locked = False
+
+    def receive(self, command: Array, at: float) -> None:
+        """A setpoint that arrived at ``at`` [s]."""
+        self.last, self.at = command, at
+
+    def output(self, now: float, quat_wxyz: Array) -> Array:
+        """The setpoint in force: the last one; after a silence the level attitude with its thrust; then nothing."""
+        age = now - self.at
+        self.locked = self.locked or age > self.watchdog["off_after_s"]
+        if self.locked:
+            return np.zeros(4)
+        if age <= self.watchdog["level_after_s"]:
+            return self.last
+        if self.command != "ctbr_cmd":
+            return np.zeros(4)  # motor setpoints are for the simulator only: there is no firmware to level it
+        rates = shield.level_rates(quat_wxyz, self.watchdog["gain"], self.watchdog["limit"])
+        return np.concatenate([self.last[:1], rates])
+
+
+class Held:
+    """What forwards the last command and holds it for ever. ``size``: its components."""
+
+    dead = False
+
+    def __init__(self, topic: CommandTopic, size: int) -> None:
+        self.codec, self.options, self.size = codecs.COMMANDS[topic.codec], topic.options, size
+        self.last: Array | None = None
+        self.failed = ""
+
+    def receive(self, content: Array, now: float) -> None:
+        """The command in force from now on."""
+        self.last = content
+
+    def output(self, now: float) -> Array | None:
+        """See :class:`Driver`."""
+        return self.last
+
+
+class ForwardCommandController(Held):
+    """ros2_control's forward_command_controller. It has no time-out.
+
+    A message with a non-finite value is dropped, as is an empty one. One of another length makes ``update`` fail, and
+    the controller manager deactivates what failed: the hardware holds the last command, and no other is taken until
+    somebody activates the controller again.
+    """
+
+    def read(self, message: Any, now_ns: int) -> Array:
+        """See :class:`Driver`."""
+        if self.failed:
+            raise Refused(self.failed)
+        data = np.asarray(message.data, dtype=np.float64)
+        if not data.size or not np.isfinite(data).all():
+            raise Refused(f"non-finite value received, or none: {data.tolist()}")
+        if data.size != self.size:
+            self.failed = f"deactivated: command size ({data.size}) does not match number of interfaces ({self.size})"
+            raise Refused(self.failed)
+        return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
+
+
+class LeapNode(Held):
+    """The LEAP hand's node: position targets of the motors in the order of their ids, held for ever.
+
+    Numbers that are too few, too many (an assertion) or not finite (``int(nan)``) raise in the callback: the node ends,
+    and its exit handler switches the motors off.
+    """
+
+    def read(self, message: Any, now_ns: int) -> Array:
+        """See :class:`Driver`."""
+        if self.dead:
+            raise Refused(self.failed)
+        position = np.asarray(message.position, dtype=np.float64)
+        if position.size != self.size or not np.isfinite(position).all():
+            self.dead, self.failed = True, f"the node died of a command with the positions {position.tolist()}"
+            raise Refused(self.failed)
+        return np.asarray(self.codec.decode(message, self.options), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where joints [J] are to be, how fast and with which acceleration; None: not said."""
+
+    position: Array
+    velocity: Array | None = None
+    acceleration: Array | None = None
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Points at ``times`` [P], s from the trajectory's begin: ``lead`` [s] after it reaches the controller, at once
+    where its stamp is 0 (None)."""
+
+    times: Array
+    points: tuple[Point, ...]
+    lead: float | None = None
+
+
+class JointTrajectoryController:
+    """ros2_control's joint_trajectory_controller on its topic, for position commands.
+
+    Between points with velocities it follows cubic splines, with accelerations too quintic ones, else straight lines;
+    it holds the last point for ever (``cmd_timeout`` is 0 by default). A new trajectory replaces the old one and begins
+    at the old one's present setpoint: ``interpolate_from_desired_state: true``, and since 6 in mid-motion by default.
+    A message that breaks a rule is dropped, and the old one goes on. Nothing looks for non-finite numbers.
+
+    Args:
+        start: [J] where the joints are held before the first trajectory.
+        moving_end: ``allow_nonzero_velocity_at_trajectory_end``.
+    """
+
+    failed, dead = "", False
+
+    def __init__(self, joints: Sequence[str], start: Array, *, moving_end: bool = False) -> None:
+        self.joints, self.moving_end = list(joints), moving_end
+        self.before = (-np.inf, Point(np.array(start, dtype=np.float64)))
+        self.begin = 0.0
+        self.trajectory: Trajectory | None = None
+
+    def read(self, message: Any, now_ns: int) -> Trajectory:
+        """See :class:`Driver`; the rules of ``validate_trajectory_msg``."""
+        names, points = list(message.joint_names), list(message.points)
+        if sorted(names) != sorted(self.joints):
+            raise Refused(f"joints on incoming trajectory {names} don't match the controller joints {self.joints}")
+        if not points:
+            raise Refused("empty trajectory received")
+        order = [names.index(joint) for joint in self.joints]
+        read = tuple(read_point(point, i, order) for i, point in enumerate(points))
+        times = np.array([1e-9 * messages.nanoseconds(point.time_from_start) for point in points])
+        if (np.diff(times) <= 0).any():
+            raise Refused(f"time between points is not strictly increasing: {times.tolist()} s")
+        last = read[-1].velocity
+        if not self.moving_end and last is not None and (np.abs(last) > np.finfo(np.float32).eps).any():
+            raise Refused(f"velocity of last trajectory point is not zero: {last.tolist()}")
+        stamp = messages.nanoseconds(message.header.stamp)
+        lead = 1e-9 * (stamp - now_ns) if stamp else None
+        if lead is not None and lead + times[-1] < 0:
+            raise Refused(f"trajectory ends in the past, {-lead - times[-1]:g} s ago")
+        return Trajectory(times, read, lead)
+
+    def receive(self, content: Trajectory, now: float) -> None:
+        """See :class:`Driver`."""
+        self.before = (now, self.desired(now))
+        self.begin, self.trajectory = now + (content.lead or 0.0), content
+
+    def output(self, now: float) -> Array | None:
+        """See :class:`Driver`."""
+        return None if self.trajectory is None else self.desired(now).position
+
+    def desired(self, now: float) -> Point:
+        """The setpoint at ``now`` [s]."""
+        if self.trajectory is None:
+            return resting(self.before[1])
+        times, points = self.begin + self.trajectory.times, self.trajectory.points
+        i = int(np.searchsorted(times, now, side="right"))
+        if i == len(points):
+            return resting(points[-1])
+        at, point = (times[i - 1], points[i - 1]) if i else self.before
+        if not i:  # the way to the first point is of the same kind as the others
+            point = resting(point)
+        return between(now - at, times[i] - at, point, points[i])
+
+
+def read_point(point: Any, number: int, order: Sequence[int]) -> Point:
+    """A point of a message with its joints in ``order``."""
+    fields = {name: np.asarray(getattr(point, name), dtype=np.float64)
+              for name in ("positions", "velocities", "accelerations", "effort")}
+    for name, values in fields.items():
+        if values.size != len(order) and (values.size or name == "positions"):
+            raise Refused(f"mismatch between joint_names ({len(order)}) and {name} ({values.size}) at point {number}")
+    if fields["effort"].size:
+        raise Refused("trajectories with effort fields are only for controllers of the 'effort' command interface")
+    if fields["accelerations"].size and not fields["velocities"].size:
+        raise Refused(f"accelerations without velocities at point {number}: the controller would command zeros")
+    position, velocity, acceleration = (
+        fields[name][order] if fields[name].size else None for name in ("positions", "velocities", "accelerations"))
+    assert position is not None  # its size was checked
+    return Point(position, velocity, acceleration)
+
+
+def resting(point: Point) -> Point:
+    """The point with zeros where it says nothing."""
+    zero = np.zeros_like(point.position)
+    return Point(point.position, zero if point.velocity is None else point.velocity,
+                 zero if point.acceleration is None else point.acceleration)
+
+
+def between(t: float, duration: float, a: Point, b: Point) -> Point:
+    """The point at ``t`` of ``duration`` [s] on the way from ``a`` to ``b``: the polynomial of least degree that has
+    the positions of both, and the velocities and accelerations that both have."""
+    way = b.position - a.position
+    if a.velocity is None or b.velocity is None:
+        return Point(a.position + way * (t / duration), way / duration, np.zeros_like(way))
+    if a.acceleration is None or b.acceleration is None:
+        mean = way / duration
+        c2 = (3 * mean - 2 * a.velocity - b.velocity) / duration
+        c3 = (a.velocity + b.velocity - 2 * mean) / duration**2
+        return polynomial(t, a.position, a.velocity, c2, c3)
+    c2 = 0.5 * a.acceleration
+    d = way - duration * (a.velocity + duration * c2)  # what is missing at the end without the other terms
+    v = duration * (b.velocity - a.velocity - 2 * duration * c2)
+    w = 0.5 * duration**2 * (b.acceleration - a.acceleration)
+    return polynomial(t, a.position, a.velocity, c2, (10 * d - 4 * v + w) / duration**3,
+                      (-15 * d + 7 * v - 2 * w) / duration**4, (6 * d - 3 * v + w) / duration**5)
+
+
+def polynomial(t: float, *coefficients: Array) -> Point:
+    """Value and two derivatives at ``t`` of the polynomial with ``coefficients`` [J] each, lowest degree first."""
+    rows = np.stack(coefficients)
+    n = np.arange(len(rows))
+    powers = t**n
+    first = n[1:] * powers[:-1]
+    second = n[2:] * n[1:-1] * powers[:-2]
+    return Point(powers @ rows, first @ rows[1:], second @ rows[2:])
+
+
+def driver_of(topic: CommandTopic, start: Array, *, moving_end: bool = False) -> Driver:
+    """The driver that reads ``topic`` of an articulated robot, whose joints are held at ``start`` [U]."""
+    if topic.type == "trajectory_msgs/msg/JointTrajectory":
+        return JointTrajectoryController(topic.options["joints"], start, moving_end=moving_end)
+    if topic.type == "std_msgs/msg/Float64MultiArray":
+        return ForwardCommandController(topic, len(start))
+    if topic.type == "sensor_msgs/msg/JointState":
+        return LeapNode(topic, len(start))
+    raise InterfaceError(
+        f"no simulated driver takes {topic.type} ({topic.topic}); legal: trajectory_msgs/msg/JointTrajectory, "
+        "std_msgs/msg/Float64MultiArray, sensor_msgs/msg/JointState")

@@ -1,0 +1,245 @@
+"""What is behind a simulated robot's topics: its driver and its physics. One class for each kind of machine.
+
+A plant does not know topics, clocks, noise or latency: :mod:`temporeal_bridge.robot_sim` has these for all robots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from robots.frames import from_rotation_vector
+from robots.spec import RobotSpec
+from temporeal_bridge import codecs
+from temporeal_bridge.drivers import Driver, Firmware, Refused, driver_of
+from temporeal_bridge.interface import Interface, InterfaceError
+
+if TYPE_CHECKING:
+    from sim.scene import Scene
+
+FLIGHT_DT = 0.002  # physics step of a quadrotor, s
+GRAVITY = 9.81  # m/s^2
+STUCK = 1e6  # N m s/rad: under 100 N m, 0.1 mrad/s. As damping, which is integrated implicitly, it is no stiffness
+
+State = Mapping[str, Any]
+Start = Callable[[np.random.Generator], State]
+"""Draws the state in which a flight starts, by signal name."""
+
+
+class Plant(Protocol):
+    """A simulated machine with its driver.
+
+    Attributes:
+        dt: physics step, s.
+        body: the simulated body: MuJoCo's ``model`` and ``data``, ``reset``, ``signals``.
+        joints: names of what :meth:`block` can block.
+    """
+
+    dt: float
+    body: Any
+    joints: tuple[str, ...]
+
+    @property
+    def setpoint(self) -> np.ndarray:
+        """[U] what the driver asks of the actuators, in the units of the command."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether the driver's process is gone: nobody publishes."""
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """The start of a flight: its parameters and state drawn from ``rng``, the driver as after its launch."""
+
+    def read(self, message: Any, now_ns: int) -> Any:
+        """What :meth:`receive` takes of a command's message that reaches the driver at ``now_ns``, or Refused."""
+
+    def receive(self, content: Any, at: float) -> None:
+        """The driver gets what was read, at ``at`` [s] of the flight."""
+
+    def step(self, time: float) -> None:
+        """Physics from ``time`` [s] to ``time + dt``; FloatingPointError: it cannot go on."""
+
+    def signals(self) -> dict[str, np.ndarray]:
+        """True signals, float32."""
+
+    def block(self, joints: Sequence[str]) -> None:
+        """From now on these joints are stuck, and no others."""
+
+
+class Quadrotor:
+    """A Crazyflie: firmware with a watchdog, rate loop, rotors with lag, rigid body."""
+
+    joints: tuple[str, ...] = ()
+    dead = False
+
+    def __init__(self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any]) -> None:
+        from sim.backends.mujoco_model import Robot
+
+        self.robot, self.command, self.settings = robot, command, settings
+        topic = interface.command(command)
+        self.codec, self.options = codecs.COMMANDS[topic.codec], topic.options
+        self.dt, self.body = FLIGHT_DT, Robot(robot, command, FLIGHT_DT)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """See :class:`Plant`."""
+        self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
+        self.body.reset(draw_start(self.robot, rng, self.settings["start"]))
+        self.firmware = Firmware(self.command, self.settings["watchdog"])
+
+    def read(self, message: Any, now_ns: int) -> np.ndarray:
+        """See :class:`Plant`."""
+        command = self.codec.decode(message, self.options)
+        if command.shape != (4,) or not np.isfinite(command).all():
+            raise Refused(f"{self.command} is 4 finite numbers, got {command.tolist()}")
+        return command
+
+    def receive(self, content: np.ndarray, at: float) -> None:
+        """See :class:`Plant`."""
+        self.firmware.receive(content, at)
+
+    @property
+    def setpoint(self) -> np.ndarray:
+        """The last command, whatever the firmware makes of it."""
+        return self.firmware.last
+
+    def step(self, time: float) -> None:
+        """See :class:`Plant`."""
+        if self.firmware.at == -np.inf:  # the first command is still on its way: keep what holds the robot
+            self.firmware.receive(self.neutral(), time)
+        self.body.step(self.firmware.output(time, self.body.signals()["base_quat_w"]), 1)
+
+    def neutral(self) -> np.ndarray:
+        """The command that keeps a level robot where it is."""
+        if self.command == "ctbr_cmd":
+            return np.array([self.body.params()["mass"] * GRAVITY, 0.0, 0.0, 0.0])
+        return np.asarray(self.body.signals()["rotor_speed"], dtype=float)
+
+    def signals(self) -> dict[str, np.ndarray]:
+        """See :class:`Plant`."""
+        return self.body.signals()
+
+    def block(self, joints: Sequence[str]) -> None:
+        """See :class:`Plant`."""
+        if joints:
+            raise InterfaceError(f"robot {self.robot.name!r} has no joints to block, got {list(joints)}")
+
+
+class Articulated:
+    """An arm or a hand: its driver, and MuJoCo's model of it with the servos, gains, delay and gravity compensation
+    that training has.
+
+    Args:
+        period: s between two published states; physics steps are a whole part of it, none longer than the model's own.
+        scene: the robot among objects; None: alone on a floor.
+        start: where flights start; None: home, each joint off by up to ``simulation.start.joint_rad``.
+    """
+
+    def __init__(
+        self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any], *, period: float,
+        scene: Scene | None = None, start: Start | None = None,
+    ) -> None:
+        from sim.backends.mujoco_one import World, file_dt
+
+        self.robot, self.settings, self.topic = robot, settings, interface.command(command)
+        self.dt = period / ceil(period / file_dt(robot) - 1e-9)
+        self.body = World(scene or robot, command, self.dt)
+        self.nominal = self.body.params()
+        self.start = start or self.near_home
+        self.joints = tuple(n for s in robot.sources.values() if s.what == "joint_pos" for n in s.names)
+
+    def near_home(self, rng: np.random.Generator) -> State:
+        """Home with uniform noise on the joints, within their range."""
+        most = float(self.settings["start"]["joint_rad"])
+        home = np.array(self.robot.home["joint_pos"])
+        low, high = self.body.joint_range(self.robot.sources["joint_pos"].names)
+        return {"joint_pos": np.clip(home + most * rng.uniform(-1, 1, home.shape), low, high)}
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """See :class:`Plant`."""
+        drawn = draw_parameters(self.robot, rng, float(self.settings["spread"]))
+        self.body.set_params({**self.nominal, **drawn})
+        self.drawn, self.limp = self.body.params(), False
+        self.body.reset(self.start(rng))
+        self.setpoint: np.ndarray = self.body.holding()
+        self.driver: Driver = driver_of(self.topic, self.setpoint, moving_end=bool(self.settings.get("moving_end")))
+
+    def read(self, message: Any, now_ns: int) -> Any:
+        """See :class:`Plant`."""
+        return self.driver.read(message, now_ns)
+
+    def receive(self, content: Any, at: float) -> None:
+        """See :class:`Plant`."""
+        self.driver.receive(content, at)
+
+    @property
+    def dead(self) -> bool:
+        """See :class:`Plant`."""
+        return self.driver.dead
+
+    def step(self, time: float) -> None:
+        """See :class:`Plant`. A setpoint that is not finite ends the flight: no servo takes one."""
+        wanted = self.driver.output(time)
+        if wanted is not None:
+            self.setpoint = wanted
+        if not np.isfinite(self.setpoint).all():
+            raise FloatingPointError(f"the driver passed on a setpoint that is not finite: {self.setpoint.tolist()}")
+        if self.driver.dead and not self.limp:  # motors off
+            self.body.set_params({name: np.zeros_like(self.drawn[name]) for name in ("kp", "kd")})
+            self.limp = True
+        self.body.step(self.setpoint)
+
+    def signals(self) -> dict[str, np.ndarray]:
+        """See :class:`Plant`."""
+        return self.body.signals()
+
+    def block(self, joints: Sequence[str]) -> None:
+        """See :class:`Plant`."""
+        if unknown := sorted(set(joints) - set(self.joints)):
+            raise InterfaceError(f"robot {self.robot.name!r} has no joints {unknown}; it has: {', '.join(self.joints)}")
+        damping = self.drawn["damping"].copy()
+        damping[self.body.damping_columns(joints)] = STUCK
+        self.body.set_params({"damping": damping})
+
+
+def plant_of(
+    robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any], *, period: float,
+    scene: Scene | None = None, start: Start | None = None,
+) -> Plant:
+    """The plant of ``robot``; arguments as for :class:`Articulated`."""
+    if robot.kind == "quadrotor":
+        if scene is not None or start is not None:
+            raise InterfaceError(f"robot {robot.name!r} is a quadrotor: it is simulated alone, without a task's scene")
+        return Quadrotor(robot, interface, command, settings)
+    if command not in robot.actuators or "joint_pos" not in robot.sources:
+        raise InterfaceError(
+            f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: that takes a quadrotor, "
+            f"or a robot with the signal joint_pos whose spec names the actuators of {command!r}")
+    return Articulated(robot, interface, command, settings, period=period, scene=scene, start=start)
+
+
+def draw_start(robot: RobotSpec, rng: np.random.Generator, start: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """A quadrotor's start near home: uniform in position, velocity and rates, tilted about a random axis."""
+    axis = rng.standard_normal(3)
+    turn = rng.uniform(0.0, start["tilt_rad"]) * axis / np.linalg.norm(axis)
+    home = np.array(robot.home["base_pos_w"])
+    return {
+        "base_pos_w": home + start["position_m"] * rng.uniform(-1, 1, 3),
+        "base_quat_w": from_rotation_vector(turn),
+        "base_vel_w": start["speed_m_s"] * rng.uniform(-1, 1, 3),
+        "base_ang_vel_b": start["rate_rad_s"] * rng.uniform(-1, 1, 3),
+    }
+
+
+def draw_parameters(robot: RobotSpec, rng: np.random.Generator, spread: float) -> dict[str, np.ndarray]:
+    """Physical parameters, uniform in ``spread`` (0 to 1) of each range around its nominal value."""
+    if not 0.0 <= spread <= 1.0:
+        raise InterfaceError(f"spread is a share from 0 to 1, got {spread}")
+    out = {}
+    for name, p in robot.parameters.items():
+        nominal, low, high = (np.array(v) for v in (p.nominal, p.low, p.high))
+        drawn = rng.uniform(nominal + spread * (low - nominal), nominal + spread * (high - nominal))
+        out[name] = drawn[0] if len(drawn) == 1 else drawn
+    return out

@@ -1,0 +1,159 @@
+"""A double of PX4's commander, for tests and the simulated robot: it obeys, refuses and gives up as PX4 does.
+
+What it doubles (PX4-Autopilot; :mod:`temporeal_bridge.px4` names what follows from it): the offboard signal is a
+heartbeat younger than COM_OF_LOSS_T (offboardCheck.cpp); setpoints are not watched; a loss in flight is a failsafe with
+the action COM_OBL_RC_ACT, which ends when heartbeats return (failsafe.cpp); while disarmed every mode may be chosen
+(UserModeIntention.cpp), arming needs the checks and the mode's signal (Commander.cpp). It asks for more than a second
+of heartbeats before both, as the documentation does and the code does not.
+
+What it is not: PX4's controllers. Modes that need a pilot or a position controller hold the thrust of a hover and the
+attitude level; there is no estimator, no battery, no other failsafe. Time is the arrival's, not the stamps'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from robots import shield
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.codecs_px4 import CONTROL_OF, CONTROLS, MODE, microseconds
+from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
+from temporeal_bridge.px4 import ARM_DISARM, ARMED, DO_SET_MODE, OFFBOARD, ORDER, STATUS, Output
+
+DISARMED = 1
+STREAM_S = 1.0  # offboard.md
+STATUS_S = 0.5  # Commander.cpp publishes its status at every change, and every 500 ms
+LANDED_M = 0.06
+COM_OBL_RC_ACT = {0: 2, 1: 1, 2: 15, 3: 5, 4: 18, 5: 4, 6: 13}  # value -> nav_state (failsafe.cpp); 7 disarms
+LEVEL = {"descend": 1.0, "gain": 5.0, "limit": 3.0}  # of shield.level_and_descend: stay where you are
+LAND = {**LEVEL, "descend": 0.85}
+POSCTL, AUTO_LAND, DESCEND, TERMINATION = 2, 18, 12, 13
+
+
+class Px4Commander:
+    """One vehicle's commander.
+
+    Args:
+        autopilot, command: its topics and the setpoint that it understands, from ``ros.yaml``.
+        hover: command [4] (thrust N, rates) that carries the vehicle's weight.
+        loss_s: COM_OF_LOSS_T.
+        action: COM_OBL_RC_ACT, 0 to 7 (PX4's default is 0, for which a pilot must be there; land is 4).
+    """
+
+    def __init__(
+        self, autopilot: Autopilot, command: CommandTopic, hover: np.ndarray, *, loss_s: float = 1.0, action: int = 4
+    ) -> None:
+        if autopilot.status.type != STATUS or command.codec not in CONTROL_OF:
+            raise InterfaceError(f"{autopilot.status.topic}, {command.topic}: not the interface of a PX4")
+        if action not in (*COM_OBL_RC_ACT, 7):
+            raise ValueError(f"COM_OBL_RC_ACT is {action!r}; legal: 0 to 7")
+        self.autopilot, self.command, self.hover = autopilot, command, np.asarray(hover, dtype=float)
+        self.loss_s, self.action = loss_s, action
+        self.armed = self.failsafe = False
+        self.checks = True  # pre_flight_checks_pass
+        self.wanted = self.mode = POSCTL  # nav_state_user_intention, nav_state
+        self.heartbeat = self.since = -inf
+        self.control = ""
+        self.setpoint: np.ndarray | None = None
+        self.denials: list[str] = []
+        self.said, self.next_status = (0, False, False), -inf
+
+    # in
+
+    def receive(self, type: str, message: Any, now: float) -> None:
+        """A message on one of its topics."""
+        if type == MODE:
+            self.since = now if now - self.heartbeat > self.loss_s else self.since
+            self.heartbeat, self.control = now, next((name for name in CONTROLS if getattr(message, name)), "")
+        elif type == self.command.type:
+            decode = codecs.COMMANDS[self.command.codec].decode
+            assert decode is not None  # CONTROL_OF has setpoints only
+            try:
+                self.setpoint = decode(message, self.command.options)
+            except codecs.CodecError as error:  # PX4 would take it, and fly what a NaN leaves to it
+                self.denials.append(str(error))
+        elif type == ORDER:
+            self._order(message, now)
+
+    def pilot(self, now: float, *, mode: int | None = None, arm: bool | None = None) -> None:
+        """What a pilot does with switches."""
+        if mode is not None:
+            self._switch(mode, now)
+        if arm is not None:
+            self._arm(arm, now)
+
+    def _order(self, message: Any, now: float) -> None:
+        if message.command == DO_SET_MODE and message.param1 == 1.0 and message.param2 == 6.0:
+            self._switch(OFFBOARD, now)
+        elif message.command == ARM_DISARM and message.param1 in (0.0, 1.0):
+            self._arm(message.param1 == 1.0, now)
+        else:
+            self.denials.append(f"order {message.command} ({message.param1}, {message.param2}) is not known")
+
+    def _signal(self, now: float) -> bool:
+        return bool(self.control) and now - self.heartbeat < self.loss_s
+
+    def _streamed(self, now: float) -> bool:
+        return self._signal(now) and now - self.since > STREAM_S
+
+    def _switch(self, mode: int, now: float) -> None:
+        if mode == OFFBOARD and not self._streamed(now):
+            self.denials.append("no offboard: heartbeats for more than 1 s are needed first")
+        elif self.mode != TERMINATION:
+            self.wanted = mode
+
+    def _arm(self, arm: bool, now: float) -> None:
+        if arm and not self.checks:
+            self.denials.append("no arming: pre-flight checks fail")
+        elif arm and self.wanted == OFFBOARD and not self._streamed(now):
+            self.denials.append("no arming in offboard: heartbeats for more than 1 s are needed first")
+        else:
+            self.armed = arm
+
+    # out
+
+    def output(self, now: float, signals: Mapping[str, np.ndarray]) -> np.ndarray | None:
+        """The command [4] in force for a vehicle with the (true) ``signals``; None: the motors stand still."""
+        self._update(now, float(signals["height"]))
+        if not self.armed or self.mode == TERMINATION:
+            return None
+        if self.mode == OFFBOARD and self.control == CONTROL_OF[self.command.codec]:
+            return self.setpoint
+        if self.command.codec != "px4_rates":
+            return None  # of motors there is no level attitude
+        config = LAND if self.mode in (AUTO_LAND, DESCEND) else LEVEL
+        return shield.level_and_descend(signals["base_quat_w"], float(self.hover[0]), config)
+
+    def _update(self, now: float, height: float) -> None:
+        """Mode and arming as time passes."""
+        lost = self.wanted == OFFBOARD and not self._signal(now)
+        self.failsafe = self.armed and lost
+        if self.failsafe and self.action == 7:
+            self.armed = False
+        self.mode = COM_OBL_RC_ACT[self.action] if self.failsafe and self.action != 7 else self.wanted
+        if self.armed and self.mode in (AUTO_LAND, DESCEND) and height < LANDED_M:
+            self.armed = False
+
+    def status(self, now: float, stamp_ns: int = 0) -> list[Output]:
+        """What it publishes now: its status at every change, and at 2 Hz."""
+        state = (self.mode, self.armed, self.failsafe)
+        if state == self.said and now < self.next_status:
+            return []
+        self.said, self.next_status = state, now + STATUS_S
+        message = blank(
+            STATUS, timestamp=microseconds(stamp_ns), arming_state=ARMED if self.armed else DISARMED,
+            nav_state=self.mode, nav_state_user_intention=self.wanted, failsafe=self.failsafe, system_id=1,
+            component_id=1, pre_flight_checks_pass=self.checks)
+        return [(self.autopilot.status.topic, STATUS, message)]
+
+
+def blank(name: str, **content: Any) -> Any:
+    """A message of plain numbers, zero where ``content`` says nothing: whatever else this version of it has."""
+    kind = messages.record(name)
+    needed = [field.name for field in fields(kind) if field.default is MISSING]  # the others are constants
+    return kind(**{name: content.get(name, 0) for name in needed})

@@ -1,0 +1,135 @@
+"""The inference worker: newest observation in, action chunk out, as fast as the policy can and no faster than asked.
+
+    python -m temporeal_bridge.worker_node --artifact outputs/vla/artifact --folder /dev/shm/arm
+
+It is on no bus: it talks to the controller in ``--folder`` only (:mod:`temporeal_bridge.mailbox`), and whatever becomes
+of it, the controller does not wait. One observation at a time, always the newest; those that came meanwhile are never
+seen. What the policy fails at is said on stderr and counted, and the next observation is another try.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from policies.export.manifest import ArtifactError, Manifest
+from policies.export.runtime import Artifact
+from temporeal_bridge.mailbox import LOOK_S, Observation, Reply, WorkerEnd
+from temporeal_bridge.mission import percentiles
+from temporeal_bridge.node import add_artifact, write_json
+from temporeal_bridge.processes import orphaned
+
+NICE = 5  # the controller goes first where processors are few: a chunk may be late, a command may not
+KEPT = 10_000  # latencies for the summary
+
+
+class Policy(Protocol):
+    """What the worker needs of an artifact."""
+
+    manifest: Manifest
+
+    def act(self, signals: Any) -> dict[str, np.ndarray]:
+        """Rows [K, *shape] by the command's name."""
+
+
+class Worker:
+    """One policy answering one controller."""
+
+    def __init__(self, end: WorkerEnd, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
+        if policy.manifest.chunk is None:
+            raise ArtifactError(f"{policy.manifest.name} gives one command at a time: policy_node runs it by itself")
+        self.end, self.policy, self.clock = end, policy, clock
+        self.command = policy.manifest.commands[0].name
+        self.seconds: deque[float] = deque(maxlen=KEPT)
+        self.chunks = 0
+        self.failed, self.unsent, self.last_failure = 0, 0, ""
+
+    def step(self, timeout_s: float = LOOK_S) -> None:
+        """Answer the newest observation, waiting for one for at most ``timeout_s``."""
+        try:
+            seen = self.end.newest()  # what came during the last inference
+            if seen is None:
+                self.end.wait(timeout_s)
+                seen = self.end.newest()
+            if seen is not None:
+                self._answer(seen)
+        except Exception as error:  # onnxruntime's types are private; whatever it is, the next one is another try
+            self._fail(error)
+
+    def _answer(self, seen: Observation) -> None:
+        begun = self.clock()
+        rows = self.policy.act(seen.signals)[self.command]
+        seconds = self.clock() - begun
+        if not self.end.reply(Reply(seen.at, seconds, rows.reshape(len(rows), -1))):
+            self.unsent += 1
+        self.chunks += 1
+        self.seconds.append(seconds)
+
+    def _fail(self, error: Exception) -> None:
+        self.failed += 1
+        if str(error) != self.last_failure:
+            print(f"worker_node: {error}", file=sys.stderr, flush=True)
+        self.last_failure = str(error)
+
+    def summary(self) -> dict[str, Any]:
+        """What happened so far, for the JSON file."""
+        return {"node": "worker_node", "artifact": self.policy.manifest.name, "chunks": self.chunks,
+                "unsent": self.unsent, "failed": self.failed, "last_failure": self.last_failure,
+                "inference_ms": percentiles(list(self.seconds))}
+
+
+def load(path: Path, trust: Path | None = None) -> Artifact:
+    """The artifact, if its self-test passes; that also makes the first inference as fast as the others. Whether it is
+    the robot's is the controller's question: the two only understand each other over the same one. With ``trust``, the
+    file of a public key, only an artifact that it signed."""
+    artifact = Artifact.load(path, trust=trust)
+    artifact.self_test()
+    return artifact
+
+
+def run(args: argparse.Namespace, stop: Callable[[], bool]) -> None:
+    """Answer until ``stop()``."""
+    os.nice(args.nice)
+    artifact = load(args.artifact, args.trust)
+    end = WorkerEnd(args.folder, artifact.manifest)
+    try:
+        worker = Worker(end, artifact)
+        while not stop():
+            worker.step()
+        if args.out is not None:
+            write_json(args.out / "worker.json", worker.summary())
+    finally:
+        end.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; the exit status is 0, or 2 after a message about wrong input."""
+    parser = argparse.ArgumentParser(prog="worker_node", description="Run a slow policy for a controller beside it.")
+    add_artifact(parser)
+    parser.add_argument("--folder", type=Path, required=True, help="where it meets the controller, best in /dev/shm")
+    parser.add_argument("--nice", type=int, default=NICE,
+                        help="lower its priority by this much: the controller goes first (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=None, help="folder for the summary")
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, _: stopped.append(got))
+    alone = orphaned()
+    try:
+        run(parser.parse_args(arguments), lambda: bool(stopped) or alone())
+    except (ValueError, KeyError, OSError, RuntimeError) as error:
+        print(f"worker_node: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""What a task has and no robot knows comes from topics of a file of the user's; what nobody carries is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+from robots.spec import load_robot
+from sim.task import load_task
+from temporeal_bridge import messages
+from temporeal_bridge.codecs import STATES
+from temporeal_bridge.interface import InterfaceError, check_reads, load_interface
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.state import StateInput
+from temporeal_bridge.transport import QOS
+
+GOAL = {
+    "definitions": {},
+    "signals": {"goal_pos_w": {"shape": [3], "unit": "m", "frame": "w"},
+                "goal_quat_w": {"shape": [4], "unit": "wxyz", "frame": "w"}},
+    "states": [{
+        "topic": "goal", "type": "geometry_msgs/msg/PoseStamped", "codec": "pose", "rate_hz": 0, "qos": "latched",
+        "options": {"frame": "fr3_link0", "position": "goal_pos_w", "attitude": "goal_quat_w"}}],
+}
+CUBE = {
+    "definitions": {},
+    "signals": {"cube_pos_w": {"shape": [3], "unit": "m", "frame": "w"},
+                "cube_quat_w": {"shape": [4], "unit": "wxyz", "frame": "w"}},
+    "states": [{
+        "topic": "cube", "type": "geometry_msgs/msg/PoseStamped", "codec": "pose", "rate_hz": 60, "qos": "sensor",
+        "options": {"frame": "world", "position": "cube_pos_w", "attitude": "cube_quat_w"}}],
+}
+
+
+def write(path, content):
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def reads(task):
+    """What an exported artifact of the task reads."""
+    return [task.schema[name] for name in task.observe.signals]
+
+
+@pytest.mark.parametrize(("task", "settings", "robot", "extra"), [
+    ("reach", {}, "franka", GOAL), ("cube_rotate", {}, "leap_hand", CUBE),
+    ("cube_rotate", {"robot": "allegro_hand", "sees": "joints"}, "allegro_hand", None)])
+def test_an_artifacts_signals_are_carried(task, settings, robot, extra, tmp_path):
+    signals, spec = reads(load_task(task, **settings)), load_robot(robot)
+    path = None if extra is None else write(tmp_path / "extra.yaml", extra)
+    check_reads(load_interface(spec, extra=path), signals)
+    if extra is not None:
+        with pytest.raises(InterfaceError, match=f"reads '{next(iter(extra['signals']))}', which no topic"):
+            check_reads(load_interface(spec), signals)
+
+
+def test_the_gripper_is_carried_where_it_is_a_joint_and_not_by_frankas_driver(tmp_path):
+    lift, robot = load_task("lift"), load_robot("franka")
+    goal = {**GOAL["states"][0], "options": {"frame": "fr3_link0", "position": "goal_pos_w"}}
+    both = {"definitions": {}, "signals": {**CUBE["signals"], "goal_pos_w": GOAL["signals"]["goal_pos_w"]},
+            "states": [*CUBE["states"], goal]}
+    path = write(tmp_path / "lift.yaml", both)
+    check_reads(load_interface(robot, "with_fingers", path), reads(lift))
+    with pytest.raises(InterfaceError, match="reads 'finger_pos', which no topic of interface 'franka_ros2'"):
+        check_reads(load_interface(robot, "franka_ros2", path), reads(lift))
+    with pytest.raises(InterfaceError, match="no topic for 'arm_cmd'; it has: joint_pos_cmd"):
+        load_interface(robot).command("arm_cmd")
+
+
+def test_a_signal_of_another_unit_or_shape_is_refused(tmp_path):
+    signals = reads(load_task("reach"))
+    for change, words in (({"unit": "mm"}, "unit is 'm' for the policy, 'mm'"), ({"frame": "b"}, "frame is 'w'")):
+        content = {**GOAL, "signals": {**GOAL["signals"], "goal_pos_w": {**GOAL["signals"]["goal_pos_w"], **change}}}
+        interface = load_interface(load_robot("franka"), extra=write(tmp_path / "extra.yaml", content))
+        with pytest.raises(InterfaceError, match=words):
+            check_reads(interface, signals)
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda c: c["signals"].update(joint_pos={"shape": [7], "unit": "rad"}), "'joint_pos' is one of robot 'franka'"),
+    (lambda c: c["signals"].update(other={"shape": [1], "unit": "1"}), r"no topic carries \['other'\]"),
+    (lambda c: c["signals"]["goal_pos_w"].pop("unit"), "shape and unit are needed"),
+    (lambda c: c["signals"]["goal_pos_w"].update(shape=[2]), r"goal: a Point has 3 numbers, got shape \(2,\)"),
+    (lambda c: c["signals"]["goal_pos_w"].update(rate=3), "frame and dtype are legal"),
+    (lambda c: c["states"][0]["options"].update(position="gaol_pos_w"), "no signal 'gaol_pos_w'; known: joint_pos"),
+    (lambda c: c["states"][0]["options"].pop("frame"), "option 'frame' is missing"),
+    (lambda c: c["states"][0].update(rate_hz=-1), "0 or more"),
+    (lambda c: c["states"].append(c["states"][0]), "another topic carries"),
+    (lambda c: c.pop("definitions"), "expected exactly"),
+], ids=range(10))
+def test_a_wrong_file_is_an_error_that_names_it(change, words, tmp_path):
+    content = yaml.safe_load(yaml.safe_dump(GOAL))
+    change(content)
+    with pytest.raises(InterfaceError, match=words):
+        load_interface(load_robot("franka"), extra=write(tmp_path / "extra.yaml", content))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InterfaceError, match="no.yaml cannot be read: No such file"):
+        load_interface(load_robot("franka"), extra=tmp_path / "no.yaml")
+
+
+def test_a_goal_is_waited_for_and_then_never_stale(tmp_path):
+    robot = load_robot("franka")
+    interface = load_interface(robot, extra=write(tmp_path / "extra.yaml", GOAL))
+    bus = Bus()
+    node, driver = MemoryTransport(bus, "policy"), MemoryTransport(bus, "driver")
+    state = StateInput(node, robot, interface)
+    signals = {"joint_pos": np.array(robot.home["joint_pos"]), "joint_vel": np.zeros(7), "joint_torque": np.zeros(7),
+               "goal_pos_w": np.array([0.5, 0.0, 0.4]), "goal_quat_w": np.array([0.0, 1.0, 0.0, 0.0])}
+
+    def send(topic, stamp):
+        endpoint = driver.advertise(topic.topic, topic.type, QOS["latched" if topic.rate_hz == 0 else "default"])
+        message = STATES[topic.codec].encode(signals, stamp, ("world", "franka"), topic.options)
+        driver.publish(endpoint, messages.encode(topic.type, message))
+        node.wait(0.0)
+
+    arm, goal = interface.states
+    send(arm, 1)
+    assert not state.complete and state.age(node.monotonic()) == np.inf
+    send(goal, 2)
+    assert state.complete and state.newest()["goal_pos_w"] == pytest.approx(signals["goal_pos_w"])
+    bus.advance(10.0)
+    assert state.age(node.monotonic()) == pytest.approx(10.0)
+    send(arm, 3)
+    assert state.age(node.monotonic()) == pytest.approx(0.0, abs=1e-6)

@@ -1,0 +1,259 @@
+"""The guard of an arm: a ramped start from where it is, motion within limits, and every way of coming to rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import Manifest, identity
+from robots.motion import Motion, at_rest, moved, within
+from robots.spec import load_robot
+from temporeal_bridge import codecs, link, messages
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.transport import QOS
+
+ROBOT = load_robot("franka")
+HOME = np.array(ROBOT.home["joint_pos"])
+PERIOD = 0.04
+MANIFEST = Manifest(
+    name="arm", robot="franka", signals=(ROBOT.signals["joint_pos"],), commands=(ROBOT.command("joint_pos_cmd"),),
+    rate_hz=25.0, memory=(), formula="G[0,10] (joint_pos[0] < 3)", constants={}, horizon_s=10.0, stop="ramp",
+    training={}, versions={}, seed=0, git_revision="test", created="2026-01-01T00:00:00Z", files={})
+
+
+class Arm:
+    """A guard, a controller, and an arm that follows at once unless it is ``blocked``."""
+
+    def __init__(self, lockstep: Any, interface: str = "franka_ros2", **changes: Any) -> None:
+        self.lockstep = lockstep
+        found = load_interface(ROBOT, interface)
+        own = {**found.safety["commands"]["joint_pos_cmd"], **changes}
+        self.interface = replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
+        self.own = MemoryTransport(lockstep.bus, "peer", "/arm")
+        ends = line()
+        self.controller = ends[0]
+        transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
+        self.guard = lockstep.add(transport, GuardNode(transport, MANIFEST, ROBOT, self.interface, ends[1]))
+        self.topic = self.interface.command("joint_pos_cmd")
+        self.codec = codecs.COMMANDS[self.topic.codec]
+        self.sent: list[np.ndarray] = []
+        self.messages: list[Any] = []
+        self.modes: list[str] = []
+        self.own.subscribe(self.topic.topic, self.topic.type, QOS["deep"], self._take)
+        self.own.subscribe("guard/sent", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
+            messages.decode(r.type, r.data).data[3:]))
+        self.own.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append(
+            messages.decode(r.type, r.data).frame_id))
+        self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
+        self.reset = self.own.advertise("mission/reset", "std_msgs/msg/Empty", QOS["default"])
+        self.rng, self.position, self.blocked, self.step = np.random.default_rng(0), HOME.copy(), False, -1
+
+    def _take(self, received: Any) -> None:
+        message = messages.decode(received.type, received.data)
+        self.messages.append(message)
+        if not self.blocked:
+            self.position = self.codec.decode(message, self.topic.options).copy()
+
+    def publish(self) -> None:
+        """One state at 100 Hz: where it is, with the noise that sensors have."""
+        signals = {"joint_pos": self.position, "joint_vel": 1e-3 * self.rng.normal(size=7),
+                   "joint_torque": self.rng.normal(size=7)}
+        for topic, endpoint in reversed(self.states):
+            message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
+            self.own.publish(endpoint, messages.encode(topic.type, message))
+
+    def propose(self, command: Any) -> None:
+        self.step += 1
+        now = self.own.monotonic()
+        self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, np.asarray(command, dtype=float)))
+
+    def run(self, seconds: float, command: Any = None, states: bool = True) -> None:
+        """Let time pass; ``command``: None, or what is proposed every 40 ms (a function of the step)."""
+        for k in range(round(seconds / 0.01)):
+            if states:
+                self.publish()
+            if command is not None and k % 4 == 0:
+                self.propose(command(self.step + 1) if callable(command) else command)
+            self.lockstep.run(0.01)
+            self.own.wait(0.0)
+
+    def begin(self) -> None:
+        self.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+        self.run(0.1)
+        assert self.mode == "ready"
+        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+
+    @property
+    def mode(self) -> str:
+        return self.modes[-1].split()[0]
+
+    def motions(self, start: np.ndarray) -> list[tuple[Motion, Motion]]:
+        """Each motion that was sent with the one before it, from rest at ``start``."""
+        motion, out = at_rest(start), []
+        for command in self.sent:
+            after = moved(motion, command, PERIOD)
+            out.append((after, motion))
+            motion = after
+        return out
+
+
+def swinging(step: int) -> np.ndarray:
+    """A policy's commands: a slow swing of all joints about home, in phase with home at step 0."""
+    return HOME + 0.3 * np.sin(0.06 * step) * np.ones(7)
+
+
+@pytest.fixture
+def arm(lockstep):
+    made = Arm(lockstep)
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def moving(arm):
+    arm.run(3.0, swinging)
+    assert arm.mode == "active"
+    return arm
+
+
+def kept(arm: Arm) -> bool:
+    """Whether every command kept every limit of place, speed, acceleration and jerk (positions cross as float64)."""
+    limits = arm.guard.limits
+    # what a difference of commands near 3 rad can be off by, in rad: speeds divide it by dt, jerks by its cube
+    slack = 8 * np.finfo(float).eps
+    for after, before in arm.motions(HOME):
+        close = Motion(np.clip(after.command, limits.low, limits.high), *(
+            np.sign(part) * np.maximum(np.abs(part) - slack / PERIOD**n, 0.0)
+            for n, part in ((1, after.speed), (2, after.acceleration))))
+        if not within(limits, close, before).all():
+            return False
+    return True
+
+
+def test_it_begins_where_the_arm_is_and_ends_up_with_the_policy(moving):
+    asked = np.array([swinging(k) for k in range(len(moving.sent))])
+    assert np.abs(moving.sent[0] - HOME).max() < 1e-3
+    assert np.abs(moving.sent[-1] - asked[-1]).max() < 1e-6  # faded in: nothing of the ramp is left
+    assert kept(moving)
+
+
+def test_a_policy_that_begins_far_away_is_refused_before_anything_is_sent(arm):
+    arm.run(0.1, HOME + 0.5)
+    assert arm.sent == [] and arm.mode == "stopped"
+    reason = arm.guard.flight.reason
+    assert "first command is too far" in reason and "is 0.5 from its command" in reason
+
+
+def test_an_arm_outside_its_soft_limits_is_refused(lockstep):
+    arm = Arm(lockstep)
+    arm.position[3] = ROBOT.command("joint_pos_cmd").high[3] - 0.001
+    arm.begin()
+    arm.run(0.1, arm.position)
+    reason = arm.guard.flight.reason
+    assert arm.sent == [] and "joint_pos[3]" in reason and "move the robot inside" in reason
+
+
+def test_a_leap_of_the_policy_becomes_a_motion_within_limits(moving):
+    target = HOME + np.array([1.0, 0.5, -1.0, 0.5, 1.0, -0.5, -1.0])
+    moving.run(3.0, target)
+    assert moving.sent[-1] == pytest.approx(target, abs=1e-6) and kept(moving)
+    assert moving.guard.flight.limited > 10
+
+
+def test_random_nonsense_never_leaves_the_limits(moving):
+    rng = np.random.default_rng(3)
+    for _ in range(400):
+        moving.run(PERIOD, rng.normal(HOME, rng.choice([0.01, 1.0, 100.0])))
+        if moving.mode != "active":
+            break
+    assert len(moving.sent) > 400 and kept(moving)
+
+
+def test_a_silent_controller_ends_in_a_ramp_to_rest_and_is_held(moving):
+    speed = (moving.sent[-1] - moving.sent[-2]) / PERIOD
+    before, count = moving.sent[-1], len(moving.sent)
+    moving.run(1.5)
+    assert moving.guard.flight.code == "silent" and moving.guard.flight.action == "ramp" and moving.mode == "holding"
+    assert moving.sent[-1] == pytest.approx(moving.sent[-10], abs=0) and len(moving.sent) - count > 30
+    way = moving.sent[-1] - before
+    moves = np.abs(speed) > 0.05
+    assert moves.any() and (way * speed >= 0).all()  # on, not back
+    assert (np.abs(way) <= speed**2 / (2 * 6.0) + 3 * np.abs(speed) * PERIOD + 1e-6).all() and kept(moving)
+
+
+def test_in_a_gap_of_the_controller_the_commands_go_on_towards_rest(moving):
+    """A trajectory that was sent ends at rest: what comes after a gap must not jump back to where the gap began."""
+    moving.run(1.0, lambda step: moving.sent[-1] + 0.05)  # at speed
+    moving.run(0.08)  # two periods without a proposal: not yet silent
+    bridged = moving.guard.flight.bridged
+    assert moving.mode == "active" and bridged in (1, 2)
+    moving.run(0.5, lambda step: moving.sent[-1])
+    assert moving.mode == "active" and moving.guard.flight.bridged == bridged
+    way = np.diff([command[0] for command in moving.sent[-20:]])
+    assert (way >= -1e-9).all() and kept(moving)
+
+
+def test_without_a_state_it_still_comes_to_rest_within_limits(moving):
+    moving.run(1.0, swinging, states=False)
+    assert moving.guard.flight.code == "stale" and moving.mode == "holding" and kept(moving)
+
+
+def test_a_blocked_arm_is_held_where_it_is_measured(moving):
+    """Not at its command: a servo that goes on pulling is what hurts."""
+    moving.blocked = True
+    stuck = moving.position.copy()
+    moving.run(4.0, lambda step: stuck + min(0.02 * (step - 75), 0.6))
+    assert moving.guard.flight.code == "tracking" and moving.guard.flight.action == "hold" and moving.mode == "holding"
+    assert moving.sent[-1] == pytest.approx(stuck, abs=1e-6) and kept(moving)
+
+
+def test_held_until_reset_then_it_is_let_go(moving):
+    moving.run(1.5)
+    moving.own.publish(moving.reset, messages.empty())
+    moving.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+    moving.run(0.1)
+    count = len(moving.sent)
+    moving.run(0.5)
+    assert moving.mode == "ready" and len(moving.sent) == count
+
+
+def test_every_trajectory_ends_at_rest(moving):
+    """If everything dies after this message, the arm's own controller brings it to rest, within the same limits."""
+    fastest = max(moving.messages, key=lambda m: np.abs(m.points[0].velocities).max())
+    assert len(fastest.points) > 2 and not np.any(fastest.points[-1].velocities)
+    for message in moving.messages:
+        assert not np.any(message.points[-1].velocities)
+        ends = np.array([p.positions for p in message.points])
+        assert (ends >= moving.guard.limits.low).all() and (ends <= moving.guard.limits.high).all()
+
+
+def test_a_forward_controller_gets_positions(lockstep):
+    arm = Arm(lockstep, "forward_position")
+    arm.begin()
+    arm.run(3.0, swinging)
+    assert arm.sent[-1] == pytest.approx(swinging(arm.step), abs=1e-6)
+
+
+def test_no_servo_is_asked_for_more_effort_than_it_may(lockstep):
+    """kp (command - position) within the limit: a blocked arm is pushed with that, and no more."""
+    effort = {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 0.0, "limit": 50.0}
+    arm = Arm(lockstep, effort=effort, tracking=None)
+    arm.begin()
+    arm.run(2.0, HOME)
+    arm.blocked = True
+    stuck = arm.position.copy()
+    arm.run(2.0, stuck + 0.3)
+    assert arm.mode == "active" and np.abs(arm.sent[-1] - stuck).max() == pytest.approx(0.05, abs=1e-6)
+
+
+def test_the_interface_that_ships_is_what_is_tested(tmp_path: Path) -> None:
+    """The rules above are those of robots/franka/ros.yaml, not of this file."""
+    own = load_interface(ROBOT).safety["commands"]["joint_pos_cmd"]
+    assert own["stop"] == {"default": "ramp", "tracking": "hold"} and set(own) >= {"motion", "tracking", "start"}

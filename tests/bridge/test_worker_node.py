@@ -1,0 +1,292 @@
+"""The inference worker as a real process, in real time: an ONNX artifact that gives chunks, and each way to lose it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import ArtifactError, ChunkSpec, decode, encode
+from policies.export.runtime import Artifact
+from robots.chunks import Playing
+from robots.spec import load_robot
+from temporeal_bridge import mailbox, worker_node
+from temporeal_bridge.chunked import ChunkedPolicy, NoAction
+from temporeal_bridge.mailbox import SocketLine, WorkerEnd
+from temporeal_bridge.processes import end, last_words, start
+
+ROBOT = load_robot("franka")
+STEPS, DT = 15, 0.02  # chunks of 0.3 s
+GOAL = np.asarray(ROBOT.home["joint_pos"], dtype=np.float32)
+SPEED = 0.5  # rad/s
+PERIOD = 0.005
+
+
+def build_policy() -> Any:
+    """Each joint to GOAL at SPEED, as rows DT apart: a torch module that gives [N, STEPS, 7]."""
+    import torch
+    from torch import nn
+
+    class Reach(nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            way = torch.tensor(GOAL) - signals["joint_pos"]
+            room = SPEED * DT * torch.arange(STEPS)[None, :, None]
+            rows = signals["joint_pos"][:, None] + torch.minimum(torch.maximum(way[:, None], -room), room)
+            return {"joint_pos_cmd": rows}, {}
+
+    return Reach()
+
+
+def write_chunked(path: Path, **changes: Any) -> Path:
+    """The policy as an artifact in folder ``path``."""
+    import torch
+
+    from policies.export.artifact import export
+
+    policy, rng = build_policy(), np.random.default_rng(0)
+    signals = (GOAL + 0.3 * rng.normal(size=(8, 7))).astype(np.float32)
+    rows = policy({"joint_pos": torch.from_numpy(signals)}, {})[0]["joint_pos_cmd"].numpy()
+    arguments: dict[str, Any] = {
+        "robot": ROBOT, "signals": ["joint_pos"], "command": "joint_pos_cmd", "rate_hz": 1 / PERIOD,
+        "formula_text": "G[0,1] (norm(joint_pos) < far)", "constants": {"far": 10.0}, "horizon_s": 1.0,
+        "training": {"by": "hand"}, "seed": 0, "stop": "hold", "name": "reach", "git_revision": "test",
+        "golden": {"signals.joint_pos": signals, "commands.joint_pos_cmd": rows},
+        "chunk": ChunkSpec(STEPS, DT), **changes}
+    export(policy, path, **arguments)
+    return path
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chunked(tmp_path_factory.mktemp("chunked") / "artifact")
+
+
+@pytest.fixture
+def folder():
+    made = mailbox.new_folder()
+    yield made
+    shutil.rmtree(made)
+
+
+# the artifact
+
+
+def test_a_chunked_artifact_gives_its_rows(artifact):
+    loaded = Artifact.load(artifact, ROBOT)
+    assert loaded.manifest.chunk == ChunkSpec(STEPS, DT) and loaded.self_test().max_error < 1e-6
+    rows = loaded.act({"joint_pos": GOAL - 0.05})["joint_pos_cmd"]
+    assert rows.shape == (STEPS, 7)
+    assert rows[:, 0] == pytest.approx(GOAL[0] - 0.05 + np.minimum(0.01 * np.arange(STEPS), 0.05), abs=1e-6)
+
+
+def test_it_is_of_a_version_that_older_programs_refuse(artifact):
+    content = json.loads((artifact / "manifest.json").read_text())
+    assert content["schema_version"] == 2 and content["chunk"] == {"steps": STEPS, "dt_s": DT, "hold": []}
+
+
+def test_the_network_and_the_manifest_agree_on_the_chunk(artifact, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(artifact, copy)
+    manifest = decode((copy / "manifest.json").read_bytes())
+    (copy / "manifest.json").write_bytes(encode(replace(manifest, chunk=ChunkSpec(STEPS, 2 * DT))))
+    with pytest.raises(ArtifactError, match="do not belong together: chunk"):
+        Artifact.load(copy)
+
+
+def test_a_policy_that_gives_single_commands_is_no_chunked_one(tmp_path):
+    with pytest.raises(ArtifactError, match="chunk|shape"):
+        write_chunked(tmp_path / "wrong", chunk=ChunkSpec(STEPS + 1, DT))
+
+
+# the worker in this process
+
+
+class Failing:
+    """Stands for an artifact whose inference goes wrong."""
+
+    def __init__(self, manifest, error: Exception) -> None:
+        self.manifest, self.error = manifest, error
+
+    def act(self, signals):
+        raise self.error
+
+
+def test_a_failed_inference_is_told_once_counted_and_tried_again(artifact, folder, capsys):
+    manifest = decode((artifact / "manifest.json").read_bytes())
+    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), time.monotonic)
+    worker = worker_node.Worker(WorkerEnd(folder, manifest), Failing(manifest, RuntimeError("CUDA out of memory")))
+    for _ in range(3):
+        policy.line.put(time.monotonic(), {"joint_pos": GOAL})
+        worker.step(0.0)
+    assert capsys.readouterr().err == "worker_node: CUDA out of memory\n"
+    assert worker.failed == 3 and worker.summary()["chunks"] == 0 and policy.line.take() == []
+    worker.end.close()
+    policy.close()
+
+
+def test_a_worker_refuses_what_is_not_chunked(artifact, folder):
+    manifest = replace(decode((artifact / "manifest.json").read_bytes()), chunk=None, schema_version=1)
+    with pytest.raises(ArtifactError, match="policy_node runs it by itself"):
+        worker_node.Worker(None, Failing(manifest, ValueError()))  # type: ignore[arg-type]
+
+
+# real processes
+
+
+@dataclass
+class Robot:
+    """Servos that do what they are told, and a controller's loop in real time."""
+
+    policy: ChunkedPolicy
+    position: np.ndarray
+    sent_at: float = 0.0
+    times: list[float] = field(default_factory=list)  # how long the calls took
+
+    def fly(self, seconds: float, until=lambda acting: False) -> tuple[int, float]:
+        """Number of commands, and the largest speed of a command."""
+        acted, fastest = 0, 0.0
+        end_at, due = time.monotonic() + seconds, time.monotonic()
+        while time.monotonic() < end_at:
+            begun = time.monotonic()
+            try:
+                command, acting = self.policy.act({"joint_pos": self.position})["joint_pos_cmd"], True
+            except NoAction:
+                command, acting = self.position, False
+            self.times.append(time.monotonic() - begun)
+            if acting:
+                fastest = max(fastest, float(np.abs(command - self.position).max()) / max(begun - self.sent_at, PERIOD))
+                acted, self.position, self.sent_at = acted + 1, command, begun
+            if until(acting):
+                break
+            due += PERIOD
+            time.sleep(max(due - time.monotonic(), 0.0))
+        return acted, fastest
+
+
+@pytest.fixture
+def robot(artifact, folder):
+    manifest = decode((artifact / "manifest.json").read_bytes())
+    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), time.monotonic, Playing(0.05, margin_s=0.03))
+    yield Robot(policy, GOAL - 1.0)
+    policy.close()
+
+
+def test_a_real_worker_moves_the_arm_and_leaves_a_summary(artifact, folder, robot, tmp_path):
+    options = ["--artifact", str(artifact), "--folder", str(folder), "--out", str(tmp_path)]
+    process = start("worker_node", options, tmp_path / "worker.log")
+    try:
+        robot.fly(20.0, until=lambda acting: acting)
+        begun = robot.position.copy()
+        acted, _ = robot.fly(1.5)
+        moved = robot.position - begun
+        assert acted > 100 and moved == pytest.approx(np.full(7, moved[0]), abs=1e-3)
+        assert 0.4 * 1.5 < moved[0] < 1.05 * SPEED * 1.5  # at the policy's speed, time lost on a busy machine aside
+        assert robot.policy.counts["used"] >= 6 and not robot.policy.last_refusal
+    finally:
+        end([process])
+    assert process.returncode == 0, last_words(process)
+    summary = json.loads((tmp_path / "worker.json").read_text())
+    assert summary["chunks"] >= robot.policy.counts["used"] and summary["failed"] == 0
+    assert sorted(path.name for path in folder.iterdir() if not path.name.endswith(".lock")) == [
+        "controller", "observation"]
+
+
+STAND_IN = """
+import sys, time
+from pathlib import Path
+from policies.export.runtime import Artifact
+from temporeal_bridge.mailbox import WorkerEnd
+from temporeal_bridge.worker_node import Worker
+class Slowed:
+    def __init__(self, artifact): self.artifact, self.manifest = artifact, artifact.manifest
+    def act(self, signals):
+        until = time.monotonic() + float(Path(sys.argv[3]).read_text())
+        while time.monotonic() < until: time.sleep(0.01)
+        return self.artifact.act(signals)
+artifact = Artifact.load(sys.argv[1])
+worker = Worker(WorkerEnd(Path(sys.argv[2]), artifact.manifest), Slowed(artifact))
+while True: worker.step()
+"""
+
+
+@pytest.fixture
+def slowed(artifact, folder, tmp_path):
+    """Starts the real worker with its artifact slowed down by the seconds in a file."""
+    delay, running = tmp_path / "delay", []
+
+    def begin() -> subprocess.Popen:
+        command = [sys.executable, "-c", STAND_IN, str(artifact), str(folder), str(delay)]
+        running.append(subprocess.Popen(command))
+        return running[-1]
+
+    delay.write_text("0.02")
+    yield begin, delay
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def runs_out(robot: Robot) -> None:
+    """The chunk in force is played to its end, then there is no action; and no call waited for anything."""
+    robot.times.clear()
+    robot.fly(3.0, until=lambda acting: not acting)
+    late = time.monotonic() - robot.policy.plan.chunk.end
+    assert 0.0 <= late < 0.2  # a period, on a busy machine a few
+    robot.fly(0.3)
+    assert np.percentile(robot.times, 90) < 0.02
+
+
+def comes_back(robot: Robot) -> None:
+    """New chunks are used again, and it goes on from where it stood without a jump."""
+    robot.fly(20.0, until=lambda acting: acting)
+    acted, fastest = robot.fly(0.6)
+    assert acted > 40 and fastest < 10 * SPEED
+
+
+def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_only(robot, slowed):
+    begin, delay = slowed
+    process = begin()
+    comes_back(robot)
+    assert robot.policy.line.rejected == 0
+
+    process.send_signal(signal.SIGSTOP)
+    runs_out(robot)
+    process.send_signal(signal.SIGCONT)
+    comes_back(robot)
+
+    delay.write_text("0.2")  # ten times slower, but faster than a chunk is long
+    robot.fly(1.0)
+    assert robot.fly(0.5)[0] > 30 and robot.policy.latency.most > 0.2
+    delay.write_text("0.5")  # slower than a chunk is long: each one is late
+    runs_out(robot)
+    robot.fly(1.5)
+    assert robot.policy.counts["late"] >= 1
+    delay.write_text("0.02")
+    comes_back(robot)
+
+    delay.write_text("1000")  # hangs
+    runs_out(robot)
+    process.kill()
+    process.wait()
+    delay.write_text("0.02")
+    process = begin()  # a new one is found by itself
+    comes_back(robot)
+    process.kill()
+    runs_out(robot)
+
+
+def test_wrong_input_is_told_with_status_2(folder, tmp_path, capfd):
+    options = ["--artifact", str(tmp_path), "--folder", str(folder), "--nice", "0"]
+    assert worker_node.main(options) == 2 and "worker_node: error:" in capfd.readouterr().err

@@ -1,0 +1,241 @@
+"""Every robot with a ROS 2 interface: what crosses the wire, and that it is this robot's, of its model and limits."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import mujoco
+import numpy as np
+import pytest
+
+from robots.spec import load_robot, robot_names
+from temporeal_bridge import messages
+from temporeal_bridge.codecs import COMMANDS, STATES
+from temporeal_bridge.interface import at_home, load_interface, read
+
+FRAMES = ("world", "robot")
+
+
+def interfaces():
+    for name in robot_names():
+        robot = load_robot(name)
+        if robot.ros is not None and robot.ros.exists():
+            for key in read(robot.ros)["interfaces"]:
+                yield pytest.param(robot, load_interface(robot, key), id=f"{name}-{key}")
+
+
+ALL = list(interfaces())
+JOINTED = [case for case in ALL if case.values[0].kind in ("arm", "hand")]
+
+
+def across(type, message):
+    """What comes out at the other end."""
+    messages.type_hash(type)
+    return messages.decode(type, messages.encode(type, message))
+
+
+def test_arms_and_hands_have_interfaces():
+    assert {case.values[0].name for case in JOINTED} >= {"franka", "leap_hand", "allegro_hand"}
+
+
+@pytest.mark.parametrize(("robot", "interface"), ALL)
+def test_states_at_home_survive_the_wire(robot, interface):
+    home = at_home(robot, robot.signals)
+    for topic in interface.states:
+        codec = STATES[topic.codec]
+        found = codec.decode(across(topic.type, codec.encode(home, 1, FRAMES, topic.options)), topic.options)
+        assert set(found) == set(codec.signals(topic.options)) and set(found) <= set(interface.carried)
+        for name, value in found.items():
+            assert value.shape == robot.signals[name].shape and str(value.dtype) == robot.signals[name].dtype
+            if name not in topic.options.get("tool", {}).values():
+                assert value == pytest.approx(home[name], abs=1e-6)
+
+
+@pytest.mark.parametrize(("robot", "interface"), ALL)
+def test_commands_at_home_and_at_their_limits_survive_the_wire(robot, interface):
+    for name, topic in interface.commands.items():
+        spec, codec = robot.command(name), COMMANDS[topic.codec]
+        low, high = np.array(spec.low), np.array(spec.high)
+        commands = [0.5 * (low + high), high, low]
+        if spec.size == robot.signals.get("joint_pos", spec).size:
+            commands.append(np.array(robot.home.get("joint_pos", high)))
+        for command in commands:
+            again = codec.decode(across(topic.type, codec.encode(command, topic.options, 2)), topic.options)
+            assert again == pytest.approx(command, abs=1e-6 if topic.codec != "legacy_rates" else 0.008)
+
+
+@pytest.mark.parametrize(("robot", "interface"), JOINTED)
+def test_every_component_has_its_own_place(robot, interface):
+    """No two joints change places between the command and the state of a robot that is where it was told to be."""
+    (name,) = interface.commands
+    topic, size = interface.commands[name], robot.signals["joint_pos"].size
+    states = [s for s in interface.states if s.options.get("position") == "joint_pos"]
+    for i in range(size):
+        command = np.zeros(robot.command(name).size)
+        command[i] = 0.25
+        message = COMMANDS[topic.codec].encode(command, topic.options)
+        if topic.type == "std_msgs/msg/Float64MultiArray":  # these controllers list their joints by name
+            assert sorted(topic.options["joints"])[int(np.flatnonzero(message.data)[0])] == topic.options["joints"][i]
+        assert COMMANDS[topic.codec].decode(message, topic.options).tolist() == pytest.approx(command.tolist())
+    for state in states:
+        q = np.linspace(-0.1, 0.1, size)
+        home = {**at_home(robot, robot.signals), "joint_pos": q}
+        message = STATES[state.codec].encode(home, 0, FRAMES, state.options)
+        turned = np.random.default_rng(0).permutation(size)
+        message.name = [message.name[i] for i in turned]
+        for field in ("position", "velocity", "effort"):
+            values = getattr(message, field)
+            setattr(message, field, values[turned] if len(values) else values)
+        assert STATES[state.codec].decode(message, state.options)["joint_pos"] == pytest.approx(q, abs=1e-6)
+
+
+@pytest.mark.parametrize(("robot", "interface"), JOINTED)
+def test_safety_is_within_the_robot(robot, interface):
+    safety, spec = interface.safety, importlib.import_module(f"robots.{robot.name}.spec")
+    assert set(interface.commands) <= set(safety["commands"]) <= set(robot.commands)
+    assert 0 < safety["stale_after_s"] <= 0.2 and 0 < safety["silent_after_s"] <= 0.2
+    slowest = min(state.rate_hz for state in interface.states)
+    assert safety["stale_after_s"] >= 3 / slowest  # two lost samples are no stop
+    for name, row in safety["commands"].items():
+        command, motion = robot.command(name), row["motion"]
+        size, joints = command.size, robot.signals["joint_pos"].size
+        speed = np.broadcast_to(motion["speed"], size)[:joints]
+        most = np.broadcast_to(spec.SPEED if hasattr(spec, "SPEED") else spec.NO_LOAD_SPEED, joints)
+        assert (0 < speed).all() and (speed <= most + 1e-9).all()
+        margin = np.broadcast_to(motion["margin"], size)
+        low, high = np.array(command.low) + margin, np.array(command.high) - margin
+        assert (margin >= 0).all() and (low < high).all()
+        home = np.array(robot.home["joint_pos"])
+        assert (low[:joints] <= home).all() and (home <= high[:joints]).all()
+        start = row["start"]
+        assert start["signal"] in interface.carried and start["within"] > 0
+        if row.get("tracking"):
+            assert row["tracking"]["signal"] in interface.carried
+        if row.get("effort"):
+            effort = row["effort"]
+            assert {effort["position"], effort["velocity"]} <= set(interface.carried)
+            for key in ("kp", "kd"):
+                assert np.broadcast_to(effort[key], joints) == pytest.approx(robot.parameters[key].nominal[:joints])
+            assert (np.broadcast_to(effort["limit"], joints) <= np.array(robot.parameters["strength"].nominal)).all()
+    assert set(safety["jump"]) | set(safety.get("frozen", {"signals": []})["signals"]) <= set(interface.carried)
+    if safety.get("geofence"):
+        fence = safety["geofence"]
+        assert fence["signal"] in interface.carried and (np.array(fence["low"]) < fence["high"]).all()
+
+
+@pytest.mark.parametrize(("robot", "interface"), JOINTED)
+def test_the_simulated_robot_is_described(robot, interface):
+    simulation = interface.simulation
+    assert set(simulation) == {"noise", "state_latency_s", "command_latency_s", "start", "spread"}
+    assert set(simulation["noise"]) <= set(robot.signals) and min(simulation["noise"].values()) > 0
+    assert 0 <= simulation["state_latency_s"] < 0.05 and 0 <= simulation["command_latency_s"] < 0.05
+
+
+# ---------------------------------------------------------------- names, orders and numbers, robot by robot
+
+
+def options(name, interface=None):
+    robot = load_robot(name)
+    loaded = load_interface(robot, interface)
+    (command,) = loaded.commands.values()
+    return robot, loaded.states[0].options, command.options
+
+
+@pytest.mark.parametrize("interface", ["franka_ros2", "forward_position", "with_fingers"])
+def test_frankas_names_are_the_models(interface):
+    robot, state, command = options("franka", interface)
+    model = mujoco.MjModel.from_xml_path(str(robot.model))
+    (name,) = load_interface(robot, interface).commands
+    assert tuple(state["joints"]) == robot.sources["joint_pos"].names
+    driven = [model.actuator(actuator).trnid[0] for actuator in robot.actuators[name]]
+    assert command["joints"] == [model.joint(joint).name for joint in driven]
+
+
+def test_the_fingers_names_are_the_models():
+    robot = load_robot("franka")
+    rows = {row.topic: row for row in load_interface(robot, "with_fingers").states}
+    assert tuple(rows["finger_states"].options["joints"]) == robot.sources["finger_pos"].names
+
+
+def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
+    from robots.franka import spec
+    from sim.arms import SHARE_OF_LIMITS
+
+    robot = load_robot("franka")
+    commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
+    for name, row in commands.items():
+        motion, command = row["motion"], robot.command(name)
+        assert motion["speed"][:7] == pytest.approx(limits.speed)
+        assert np.broadcast_to(motion["acceleration"], command.size)[:7] == pytest.approx(limits.acceleration)
+        assert motion["jerk"] == spec.JERK[0]
+        # the actions' own ends lie just inside the guard's: it bends nothing that they ask for
+        low = np.array(command.low)[:7] + motion["margin"][:7]
+        high = np.array(command.high)[:7] - motion["margin"][:7]
+        assert (low <= limits.low).all() and (low >= np.array(limits.low) - 2e-3).all()
+        assert (high >= limits.high).all() and (high <= np.array(limits.high) + 2e-3).all()
+    assert commands["arm_cmd"]["motion"]["speed"][7] == spec.FINGER_SPEED
+    lag = np.array(spec.KD) / spec.KP + 2 * load_interface(robot).command("joint_pos_cmd").options["reach_s"]
+    error = np.array(commands["joint_pos_cmd"]["tracking"]["error"])
+    assert (error > 1.4 * lag * limits.speed).all() and (error < 0.5).all()
+
+
+def test_leaps_order_and_zero_are_those_of_its_spec():
+    from robots.leap_hand.spec import MOTOR_IDS, MOTOR_ZERO, NO_LOAD_SPEED
+
+    robot, state, command = options("leap_hand")
+    assert state["joints"] == command["joints"] == [str(i) for i in MOTOR_IDS]
+    assert tuple(command["index"]) == MOTOR_IDS and state["offset"] == command["offset"] == MOTOR_ZERO
+    speed = load_interface(robot).safety["commands"]["joint_pos_cmd"]["motion"]["speed"]
+    assert speed == pytest.approx(NO_LOAD_SPEED, abs=5e-3)
+
+
+def test_the_publisher_that_the_page_shows_says_what_we_read():
+    """The lines for the driver's node, run on a stand-in: its motors' angles, ids as names."""
+    page = (Path(__file__).parents[2] / "docs" / "robots" / "leap_hand.md").read_text(encoding="utf-8")
+    start, methods = page.split("```python\n")[1].split("```")[0].split("\n\n")
+    robot, state, _ = options("leap_hand")
+    q, sent, timers = np.linspace(-0.2, 0.3, 16), [], []
+    raw = np.empty(16)
+    raw[[int(name) for name in state["joints"]]] = q + np.pi
+
+    class Node:
+        motors = list(range(16))
+        dxl_client = SimpleNamespace(read_pos=lambda: raw)
+
+        def create_publisher(self, *args):
+            assert args[1:] == ("joint_states", 10)
+            return SimpleNamespace(publish=sent.append)
+
+        def create_timer(self, *args):
+            timers.append(args)
+
+        def get_clock(self):
+            return SimpleNamespace(now=lambda: SimpleNamespace(to_msg=lambda: messages.time(7)))
+
+    def joint_state(name, position):
+        return messages.record("sensor_msgs/msg/JointState")(
+            header=messages.header(0), name=name, position=np.array(position), velocity=np.zeros(0), effort=np.zeros(0))
+
+    found = {"JointState": joint_state}
+    exec(f"class Ours(Node):\n    def __init__(self):\n{start}\n\n{methods}", {**found, "Node": Node}, found)
+    found["Ours"]()
+    ((period, publish),) = timers
+    publish()
+    topic = load_interface(robot).states[0]
+    assert topic.topic == "joint_states" and period == pytest.approx(1 / topic.rate_hz)
+    assert STATES["joint_state"].decode(sent[0], state)["joint_pos"] == pytest.approx(q, abs=1e-6)
+    assert STATES["joint_state"].stamp(sent[0]) == 7
+
+
+def test_allegros_fingers_are_the_drivers():
+    """ah_joint00 to 03 are the thumb, and the controller's order is that of the names."""
+    from robots.allegro_hand.spec import JOINTS
+
+    finger = {"index": 1, "middle": 2, "ring": 3, "thumb": 0}
+    robot, state, command = options("allegro_hand")
+    wanted = [f"ah_joint{finger[name.split('_')[0]]}{i % 4}" for i, name in enumerate(JOINTS)]
+    assert state["joints"] == command["joints"] == wanted
+    order = sorted(wanted)
+    assert command["index"] == [order.index(name) for name in wanted]

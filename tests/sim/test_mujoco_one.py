@@ -1,0 +1,64 @@
+"""One world in MuJoCo is one of the batch backend, bit for bit: what is simulated behind topics was trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+pytest.importorskip("torch")
+
+import torch
+
+from robots.registry import UnknownName
+from robots.spec import load_robot
+from sim.backends import mujoco
+from sim.backends.mujoco_one import World, file_dt
+from sim.scene import Scene, box
+
+
+@pytest.mark.parametrize(("name", "command"), [
+    ("franka", "joint_pos_cmd"), ("franka", "arm_cmd"), ("leap_hand", "joint_pos_cmd"),
+    ("allegro_hand", "joint_pos_cmd")])
+def test_it_is_a_world_of_the_batch(name, command):
+    robot = load_robot(name)
+    scene = Scene(robot, (box("cube", (0.02,) * 3, mass=0.05, pos=(0.5, 0.0, 0.3)),))
+    rng, spec = np.random.default_rng(0), robot.command(command)
+    one, many = World(scene, command, 0.002), mujoco.make(scene, 1, command, dt=0.002, threads=1)
+    params = {n: rng.uniform(p.low, p.high) for n, p in robot.parameters.items()} | {"cube.force_w": np.ones(3)}
+    start = {"joint_pos": np.array(robot.home["joint_pos"]) + 0.05, "cube_vel_w": np.array([0.1, 0.0, 0.0])}
+    world = torch.arange(1)
+    one.set_params(params)
+    many.set_params(world, {n: torch.from_numpy(v)[None] for n, v in params.items()})
+    one.reset(start)
+    many.reset(world, {n: torch.from_numpy(v)[None] for n, v in start.items()})
+    for _ in range(25):
+        for signal, value in many.signals().items():
+            assert np.array_equal(one.signals()[signal], value[0].numpy()), signal
+        wanted = rng.uniform(spec.low, spec.high).astype(np.float32)
+        one.step(wanted, 4)
+        many.step(torch.from_numpy(wanted)[None], 4)
+
+
+def test_what_is_wrong_is_said():
+    world = World(load_robot("leap_hand"), "joint_pos_cmd", 0.005)
+    with pytest.raises(ValueError, match="16 finite numbers"):
+        world.step(np.full(16, np.nan))
+    with pytest.raises(UnknownName, match="no joint 'elbow'; it has: index_mcp"):
+        world.joint_range(["elbow"])
+    world.data.qvel[0] = np.nan
+    with pytest.raises(FloatingPointError, match="leap_hand diverged"):
+        world.step(np.zeros(16))
+
+
+def test_parameters_by_joint_and_back():
+    robot = load_robot("franka")
+    world = World(robot, "joint_pos_cmd", file_dt(robot))
+    before = world.params()
+    assert world.damping_columns(("fr3_joint3", "fr3_finger_joint2")) == [2, 8]
+    world.set_params({"damping": 2 * before["damping"], "kp": 0.5 * before["kp"]})
+    world.set_params(before)
+    assert np.array_equal(world.model.dof_damping, world.nominal.mj.dof_damping)
+    assert np.array_equal(world.model.actuator_gainprm, world.nominal.mj.actuator_gainprm)
+    low, high = world.joint_range(("fr3_joint4",))
+    assert (low.tolist(), high.tolist()) == ([-3.0421], [-0.1518])
