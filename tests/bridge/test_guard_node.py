@@ -441,6 +441,31 @@ def test_told_to_end_it_first_brings_the_robot_down(flying):
     assert flying.commands[-1][1] == pytest.approx(np.zeros(4))
 
 
+def test_a_second_publisher_of_commands_ends_the_flight(flying):
+    """The other one's commands cannot be taken back, but ours must not fight them in the air for long."""
+    topic = flying.interface.command("ctbr_cmd").topic
+    other = MemoryTransport(flying.lockstep.bus, "joystick", "/cf1")
+    other.advertise(topic, TWIST, QOS["command"])
+    flying.fly(0.6)
+    assert flying.code == "publisher" and "/cf1/joystick publishes on /cf1/cmd_vel_legacy, too" in (
+        flying.guard.flight.reason)
+
+
+def test_with_a_second_publisher_nothing_starts(world):
+    other = MemoryTransport(world.lockstep.bus, "joystick", "/cf1")
+    other.advertise(world.interface.command("ctbr_cmd").topic, TWIST, QOS["command"])
+    world.fly(0.6, None)
+    world.begin()
+    world.fly(0.1)
+    assert world.commands == [] and "joystick" in world.events[-1]["reason"]
+    other.close()
+    world.fly(0.6, None)
+    world.hello()
+    world.begin(2)
+    world.fly(0.1)
+    assert world.modes[-1] == "active 2"
+
+
 # the mission's end
 
 

@@ -47,6 +47,7 @@ from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 GRAVITY = 9.81  # m/s^2
 DIAGNOSTICS_S = 1.0
+LOOK_S = 0.5  # so often it is looked whether somebody else commands the robot
 TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
 IDLE_S = 0.02  # ... and else
 GREETING_S = 2.0  # a controller that has said nothing for so long is gone
@@ -123,6 +124,8 @@ class GuardNode:
         self.sent_at, self.bridging = -np.inf, False
         self.stranger = ""  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
+        self.rival, self.next_look = "", transport.monotonic() + LOOK_S
+        self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
         self._say("waiting")
 
@@ -218,6 +221,8 @@ class GuardNode:
             return "policy", self.stranger
         self.watch.begin(now)  # that somebody moved the robot before is no reason
         stop = self._operator(now)
+        if stop == NOTHING and self.rival:
+            stop = ("publisher", self.rival)
         return stop if stop != NOTHING else self.watch.reason(now, None)
 
     def _operator(self, now: float) -> Reason:
@@ -279,7 +284,8 @@ class GuardNode:
         """See :class:`temporeal_bridge.node.Node`."""
         now = self.transport.monotonic()
         commanded = self.mode in ("active", "stopping", "holding")
-        return min(now + (min(TICK_S, self.period) if commanded else IDLE_S), self.due, self.next_report)
+        tick = min(TICK_S, self.period) if commanded else IDLE_S
+        return min(now + tick, self.due, self.next_report, self.next_look)
 
     def step(self) -> None:
         """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
@@ -293,9 +299,18 @@ class GuardNode:
             self._idle(now)
         if self.mode in ("stopping", "holding") and now >= self.due:
             self._stop_step(now)
+        if now >= self.next_look:
+            self.next_look = now + LOOK_S
+            self._look()
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S
             self._diagnose(now)
+
+    def _look(self) -> None:
+        """Does anybody else publish commands?"""
+        others = [peer.node or "a node without a name" for peer in self.transport.publishers(self.topic.topic)
+                  if not peer.own]
+        self.rival = f"{', '.join(others)} publishes on {self.command.topic}, too" if others else ""
 
     def _idle(self, now: float) -> None:
         """Ready as long as state and controller are there."""
@@ -338,6 +353,8 @@ class GuardNode:
     def _unsafe(self, now: float) -> Reason:
         if not self.transport.active:
             return "inactive", "deactivated"
+        if self.rival:
+            return "publisher", self.rival
         seen = self.watch.reason(now, None if self.motion is None else self.motion.command)
         if seen != NOTHING:
             return seen
@@ -489,7 +506,7 @@ class GuardNode:
 
     def _diagnose(self, now: float) -> None:
         flight = self.flight
-        level = 2 if flight.reason else 1 if self.state.rejected or flight.limited else 0
+        level = 2 if flight.reason or self.rival else 1 if self.state.rejected or flight.limited else 0
         values = {
             "mode": self.mode, "flight": flight.number, "sent": flight.sent, "limited": flight.limited,
             "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
@@ -499,7 +516,7 @@ class GuardNode:
         }
         message = messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {self.manifest.name}", self.robot.name, level,
-            flight.reason or self.stranger or self.mode, values)
+            flight.reason or self.stranger or self.rival or self.mode, values)
         self.transport.publish(self.report, messages.encode("diagnostic_msgs/msg/DiagnosticArray", message))
 
     def may_end(self) -> bool:
