@@ -13,7 +13,7 @@ import pytest
 
 from policies.export.manifest import GOLDEN, MANIFEST, POLICY, ArtifactError, canonical, digest
 from policies.export.signature import SIGNATURE, SignatureError, make_key, sign
-from temporeal_bridge import guard_node, monitor_node, policy_node
+from temporeal_bridge import guard_node, monitor_node, policy_node, worker_node
 from temporeal_bridge.memory import Bus, MemoryTransport
 
 NODES = {"policy_node": policy_node.make, "guard_node": guard_node.make, "monitor_node": monitor_node.make}
@@ -22,8 +22,8 @@ each_node = pytest.mark.parametrize("node", NODES)
 
 def start(node: str, artifact: Path, robot: str = "crazyflie", trust: Path | None = None) -> Any:
     """The node as its command line makes it, on a bus of its own."""
-    args = Namespace(robot=robot, interface=None, signals=None, artifact=artifact, trust=trust, start=False, after="stop",
-                     worker=None, peer_timeout=0.0, link=artifact.parent / "line" / "socket", domain=None)
+    args = Namespace(robot=robot, interface=None, signals=None, artifact=artifact, trust=trust, worker=None,
+                     start=False, after="stop", peer_timeout=0.0, link=artifact.parent / "line" / "socket", domain=None)
     (artifact.parent / "line").mkdir(mode=0o700, exist_ok=True)
     return NODES[node](args, MemoryTransport(Bus(), node, "/cf1"))
 
@@ -119,3 +119,12 @@ def test_who_is_told_whom_to_trust_takes_nothing_else(node: str, copy: Path, tmp
     (copy / SIGNATURE).unlink()
     made = start(node, copy)  # nobody to trust was named: as before there were signatures
     getattr(made, "close", lambda: None)()
+
+
+def test_so_does_the_inference_worker(copy: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography", reason="signatures need the extra `sign`")
+    ours = make_key(tmp_path / "ours.pem")
+    with pytest.raises(SignatureError, match="is not signed"):
+        worker_node.load(copy, ours)
+    sign(copy, tmp_path / "ours.pem")
+    assert worker_node.load(copy, ours).manifest.name == "cascade"

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
-from cyclonedds.qos import Policy
 
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
@@ -172,20 +170,19 @@ def test_each_sees_the_type_hash_of_the_other(peer: Peer, dds: DdsTransport) -> 
     dds.subscribe("/hash_back", name, QOS["default"], lambda _: None)
     peer.until(lambda: {f"writer rt/hash_there {kind} {stated}", f"reader rt/hash_back {kind} {stated}"}
                <= set(peer.told))
-    found: dict[str, bytes] = {}
+    peer.until(lambda: bool(dds.publishers("/hash_back") and dds.subscribers("/hash_there")))
+    for there in (dds.publishers("/hash_back"), dds.subscribers("/hash_there")):
+        assert [(one.type, one.hash) for one in there] == [(name, messages.type_hash(name))]
 
-    def look() -> None:
-        for builtin in (BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription):
-            reader: Any = BuiltinDataReader(dds.participant, builtin)
-            mine = dds.participant.guid
-            for sample in reader.take(N=500):
-                topic = getattr(sample, "topic_name", None)
-                if topic and sample.participant_key != mine and sample.type_name == kind:
-                    found[topic] = sample.qos[Policy.Userdata].data
-        time.sleep(0.02)
 
-    peer.until(lambda: {"rt/hash_there", "rt/hash_back"} <= set(found), look)
-    assert found["rt/hash_there"] == found["rt/hash_back"] == stated.encode()
+def test_the_profile_of_its_publishers_is_seen(peer: Peer, dds: DdsTransport) -> None:
+    """What `temporeal doctor` compares: reliability and durability of another vendor's endpoints."""
+    data = messages.encode(STRING, messages.record(STRING)(data="here")).hex()
+    for qos in ("sensor", "default", "latched"):
+        peer.do("say", f"rt/offers_{qos}", messages.dds_type(STRING), qos, user_data(STRING), data)
+        peer.until(lambda topic=f"/offers_{qos}": bool(dds.publishers(topic)))
+        (found,) = dds.publishers(f"/offers_{qos}")
+        assert (found.qos.reliable, found.qos.latched) == (QOS[qos].reliable, QOS[qos].latched)
 
 
 def test_a_latched_message_reaches_who_comes_later(peer: Peer, dds: DdsTransport) -> None:
@@ -208,7 +205,9 @@ def test_a_reader_that_asks_for_more_than_is_offered_is_told_so(peer: Peer, dds:
     got: list[Received] = []
     reader = dds.subscribe("/loose", STRING, QOS["default"], got.append)
     peer.do("say", "rt/loose", messages.dds_type(STRING), "sensor", user_data(STRING), data.hex())
-    peer.until(lambda: "a publisher is there, but it offers less" in dds.no_peer_hint(reader), lambda: dds.wait(0.05))
+    why = "reliability (offered: best effort, requested: reliable)"
+    peer.until(lambda: why in dds.incompatible(reader), lambda: dds.wait(0.05))
+    assert why in dds.no_peer_hint(reader)
     assert dds.matched(reader) == 0 and got == []
 
 
