@@ -38,7 +38,7 @@ def gait(robot: str) -> Mapping[str, Tensor]:
         have = ", ".join(sorted(f.stem.removesuffix("_gait") for f in GRASPS.glob("*_gait.npz")))
         raise ValueError(f"no gait is stored for {robot!r}, there is one for {have}; "
                          f"python -m sim.gaits {robot} 20 makes one in 20 minutes")
-    with np.load(file) as found:
+    with np.load(file, allow_pickle=False) as found:
         return {name: torch.from_numpy(found[name]).float() for name in found.files}
 
 

@@ -177,7 +177,7 @@ def held(signals: Mapping[str, Tensor], palm: Tensor) -> Tensor:
 @cache
 def grasps(robot: str) -> dict[str, Tensor]:
     """Stored starts of a hand with a cube at rest: joint_pos [G, 16], cube_pos_w [G, 3], cube_quat_w [G, 4]."""
-    with np.load(GRASPS / f"{robot}.npz") as found:
+    with np.load(GRASPS / f"{robot}.npz", allow_pickle=False) as found:
         return {name: torch.from_numpy(found[name]) for name in found.files}
 
 

@@ -598,7 +598,7 @@ def save(
 
 def load(path: Path) -> Actor:
     """The actor that :func:`save` wrote."""
-    with np.load(path) as data:
+    with np.load(path, allow_pickle=False) as data:
         return Actor(Mlp.of([int(s) for s in data["sizes"]], data["flat"].copy()))
 
 

@@ -216,7 +216,7 @@ def judge_flights(task: Task, manifest: Manifest, flown: FlightReport) -> dict[s
 
     episodes = []
     for row in [row for row in flown.flights if row.get("truth")]:
-        with np.load(row["truth"]["file"]) as file:
+        with np.load(row["truth"]["file"], allow_pickle=False) as file:
             times = (file["stamp_ns"] - row["truth"]["start_ns"]) * 1e-9
             episodes.append({name: resample(times, file[name], task.control_dt, manifest.horizon_s)
                              for name in task.robot.signals})

@@ -40,6 +40,7 @@ Exit status: 0 every flight satisfied the formula, 1 one did not or failed, 2 th
 Example:
   temporeal deploy outputs/artifact --sim --flights 3
   temporeal deploy outputs/artifact deploy.namespace=/cf1 deploy.loopback=true
+  temporeal deploy outputs/artifact --trust team.pem.pub deploy.namespace=/cf1
 """
 
 
@@ -54,6 +55,8 @@ def parser() -> Parser:
     p.add_argument("--seed", type=int, default=0, help="with --sim: of the first flight (%(default)s)")
     p.add_argument("--spread", type=float, default=0.0,
                    help="with --sim: share 0..1 of the parameters' published ranges to draw robots from (%(default)s)")
+    p.add_argument("--trust", type=Path, metavar="PUB.pem",
+                   help="public key: refuse an artifact that its owner did not sign (temporeal export --sign)")
     p.add_argument("--out", type=Path, metavar="FOLDER", help="logs, recording, summaries (outputs/deploy/<time>)")
     add_json(p)
     return p
@@ -71,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
         check_sim(options)
     out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")
     runs.check_writable(out)
-    robot = runs.load_artifact(options.artifact).manifest.robot
+    robot = runs.load_artifact(options.artifact, options.trust).manifest.robot
     return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
 
 
@@ -163,7 +166,7 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     check_bus(deploy, robot)
     bag = fresh(out / "bag")
     shared = node_options(deploy, robot) + ["--out", str(out)]
-    artifact = ["--artifact", str(options.artifact)]
+    artifact = ["--artifact", str(options.artifact), *(["--trust", str(options.trust)] if options.trust else [])]
     nodes = {"policy_node": [*shared, *artifact, *(["--start"] if deploy["autostart"] else [])],
              "guard_node": [*shared, *artifact], "monitor_node": [*shared, *artifact]}
     if deploy["record"]:

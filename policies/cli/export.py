@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from policies.cli.console import OK, BadInput, Parser, add_json, add_overrides, print_json, say
 
@@ -17,12 +17,18 @@ Traces signals -> observation -> network -> command into policy.onnx, records a 
 the policy was trained in, writes manifest.json (signals, commands, rate, limits, formula, settings, versions, digests)
 and replays the golden trace. The folder appears complete and proven, or not at all.
 
-A model.zip that stable-baselines3 saved (PPO, A2C, SAC, TD3, DDPG) is exported likewise. Say by settings what it was
-trained on: the task always, its settings, backend and randomize (none) where they were not the defaults; and
---normalize FILE, or --no-normalize if there was no VecNormalize and the file does not show it.
+A model.zip that stable-baselines3 saved (PPO, A2C, SAC, TD3, DDPG) is exported likewise; such a file can run code when
+it is loaded, so take only those of people you trust. Say by settings what it was trained on: the task always, its
+settings, backend and randomize (none) where they were not the defaults; and --normalize FILE, or --no-normalize if
+there was no VecNormalize and the file does not show it.
+
+With --sign the artifact is signed: what runs with --trust takes no other (docs/security.md). --make-key makes the two
+keys, KEY.pem to sign with and KEY.pem.pub to trust.
 
 Example:
   temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact
+  temporeal export --make-key team.pem
+  temporeal export outputs/train/waypoints-ppo-1 --out outputs/artifact --sign team.pem
   temporeal export model.zip task=hover task.settings.history=4 --normalize statistics.pkl --out outputs/artifact
 """
 
@@ -39,14 +45,19 @@ def next_step(out: Path, robot: str) -> str:
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("export", HELP)
-    p.add_argument("run", type=Path, metavar="RUN", help="folder of a run, or a model.zip of stable-baselines3")
+    p.add_argument("run", type=Path, nargs="?", metavar="RUN",
+                   help="folder of a run, or a model.zip of stable-baselines3")
     add_overrides(p)
     p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the artifact (RUN/artifact)")
     statistics = p.add_mutually_exclusive_group()
     statistics.add_argument("--normalize", type=Path, metavar="FILE",
-                            help="what VecNormalize.save wrote (a pickle: your own)")
+                            help="what VecNormalize.save wrote")
     statistics.add_argument("--no-normalize", dest="normalize", action="store_const", const=False,
                             help="the model was trained without VecNormalize")
+    keys = p.add_mutually_exclusive_group()
+    keys.add_argument("--sign", type=Path, metavar="KEY.pem", help="sign the artifact with this secret key (Ed25519)")
+    keys.add_argument("--make-key", type=Path, metavar="KEY.pem",
+                      help="write a new secret key, and the public one to KEY.pem.pub; nothing is exported")
     p.add_argument("--name", help="name in the manifest (the task's)")
     add_json(p)
     return p
@@ -56,8 +67,17 @@ def run(argv: Sequence[str]) -> int:
     """Export one run, or one model."""
     options = parser().parse_intermixed_args(argv)
     from policies.cli import runs
-    from policies.export.artifact import refuse_foreign
 
+    if options.make_key is not None:
+        return new_key(options)
+    if options.run is None:
+        raise BadInput("name what to export: the folder of a run, or a model.zip of stable-baselines3")
+    from policies.export.artifact import refuse_foreign
+    from policies.export.signature import secret_key, sign
+
+    if options.sign is not None:
+        with runs.bad_input():
+            secret_key(options.sign)  # a key that cannot sign is told now, not when the artifact is made
     is_model = options.run.is_file() and options.run.suffix == ".zip"
     out: Path = options.out or (options.run.with_suffix("") if is_model else options.run / "artifact")
     check_words(is_model, options.run, options.overrides, options.normalize)
@@ -71,6 +91,9 @@ def run(argv: Sequence[str]) -> int:
             artifact = of_model(options.run, out, options.overrides, options.normalize, options.name)
         else:
             artifact = of_run(options.run, out, options.name)
+        if options.sign is not None:
+            with runs.bad_input():
+                sign(out, options.sign)
     except OSError as error:
         raise BadInput(f"{out} cannot be written: {error.strerror}; what was there before is untouched") from error
     proof = artifact.self_test()
@@ -78,12 +101,33 @@ def run(argv: Sequence[str]) -> int:
     if options.json:
         print_json({"artifact": out, "robot": manifest.robot, "rate_hz": manifest.rate_hz, "formula": manifest.formula,
                     "signals": [s.name for s in manifest.signals], "commands": [c.name for c in manifest.commands],
-                    "self_test": {"max_error": proof.max_error, "steps": proof.steps}})
+                    "self_test": {"max_error": proof.max_error, "steps": proof.steps},
+                    "signed": options.sign is not None})
     else:
         reads, gives = ", ".join(s.name for s in manifest.signals), ", ".join(c.name for c in manifest.commands)
         say(f"{out}: {manifest.robot}, {manifest.rate_hz:g} Hz, reads {reads}, gives {gives}\n"
             f"self-test: {proof.steps} steps, largest difference {proof.max_error:.1e} of a range\n"
-            + next_step(out, manifest.robot))
+            + (f"signed with {options.sign}\n" if options.sign else "") + next_step(out, manifest.robot))
+    return OK
+
+
+def new_key(options: Any) -> int:
+    """Write a pair of keys and say what each is for."""
+    from policies.cli import runs
+    from policies.export.signature import make_key
+
+    if options.run is not None or options.overrides:
+        raise BadInput("--make-key makes a key and exports nothing: give it alone, then export with --sign")
+    try:
+        with runs.bad_input():
+            public = make_key(options.make_key)
+    except OSError as error:
+        raise BadInput(f"{options.make_key} cannot be written: {error.strerror or error}") from error
+    if options.json:
+        print_json({"secret": options.make_key, "public": public})
+    else:
+        say(f"{options.make_key}: secret, signs (temporeal export RUN --sign {options.make_key}); keep it off robots\n"
+            f"{public}: public, for robots (temporeal deploy ARTIFACT --trust {public})")
     return OK
 
 

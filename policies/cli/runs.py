@@ -333,8 +333,10 @@ def seen_by(folder: Path, is_artifact: bool, settings: Mapping[str, Any], task: 
     return shown_to(load_graph(settings, folder, task), task)
 
 
-def load_artifact(folder: Path) -> Artifact:
-    """The artifact in ``folder``, checked against its robot and by its own trace."""
+def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
+    """The artifact in ``folder``, checked against its robot and by its own trace; with ``trust``, the file of a public
+    key, only one that it signed.
+    """
     from policies.export.manifest import MANIFEST, ArtifactError
     from policies.export.runtime import Artifact
     from robots.spec import load_robot
@@ -343,8 +345,9 @@ def load_artifact(folder: Path) -> Artifact:
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
     with bad_input():
         try:
-            artifact = Artifact.load(folder)
-            artifact = Artifact.load(folder, load_robot(artifact.manifest.robot), task_signals=added_signals(artifact))
+            artifact = Artifact.load(folder, trust=trust)
+            artifact = Artifact.load(folder, load_robot(artifact.manifest.robot), task_signals=added_signals(artifact),
+                                     trust=trust)
             artifact.self_test()
         except ArtifactError as error:
             raise BadInput(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error

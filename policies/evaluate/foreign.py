@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import zipfile
 from collections.abc import Mapping
 from copy import deepcopy
@@ -188,7 +189,10 @@ def write(
 
 
 def load_sb3(path: str | Path) -> Any:
-    """The model in a file that SB3's ``save`` wrote; the class is found by the policy that is in it."""
+    """The model in a file that SB3's ``save`` wrote; the class is found by the policy that is in it.
+
+    SB3 unpickles parts of such a file, which can run code: load only what you or people you trust saved.
+    """
     path = Path(path)
     try:
         with zipfile.ZipFile(path) as file:
@@ -320,16 +324,42 @@ def was_normalized(model: Any) -> bool | None:
     return None if getattr(model, "_last_obs", None) is None else False
 
 
-def load_statistics(normalize: Any) -> Any:
-    """A ``VecNormalize`` from the file that its ``save`` wrote (a pickle: load your own only), or as it is."""
-    import pickle
+# all that a pickle of a VecNormalize names (stable-baselines3 2.9, numpy 1.26 and 2): data, and constructors of data
+STATISTICS = {
+    "stable_baselines3.common.vec_env.vec_normalize": ("VecNormalize",),
+    "stable_baselines3.common.running_mean_std": ("RunningMeanStd",),
+    "gymnasium.spaces.box": ("Box",),
+    "gymnasium.spaces.dict": ("Dict",),
+    "collections": ("OrderedDict",),
+    "numpy": ("dtype", "ndarray"),
+    "numpy._core.multiarray": ("_reconstruct", "scalar"),
+    "numpy.core.multiarray": ("_reconstruct", "scalar"),
+    "numpy._core.numeric": ("_frombuffer",),
+    "numpy.core.numeric": ("_frombuffer",),
+    "numpy.random._pickle": ("__bit_generator_ctor", "__generator_ctor"),
+    "numpy.random._pcg64": ("PCG64",),
+    "numpy.random.bit_generator": ("SeedSequence", "__pyx_unpickle_SeedSequence"),
+}
 
+
+class StatisticsUnpickler(pickle.Unpickler):
+    """Reads what ``VecNormalize.save`` writes and nothing else: a pickle can name any function to call."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The class or constructor, if statistics are made of it."""
+        if name not in STATISTICS.get(module, ()):
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which statistics are not made of")
+        return super().find_class(module, name)
+
+
+def load_statistics(normalize: Any) -> Any:
+    """A ``VecNormalize`` from the file that its ``save`` wrote, or as it is."""
     found = normalize
     if isinstance(normalize, (str, Path)):
         try:
             with Path(normalize).open("rb") as file:
-                found = pickle.load(file)
-        except (OSError, pickle.UnpicklingError, EOFError) as error:
+                found = StatisticsUnpickler(file).load()
+        except Exception as error:  # bytes from anywhere: an unpickler raises anything
             raise NotExportable(f"{normalize} is no file that VecNormalize.save wrote: {error}") from error
     if not hasattr(found, "norm_obs"):
         raise NotExportable(f"normalize={normalize!r}: a VecNormalize, the file that its save wrote, or False")

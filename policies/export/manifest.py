@@ -187,12 +187,22 @@ def identity(manifest: Manifest) -> str:
     return digest(canonical(to_json(manifest)).encode())
 
 
-def load_manifest(folder: Path) -> Manifest:
-    """The manifest of the artifact in ``folder``."""
+def read(folder: Path, name: str) -> bytes:
+    """Content of one file of the artifact in ``folder``."""
     try:
-        return decode((folder / MANIFEST).read_bytes())
+        return (folder / name).read_bytes()
     except OSError as error:
-        raise ArtifactError(f"{folder} is not an artifact: {MANIFEST}: {error.strerror or error}") from error
+        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
+
+
+def load_manifest(folder: Path, trust: Path | None = None) -> Manifest:
+    """The manifest of the artifact in ``folder``; with ``trust``, the file of a public key, only one that it signed."""
+    data = read(folder, MANIFEST)
+    if trust is not None:
+        from policies.export.signature import verify
+
+        verify(folder, data, trust)  # the very bytes that are decoded next
+    return decode(data)
 
 
 def decode(data: bytes) -> Manifest:

@@ -29,8 +29,9 @@ from policies.export.manifest import (
     Manifest,
     check_robot,
     contract,
-    decode,
     digest,
+    load_manifest,
+    read,
 )
 from robots.signals import Schema, SignalError, check_signals
 from robots.spec import RobotSpec
@@ -65,15 +66,20 @@ class Artifact:
         self.reset()
 
     @staticmethod
-    def load(path: str | Path, robot: RobotSpec | None = None, *, task_signals: Schema | None = None) -> Artifact:
+    def load(
+        path: str | Path, robot: RobotSpec | None = None, *, task_signals: Schema | None = None,
+        trust: Path | None = None,
+    ) -> Artifact:
         """The artifact in folder ``path``, checked against ``robot``.
 
         Checked are the manifest's version and digest, the SHA-256 of every file, every signal and command against
         the robot (name, shape, unit, frame, type, rate, limits), the network's inputs and outputs against the
         manifest, and the shapes of the golden trace. ``task_signals`` are signals that the task adds to the robot's.
+        ``trust`` is the file of a public key: then an artifact that its owner did not sign is refused, before anything
+        else is looked at (:mod:`policies.export.signature`).
         """
         folder = Path(path)
-        manifest = decode(read(folder, MANIFEST))
+        manifest = load_manifest(folder, trust)
         data = {name: verified(folder, name, manifest.files[name]) for name in (POLICY, GOLDEN)}
         if robot is not None:
             check_robot(manifest, robot, task_signals)
@@ -160,14 +166,6 @@ class Artifact:
         span = np.subtract(spec.high, spec.low).reshape(spec.shape)
         found: np.ndarray = np.abs(a - b) / np.where(np.isfinite(span), span, 1.0)
         return found
-
-
-def read(folder: Path, name: str) -> bytes:
-    """Content of one file of the artifact."""
-    try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{folder} is not an artifact: {name}: {error.strerror or error}") from error
 
 
 def verified(folder: Path, name: str, stated: str) -> bytes:

@@ -115,7 +115,7 @@ def apg_trial(seed: int, folder: Path, episodes: int) -> Trial:
 
     out = folder / f"apg{seed}.npz"
     run = run_module("policies.algos.apg", ["--seed", str(seed), "--every", str(EVERY), "--out", str(out)])
-    with np.load(out) as data:
+    with np.load(out, allow_pickle=False) as data:
         sizes = [int(s) for s in data["sizes"]]
         looks = [
             Look(float(when) - run.began, Actor(Mlp.of(sizes, flat)).to_actor())

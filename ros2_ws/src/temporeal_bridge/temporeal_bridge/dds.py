@@ -39,6 +39,7 @@ from cyclonedds.util import duration
 from temporeal_bridge import messages
 from temporeal_bridge.dds_graph import Graph, policy_name
 from temporeal_bridge.ros_arguments import parse
+from temporeal_bridge.sockets import confine
 from temporeal_bridge.transport import (
     Callback,
     Capabilities,
@@ -55,6 +56,7 @@ from temporeal_bridge.transport import (
 MAX_INDEX = 60  # participants per machine and domain that find each other without multicast
 BLOCKING_MS = 5
 WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
+LOOPBACK = "lo"
 GRAPH_TOPIC, GRAPH_TYPE = "ros_discovery_info", "rmw_dds_common/msg/ParticipantEntitiesInfo"
 GRAPH_DEPTH = 1000  # the topic has no key: what all participants announce between two looks shares one history
 
@@ -107,7 +109,7 @@ def port_free(port: int) -> bool:
 
 def loopback_config(max_index: int = MAX_INDEX) -> str:
     """Cyclone DDS settings that keep a process on this machine: no other interface, no multicast."""
-    interface = "lo0" if sys.platform == "darwin" else "lo"
+    interface = "lo0" if sys.platform == "darwin" else LOOPBACK
     return (
         "<CycloneDDS><Domain><General><Interfaces>"
         f'<NetworkInterface name="{interface}" multicast="false"/>'
@@ -133,15 +135,32 @@ def enter_domain(number: int, config: str, max_index: int) -> None:
     opened = OPEN.get(number)
     if opened is None:
         try:
-            OPEN[number] = Opened(Domain(number, config or None), config, 1)
+            domain = Domain(number, config or None)
         except DDSException as error:
             raise TransportError(why_closed(number, max_index, error)) from error
+        if config:
+            keep_here(number, max_index)
+        OPEN[number] = Opened(domain, config, 1)
     elif opened.config != config:
         raise TransportError(
             f"DDS domain {number} is in use in this process with another configuration: "
             "use the same loopback setting, or another domain")
     else:
         opened.users += 1
+
+
+def keep_here(number: int, max_index: int) -> None:
+    """Let the domain's sockets hear this machine only: Cyclone binds them to every address (see `sockets`)."""
+    if sys.platform != "linux":  # there, others on the network can reach the ports: docs/security.md
+        return
+    try:
+        held = confine({port for index in range(max_index + 1) for port in ports(number, index)}, LOOPBACK)
+    except OSError as error:
+        raise TransportError(
+            f"loopback was asked for, and the sockets of DDS domain {number} cannot be held to {LOOPBACK}: {error}; "
+            "this needs Linux 5.7, or CAP_NET_RAW. Without loopback others on the network can reach them") from error
+    if not held:
+        raise TransportError(f"loopback was asked for, and the sockets of DDS domain {number} were not found in /proc")
 
 
 def why_closed(number: int, max_index: int, error: Exception) -> str:

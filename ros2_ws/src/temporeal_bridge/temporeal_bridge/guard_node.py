@@ -27,7 +27,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ from temporeal_bridge import codecs, link, messages, safety
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import check_fits, percentiles
-from temporeal_bridge.node import link_path, parser, run
+from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
@@ -567,7 +566,8 @@ class GuardNode:
 def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    manifest, interface = load_manifest(args.artifact), load_interface(robot, args.interface, args.signals)
+    manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
+        robot, args.interface, args.signals)
     check_fits(manifest, robot, interface)
     return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)))
 
@@ -575,7 +575,7 @@ def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("guard_node", "The only process that commands the robot: fresh commands within limits, or a stop.")
-    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    add_artifact(options)
     return run(options, arguments, make, "guard.json")
 
 

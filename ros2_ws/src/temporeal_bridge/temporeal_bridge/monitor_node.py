@@ -36,7 +36,7 @@ from sim.stl.syntax import Formula, signals_in
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.mission import MISSION_TIME, task_signals
-from temporeal_bridge.node import parser, plain, run
+from temporeal_bridge.node import add_artifact, parser, plain, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport
 
@@ -222,7 +222,7 @@ def judge_truth(
     """The formula over the true trajectory that :mod:`robot_sim` wrote, sampled and held on the same grid."""
     formula, dt = formula_of(manifest, robot, interface), 1.0 / manifest.rate_hz
     reads = [name for name in signals_in(formula) if name != MISSION_TIME.name]
-    with np.load(path) as file:
+    with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in (*reads, "stamp_ns")}
     monitor, _ = keeping_pace(formula, dt)
     reading = monitor.reading
@@ -236,7 +236,8 @@ def judge_truth(
 def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
-    manifest, interface = load_manifest(args.artifact), load_interface(robot, args.interface, args.signals)
+    manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
+        robot, args.interface, args.signals)
     check_robot(manifest, robot, task_signals(robot, interface))
     return MonitorNode(transport, manifest, robot, interface)
 
@@ -244,7 +245,7 @@ def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("monitor_node", "Watch the artifact's formula on the live state.")
-    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    add_artifact(options)
     return run(options, arguments, make, "monitor.json")
 
 

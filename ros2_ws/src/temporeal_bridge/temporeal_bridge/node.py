@@ -67,6 +67,13 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     return out
 
 
+def add_artifact(options: argparse.ArgumentParser) -> None:
+    """The options of a node that is given an artifact."""
+    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    options.add_argument("--trust", type=Path, default=None, metavar="PUB.pem",
+                         help="public key: refuse an artifact that its owner did not sign")
+
+
 def link_path(args: argparse.Namespace, transport: Transport) -> Path:
     """Where controller and guard of this robot meet."""
     return Path(args.link) if args.link else default_path(args.domain, transport.namespace)

@@ -32,7 +32,7 @@ from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
 from temporeal_bridge.mailbox import SocketLine
 from temporeal_bridge.mission import MISSION_TIME, check_fits, percentiles, task_signals
-from temporeal_bridge.node import link_path, parser, run
+from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, require_peer
 
@@ -267,9 +267,11 @@ class PolicyNode:
         }
 
 
-def load(path: Path, robot: RobotSpec, interface: Interface) -> Artifact:
-    """The artifact, if it fits robot and interface, and its self-test passes."""
-    artifact = Artifact.load(path, robot, task_signals=task_signals(robot, interface))
+def load(path: Path, robot: RobotSpec, interface: Interface, trust: Path | None = None) -> Artifact:
+    """The artifact, if it fits robot and interface, and its self-test passes; with ``trust``, the file of a public key,
+    only one that it signed.
+    """
+    artifact = Artifact.load(path, robot, task_signals=task_signals(robot, interface), trust=trust)
     check_fits(artifact.manifest, robot, interface)
     if artifact.manifest.chunk is not None:
         raise ArtifactError(f"{path} gives chunks: run it in a worker_node, and say where to meet it (--worker FOLDER)")
@@ -277,10 +279,13 @@ def load(path: Path, robot: RobotSpec, interface: Interface) -> Artifact:
     return artifact
 
 
-def meet(path: Path, robot: RobotSpec, interface: Interface, folder: Path, clock: Callable[[], float]) -> ChunkedPolicy:
+def meet(
+    path: Path, robot: RobotSpec, interface: Interface, folder: Path, clock: Callable[[], float],
+    trust: Path | None = None,
+) -> ChunkedPolicy:
     """The artifact, if it fits, as run by the worker that uses ``folder``, now or later: its network, which may be
-    large, is loaded and tested there."""
-    manifest = load_manifest(path)
+    large, is loaded and tested there. ``trust``: see :func:`load`."""
+    manifest = load_manifest(path, trust)
     check_fits(manifest, robot, interface)
     return ChunkedPolicy(manifest, SocketLine(folder, manifest), clock)
 
@@ -289,8 +294,8 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
     interface = load_interface(robot, args.interface, args.signals)
-    artifact = (load(args.artifact, robot, interface) if args.worker is None else
-                meet(args.artifact, robot, interface, args.worker, transport.monotonic))
+    artifact = (load(args.artifact, robot, interface, args.trust) if args.worker is None else
+                meet(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
     line = SocketController(link_path(args, transport))
     node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start)
     if args.peer_timeout > 0:
@@ -301,7 +306,7 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("policy_node", "Run an artifact: newest state in, proposed command out, at the artifact's rate.")
-    options.add_argument("--artifact", type=Path, required=True, help="folder that `temporeal export` wrote")
+    add_artifact(options)
     options.add_argument("--worker", type=Path, default=None,
                          help="folder of the worker_node that runs the artifact, which gives chunks")
     options.add_argument("--start", action="store_true",

@@ -25,7 +25,7 @@ from policies.export.manifest import ArtifactError, Manifest
 from policies.export.runtime import Artifact
 from temporeal_bridge.mailbox import LOOK_S, Observation, Reply, WorkerEnd
 from temporeal_bridge.mission import percentiles
-from temporeal_bridge.node import write_json
+from temporeal_bridge.node import add_artifact, write_json
 from temporeal_bridge.processes import orphaned
 
 NICE = 5  # the controller goes first where processors are few: a chunk may be late, a command may not
@@ -87,10 +87,11 @@ class Worker:
                 "inference_ms": percentiles(list(self.seconds))}
 
 
-def load(path: Path) -> Artifact:
+def load(path: Path, trust: Path | None = None) -> Artifact:
     """The artifact, if its self-test passes; that also makes the first inference as fast as the others. Whether it is
-    the robot's is the controller's question: the two only understand each other over the same one."""
-    artifact = Artifact.load(path)
+    the robot's is the controller's question: the two only understand each other over the same one. With ``trust``, the
+    file of a public key, only an artifact that it signed."""
+    artifact = Artifact.load(path, trust=trust)
     artifact.self_test()
     return artifact
 
@@ -98,7 +99,7 @@ def load(path: Path) -> Artifact:
 def run(args: argparse.Namespace, stop: Callable[[], bool]) -> None:
     """Answer until ``stop()``."""
     os.nice(args.nice)
-    artifact = load(args.artifact)
+    artifact = load(args.artifact, args.trust)
     end = WorkerEnd(args.folder, artifact.manifest)
     try:
         worker = Worker(end, artifact)
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace, stop: Callable[[], bool]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit status is 0, or 2 after a message about wrong input."""
     parser = argparse.ArgumentParser(prog="worker_node", description="Run a slow policy for a controller beside it.")
-    parser.add_argument("--artifact", type=Path, required=True, help="folder of the artifact, the controller's one")
+    add_artifact(parser)
     parser.add_argument("--folder", type=Path, required=True, help="where it meets the controller, best in /dev/shm")
     parser.add_argument("--nice", type=int, default=NICE,
                         help="lower its priority by this much: the controller goes first (default: %(default)s)")
