@@ -433,6 +433,14 @@ def test_a_violated_formula_stops_or_is_told(lockstep, artifact, rule, mode):
     assert world.mode == mode and world.events[-1]["code"] == "violated"
 
 
+def test_an_early_warning_is_told_and_nothing_else(flying):
+    flying.tell("monitor/verdict", json.dumps(
+        {"verdict": "undecided", "flight": 1, "at_risk": True, "upper": 0.0213}))
+    flying.fly(0.02)
+    event = flying.events[-1]
+    assert flying.mode == "active" and event["code"] == "at_risk" and "0.0213" in event["reason"]
+
+
 def test_told_to_end_it_first_brings_the_robot_down(flying):
     assert not flying.guard.may_end()
     assert flying.mode == "active" or flying.guard.mode == "stopping"

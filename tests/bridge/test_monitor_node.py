@@ -123,3 +123,18 @@ def test_bounded_windows_are_watched_to_their_horizon_whatever_the_controller_sa
         watched.see(1.0 if k < 40 else 0.1, 0.02)
         watched.node.step()
     assert [r["verdict"] for r in watched.node.results] == ["violated"]
+
+
+def test_it_warns_before_the_formula_is_violated(artifact):
+    """Height 0.23 m over a floor of 0.2 m: nothing is broken, but no more than 3 cm of robustness are left."""
+    watched = Watched(artifact, formula="G[0,2] (height > 0.2)", rate_hz=50.0, horizon_s=2.0)
+    said: list[tuple[str, bool]] = []
+    watched.peer.subscribe("monitor/verdict", "std_msgs/msg/String", QOS["deep"], lambda r: said.append(
+        (lambda row: (row["verdict"], row.get("at_risk", False)))(json.loads(messages.decode(r.type, r.data).data))))
+    watched.begin()
+    for height in (1.0, 0.6, 0.26, 0.23, 0.5, 0.5, 0.1, 0.1):
+        watched.see(height, 0.02)
+        watched.node.step()
+    watched.peer.wait(0.0)
+    # one sample is always waited for; violated is said once
+    assert said == [("undecided", False), ("undecided", True), ("violated", False)]

@@ -145,7 +145,11 @@ class GuardNode:
 
     def _on_verdict(self, received: Received) -> None:
         said = json.loads(messages.decode(received.type, received.data).data)
-        if said.get("verdict") != "violated" or said.get("flight") != self.flight.number or self.mode != "active":
+        if said.get("flight") != self.flight.number or self.mode != "active":
+            return
+        if said.get("at_risk"):
+            self._tell("at_risk", f"robustness ends at {said['upper']:.3g} at most")
+        if said.get("verdict") != "violated":
             return
         if self.profile.violated == "stop":
             self.stop("violated", f"the formula is violated: {self.manifest.formula}")

@@ -13,6 +13,7 @@ Topics, in the robot's namespace:
 
 - ``monitor/robustness`` (std_msgs/Float64MultiArray: lower bound, upper bound, mission time [s]), 10 Hz;
 - ``monitor/verdict`` (std_msgs/String, latched): JSON with verdict, bounds and each clause, at every change.
+  ``at_risk`` warns early: nothing is decided, but whatever happens now, robustness ends below ``--warn-below``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport
 
 PUBLISH_S = 0.1
+WARN_BELOW = 0.05  # in the formula's own unit: 5 cm where its predicates are distances
 OVER = ("stopping", "finished", "holding", "stopped")  # modes of the guard in which the mission is not flown any more
 STEP_S = 0.05  # the longest that one step evaluates: messages and signals are seen in between
 BEHIND_S = 1.0  # said once per mission
@@ -89,7 +91,11 @@ class Held:
 class MonitorNode:
     """The formula, online."""
 
-    def __init__(self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
+    def __init__(
+        self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, *,
+        warn_below: float = WARN_BELOW,
+    ) -> None:
+        self.warn_below = warn_below
         self.transport, self.manifest, self.robot = transport, manifest, robot
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
         self.dt = 1.0 / manifest.rate_hz
@@ -104,7 +110,7 @@ class MonitorNode:
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])
-        self.flight, self.start, self.samples, self.lost, self.said = -1, 0, 0, 0, ""
+        self.flight, self.start, self.samples, self.lost, self.said = -1, 0, 0, 0, ("", False)
         self.running = self.behind = self.warned = False
         self.end: int | None = None
         self.results: list[dict[str, Any]] = []
@@ -180,24 +186,28 @@ class MonitorNode:
         self.lost += sample is None
         self.samples += 1
         reading = self.monitor.update(sample)
-        if reading.final or reading.verdict != self.said:
+        if reading.final or (reading.verdict, self.at_risk(reading)) != self.said:
             self._say(reading.verdict, reading)
         if reading.final:
             self.running = False
             self.results.append(self.result(reading.verdict, reading))
 
+    def at_risk(self, reading: Reading) -> bool:
+        """Not decided yet, but no continuation has a robustness of ``warn_below``."""
+        return reading.verdict == "undecided" and reading.upper < self.warn_below
+
     def result(self, verdict: str, reading: Reading | None) -> dict[str, Any]:
         """What is known of the flight."""
         out: dict[str, Any] = {"flight": self.flight, "verdict": verdict, "final": bool(reading and reading.final)}
         if reading is not None:
-            out |= {"lower": reading.lower, "upper": reading.upper, "time_s": reading.time_s, "lost": self.lost,
-                    "samples": reading.samples,
+            out |= {"at_risk": self.at_risk(reading), "lower": reading.lower, "upper": reading.upper,
+                    "time_s": reading.time_s, "lost": self.lost, "samples": reading.samples,
                     "clauses": [{"text": c.text, "lower": c.lower, "upper": c.upper, "verdict": c.verdict}
                                 for c in reading.clauses]}
         return out
 
     def _say(self, verdict: str, reading: Reading | None = None) -> None:
-        self.said = verdict
+        self.said = verdict, reading is not None and self.at_risk(reading)
         text = json.dumps(plain(self.result(verdict, reading)))
         message = messages.record("std_msgs/msg/String")(data=text)
         self.transport.publish(self.verdict, messages.encode("std_msgs/msg/String", message))
@@ -239,13 +249,15 @@ def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
     check_robot(manifest, robot, task_signals(robot, interface))
-    return MonitorNode(transport, manifest, robot, interface)
+    return MonitorNode(transport, manifest, robot, interface, warn_below=args.warn_below)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("monitor_node", "Watch the artifact's formula on the live state.")
     add_artifact(options)
+    options.add_argument("--warn-below", type=float, default=WARN_BELOW, metavar="ROBUSTNESS",
+                         help="warn as soon as the formula's robustness must end below this (default: %(default)s)")
     return run(options, arguments, make, "monitor.json")
 
 
