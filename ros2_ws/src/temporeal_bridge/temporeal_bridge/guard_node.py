@@ -42,7 +42,7 @@ from robots.course import course
 from robots.motion import Motion, at_rest, following, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
-from temporeal_bridge.interface import ARM, Interface, armed_by, encode_all, load_interface
+from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import AGES, FLIGHTS, check_fits, newest, percentiles
 from temporeal_bridge.node import link_path, parser, run
@@ -123,9 +123,9 @@ class GuardNode:
         safety.check_carried(self.profile, interface.carried)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(transport, robot, interface, listener=self._on_state)
-        orders = interface.autopilot and interface.autopilot.orders
-        self.endpoints = {row.topic: transport.advertise(row.topic, row.type, qos_named(row.qos))
-                          for row in (*self.topic.also, self.topic, *([orders] if orders else []))}
+        orders = None if interface.autopilot is None else interface.autopilot.orders
+        rows: list[CommandTopic | Topic] = [*self.topic.also, self.topic, *([] if orders is None else [orders])]
+        self.endpoints = {row.topic: transport.advertise(row.topic, row.type, qos_named(row.qos)) for row in rows}
         self.command = self.endpoints[self.topic.topic]
         self.offboard: Offboard | None = None
         if interface.autopilot is not None:
