@@ -90,7 +90,8 @@ class Pilot:
     # what its nodes said last
     episode: int = -1
     mode: str = ""
-    told: str = ""  # the guard's last reason
+    told: str = ""  # the guard's last reason since the start
+    begun: bool = False  # whether the guard has flown this flight
     number: int = -1
     start_ns: int = 0
     result: dict[str, Any] = field(default_factory=dict)
@@ -195,6 +196,7 @@ def join(bus: Transport, namespace: str) -> Pilot:
         header = messages.decode(received.type, received.data)
         mode, _, flight = header.frame_id.partition(" ")
         pilot.mode, pilot.number, pilot.start_ns = mode, int(flight), messages.nanoseconds(header.stamp)
+        pilot.begun = pilot.begun or (mode == "active" and pilot.number == pilot.seed)
 
     def on_event(received: Received) -> None:
         pilot.told = json.loads(messages.decode(received.type, received.data).data)["reason"]
@@ -309,6 +311,7 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
         pilot.stage, pilot.settled = "settling", now + SETTLE_S
     elif pilot.stage == "settling" and now >= pilot.settled and pilot.mode in ("ready", "finished"):
+        pilot.told, pilot.begun = "", False
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
     elif pilot.stage == "flying" and pilot.mode in ENDED and pilot.number == pilot.seed and done(pilot):
@@ -323,6 +326,8 @@ def fault_of(pilot: Pilot, now: float) -> str:
     ended = [how_ended(process) for process in pilot.processes if process.poll() is not None]
     if ended:
         return f"{', '.join(ended)} (robot {pilot.namespace})"
+    if pilot.stage == "flying" and not pilot.begun and pilot.told and pilot.mode in ("ready", *ENDED):
+        return f"robot {pilot.namespace} did not begin: {pilot.told}"
     if pilot.stage == "free" or now <= pilot.until:
         return ""
     words = [f"{process.name}: {last}" for process in pilot.processes
