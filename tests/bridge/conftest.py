@@ -103,7 +103,7 @@ class Lockstep:
                     node.step()
             for _, node in self.pairs:
                 node.step()
-            soonest = min(node.deadline() for _, node in self.pairs)
+            soonest = min((node.deadline() for _, node in self.pairs), default=end)
             self.bus.advance(max(min(soonest, end) - self.bus.seconds, 1e-6))
 
 

@@ -58,6 +58,7 @@ TICK_S = 0.005  # at least so often the bus is looked at while the robot is comm
 IDLE_S = 0.02  # ... and else
 GREETING_S = 2.0  # a controller that has said nothing for so long is gone
 LATE = 1.5  # periods after the last command in which the next one is not late
+ON_TIME = 0.9  # periods after the last command from which on one more has been missed with every period
 EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 AT_REST = 1e-9  # of a command's range
@@ -365,6 +366,7 @@ class GuardNode:
 
     def _begin_stop(self, action: str, ends_as: str) -> None:
         now = self.transport.monotonic()
+        self._catch_up(now)
         fresh = self.watch.stale(now) == NOTHING
         if action == "hold" and not (fresh and self.profile.tracking):
             action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
@@ -481,9 +483,21 @@ class GuardNode:
 
         Else a command after a gap, or a stop, would begin where the robot is no more.
         """
+        self._catch_up(now)
         self.motion, _ = self._calmed("ramp", False)
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
+
+    def _catch_up(self, now: float) -> None:
+        """After a pause of this process: the robot is not where the last command left it. What was told its way to rest
+        has gone on along it; anything else holds the last command."""
+        missed = int((now - self.sent_at) / self.period - ON_TIME) if self.sent_at > -np.inf else 0
+        if self.motion is None or missed < 1:
+            return
+        if self.codec.encode_course is None:
+            self.motion = at_rest(self.motion.command)
+        while missed and self.motion.speed.any():
+            missed, (self.motion, _) = missed - 1, self._calmed("ramp", False)
 
     def _unsafe(self, now: float) -> Reason:
         if not self.transport.active:
@@ -516,6 +530,7 @@ class GuardNode:
         if reason:
             return self.stop(code, reason)
         asked = np.asarray(p.values, dtype=float)
+        self._catch_up(now)
         verdict, self.motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
         self._send(np.asarray(verdict.command), p)
@@ -579,6 +594,7 @@ class GuardNode:
             return self._say("stopped" if self.flight.reason else "finished")
         if action == "level":
             return self._level_step(now, fresh)
+        self._catch_up(now)
         if self.motion is None and action != "damp":  # nothing was ever sent: nothing moves because of us
             self.due = np.inf
             return self._say("stopped" if self.flight.reason else "finished")
