@@ -7,7 +7,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from robots.spec import load_robot
@@ -251,7 +250,8 @@ def test_after_a_failsafe_nothing_goes_out_and_a_reset_alone_changes_nothing(fie
     field.fly(2.5)
     field.px4.heartbeat -= 1.0  # as if heartbeats had been lost for a second
     field.run(0.1)
-    assert field.mode == "stopped" and "failsafe" in field.guard.flight.reason and field.guard.flight.code == "autopilot"
+    assert field.mode == "stopped" and field.guard.flight.code == "autopilot"
+    assert "failsafe" in field.guard.flight.reason
     assert field.silent(2.0) and field.px4.mode == AUTO_LAND
     field.tell("mission/reset")
     assert field.silent(1.0) and field.mode == "ready"
@@ -317,4 +317,3 @@ def test_arming_is_chosen_where_it_can_be():
             armed_by(interface, "ask")
     with pytest.raises(InterfaceError, match="legal: never, ask"):
         armed_by(px4, "always")
-    assert np.isfinite(px4.autopilot.stream_s)

@@ -159,13 +159,13 @@ class UnderAutopilot(Quadrotor):
         assert interface.autopilot is not None  # what chose this class
         topic, self.autopilot = interface.command(command), interface.autopilot
         orders = self.autopilot.orders
-        self.topics = (topic, *topic.also, *([] if orders is None else [orders]))
+        self.topic, self.topics = topic, (topic, *topic.also, *([] if orders is None else [orders]))
         self.pilot = orders is None
 
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
         self.place(rng)
-        self.px4, self.off = Px4Commander(self.autopilot, self.topics[0], self.neutral()), False
+        self.px4, self.off = Px4Commander(self.autopilot, self.topic, self.neutral()), False
 
     def read(self, message: Any, now_ns: int) -> Any:
         """See :class:`Plant`. What is wrong with a setpoint is the commander's business."""
@@ -173,7 +173,8 @@ class UnderAutopilot(Quadrotor):
 
     def receive(self, content: Any, at: float) -> None:
         """See :class:`Plant`."""
-        self.px4.receive(*content, at)
+        kind, message = content
+        self.px4.receive(kind, message, at)
 
     @property
     def setpoint(self) -> np.ndarray:
@@ -287,8 +288,9 @@ def plant_of(
     if robot.kind == "quadrotor":
         if scene is not None or start is not None:
             raise InterfaceError(f"robot {robot.name!r} is a quadrotor: it is simulated alone, without a task's scene")
-        kind = Quadrotor if interface.autopilot is None else UnderAutopilot
-        return kind(robot, interface, command, settings)
+        if interface.autopilot is not None:
+            return UnderAutopilot(robot, interface, command, settings)
+        return Quadrotor(robot, interface, command, settings)
     if command not in robot.actuators or "joint_pos" not in robot.sources:
         raise InterfaceError(
             f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: that takes a quadrotor, "
