@@ -77,6 +77,14 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_artifact(tmp_path_factory.mktemp("policy") / "artifact")
 
 
+@pytest.fixture(scope="session")
+def grounded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same policy with a formula that a flight from the ground can satisfy."""
+    constants = {name: value for name, value in CONSTANTS.items() if name != "floor"}
+    return write_artifact(tmp_path_factory.mktemp("grounded") / "artifact", formula_text=FORMULA.rpartition(" & ")[0],
+                          constants=constants)
+
+
 class Lockstep:
     """Nodes on one memory bus, each run when a message came or its deadline has: real nodes, fake time."""
 
@@ -95,7 +103,7 @@ class Lockstep:
                     node.step()
             for _, node in self.pairs:
                 node.step()
-            soonest = min(node.deadline() for _, node in self.pairs)
+            soonest = min((node.deadline() for _, node in self.pairs), default=end)
             self.bus.advance(max(min(soonest, end) - self.bus.seconds, 1e-6))
 
 

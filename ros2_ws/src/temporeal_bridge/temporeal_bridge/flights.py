@@ -90,6 +90,8 @@ class Pilot:
     # what its nodes said last
     episode: int = -1
     mode: str = ""
+    told: str = ""  # the guard's last reason since the start
+    begun: bool = False  # whether the guard has flown this flight
     number: int = -1
     start_ns: int = 0
     result: dict[str, Any] = field(default_factory=dict)
@@ -133,7 +135,7 @@ def fly(
 
     def launch(pilot: Pilot) -> None:
         pilot.out = fresh(out / pilot.namespace.strip("/"))
-        pilot.processes = robot_processes(pilot, manifest, artifact, shared, spread)
+        pilot.processes = robot_processes(pilot, manifest, artifact, shared, spread, how)
         started.extend(pilot.processes)
 
     try:
@@ -166,14 +168,15 @@ def fresh(path: Path) -> Path:
 
 
 def robot_processes(
-    pilot: Pilot, manifest: Manifest, artifact: Path, shared: list[str], spread: float
+    pilot: Pilot, manifest: Manifest, artifact: Path, shared: list[str], spread: float, interface: Interface
 ) -> list[Process]:
-    """Robot, guard, controller and monitor of one namespace."""
+    """Robot, guard, controller and monitor of one namespace. What takes orders is armed by us: nobody else is there."""
+    orders = None if interface.autopilot is None else interface.autopilot.orders
     own = [*shared, "--namespace", pilot.namespace, "--out", str(pilot.out)]
     first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
     options = {
         "robot_sim": [*first, "--command", manifest.commands[0].name, "--spread", str(spread)],
-        "guard_node": [*first, "--artifact", str(artifact)],
+        "guard_node": [*first, "--artifact", str(artifact), *([] if orders is None else ["--arm", "ask"])],
         "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
         "monitor_node": ["--artifact", str(artifact)]}
     return [start(name, [*own, *words], pilot.out / f"{name}.log") for name, words in options.items()]
@@ -193,12 +196,17 @@ def join(bus: Transport, namespace: str) -> Pilot:
         header = messages.decode(received.type, received.data)
         mode, _, flight = header.frame_id.partition(" ")
         pilot.mode, pilot.number, pilot.start_ns = mode, int(flight), messages.nanoseconds(header.stamp)
+        pilot.begun = pilot.begun or (mode == "active" and pilot.number == pilot.seed)
+
+    def on_event(received: Received) -> None:
+        pilot.told = json.loads(messages.decode(received.type, received.data).data)["reason"]
 
     def on_verdict(received: Received) -> None:
         pilot.result = json.loads(messages.decode(received.type, received.data).data)
 
     bus.subscribe(f"{namespace}/sim/episode", number, QOS["latched"], on_episode)
     bus.subscribe(f"{namespace}/mission", "std_msgs/msg/Header", QOS["latched"], on_mission)
+    bus.subscribe(f"{namespace}/guard/event", "std_msgs/msg/String", QOS["default"], on_event)
     bus.subscribe(f"{namespace}/monitor/verdict", "std_msgs/msg/String", QOS["latched"], on_verdict)
     return pilot
 
@@ -303,6 +311,7 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
         pilot.stage, pilot.settled = "settling", now + SETTLE_S
     elif pilot.stage == "settling" and now >= pilot.settled and pilot.mode in ("ready", "finished"):
+        pilot.told, pilot.begun = "", False
         send(bus, pilot.start, pilot.seed)
         pilot.stage, pilot.until = "flying", now + horizon_s + AFTER_S
     elif pilot.stage == "flying" and pilot.mode in ENDED and pilot.number == pilot.seed and done(pilot):
@@ -317,6 +326,8 @@ def fault_of(pilot: Pilot, now: float) -> str:
     ended = [how_ended(process) for process in pilot.processes if process.poll() is not None]
     if ended:
         return f"{', '.join(ended)} (robot {pilot.namespace})"
+    if pilot.stage == "flying" and not pilot.begun and pilot.told and pilot.mode in ("ready", *ENDED):
+        return f"robot {pilot.namespace} did not begin: {pilot.told}"
     if pilot.stage == "free" or now <= pilot.until:
         return ""
     words = [f"{process.name}: {last}" for process in pilot.processes

@@ -8,7 +8,9 @@ nothing in it waits for anybody. What it demands, and what it does else, is :mod
 
 Modes: ``waiting`` (no fresh state, or no controller) -> ``ready`` -> ``active`` -> ``stopping`` (the stop action of the
 robot's profile) -> ``finished`` (the mission is over), or, after a reason: ``holding`` (the robot is kept where it came
-to rest) or ``stopped`` (silence). A reason is latched: only ``mission/reset`` leads back to ``ready``.
+to rest) or ``stopped`` (silence). A reason is latched: only ``mission/reset`` leads back to ``ready``. Where an
+autopilot stands between the commands and the motors (:mod:`temporeal_bridge.px4`), ``arming`` comes between ``ready``
+and ``active``: until it is armed and obeys, the controller waits, and its mission time does not run.
 
 Topics, in the robot's namespace:
 
@@ -25,8 +27,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,10 +41,11 @@ from robots.course import course, rest
 from robots.motion import Motion, at_rest, following, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
-from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
-from temporeal_bridge.mission import check_fits, percentiles
+from temporeal_bridge.mission import AGES, FLIGHTS, check_fits, newest, percentiles
 from temporeal_bridge.node import add_artifact, link_path, parser, run
+from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
@@ -52,8 +57,14 @@ TICK_S = 0.005  # at least so often the bus is looked at while the robot is comm
 IDLE_S = 0.02  # ... and else
 GREETING_S = 2.0  # a controller that has said nothing for so long is gone
 LATE = 1.5  # periods after the last command in which the next one is not late
+ON_TIME = 0.9  # periods after the last command from which on one more has been missed with every period
+EARLY = 0.5  # periods before its turn in which a command is not early
+PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 AT_REST = 1e-9  # of a command's range
-AGES = 100_000  # figures kept of a mission
+IDLE = ("waiting", "ready", "finished")  # modes in which nothing is sent, and for no reason
+COMMANDED = ("arming", "active", "stopping", "holding")
+LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
+RESCUE_S = 10.0  # at most, for the last stop action of a guard that failed
 
 
 @dataclass
@@ -71,7 +82,13 @@ class Flight:
     code: str = ""
     reason: str = ""
     action: str = ""
-    latency_s: list[float] = field(default_factory=list)  # from the state's arrival at the controller to the departure
+    # from the state's arrival at the controller to the command's departure; percentiles once the next mission began
+    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=AGES))
+    latency_ms: dict[str, float | None] | None = None
+
+    def close(self) -> None:
+        """Keep percentiles only."""
+        self.latency_ms, self.latency_s = percentiles(list(self.latency_s)), deque(maxlen=AGES)
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,9 @@ class Stopping:
     since: float
     target: np.ndarray | None
     ends_as: str
+
+
+UNKNOWN = "the controller has not said which artifact it flies"
 
 
 class GuardNode:
@@ -100,9 +120,18 @@ class GuardNode:
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
         self.topic = interface.command(self.spec.name)
         self.codec = codecs.COMMANDS[self.topic.codec]
+        safety.check_carried(self.profile, interface.carried)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(transport, robot, interface, listener=self._on_state)
-        self.command = transport.advertise(self.topic.topic, self.topic.type, qos_named(self.topic.qos))
+        orders = None if interface.autopilot is None else interface.autopilot.orders
+        rows: list[CommandTopic | Topic] = [*self.topic.also, self.topic, *([] if orders is None else [orders])]
+        self.endpoints = {row.topic: transport.advertise(row.topic, row.type, qos_named(row.qos)) for row in rows}
+        self.command = self.endpoints[self.topic.topic]
+        self.offboard: Offboard | None = None
+        if interface.autopilot is not None:
+            self.offboard = Offboard(interface.autopilot, self.topic, self.spec.shape)
+            status = interface.autopilot.status
+            transport.subscribe(status.topic, status.type, qos_named(status.qos), self._on_autopilot)
         self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
@@ -115,14 +144,16 @@ class GuardNode:
                 ("estop", "std_msgs/msg/Bool", self._on_estop),
                 ("monitor/verdict", "std_msgs/msg/String", self._on_verdict)):
             transport.subscribe(topic, type, QOS["default"], taker)
-        self.mode, self.flight, self.flights = "waiting", Flight(-1), list[Flight]()
+        self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
+        self.latency_s: deque[float] = deque(maxlen=AGES)
+        self.unsaid = self.garbled = 0  # reports that could not be published, messages that could not be read
         self.motion: Motion | None = None
         self.origin: np.ndarray | None = None  # where the robot was when the mission began
         self.stopping = Stopping("silence", 0.0, None, "finished")
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
-        self.sent_at, self.bridging = -np.inf, False
-        self.stranger = ""  # why the controller on the line is not ours
+        self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
+        self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.rival, self.next_look = "", transport.monotonic() + LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
@@ -134,22 +165,41 @@ class GuardNode:
     def _on_state(self, topic: int, stamp: int, signals: dict[str, np.ndarray]) -> None:
         self.watch.take(topic, stamp, signals, self.transport.monotonic(), self.transport.now())
 
+    def _on_autopilot(self, received: Received) -> None:
+        message = self._read(received)
+        if self.offboard is not None and message is not None:
+            self.offboard.on_status(message, received.at)
+
+    def _read(self, received: Received) -> Any:
+        """The message, None if these bytes are none: counted, and as good as nothing."""
+        try:
+            return messages.decode(received.type, received.data)
+        except messages.MessageError:
+            self.garbled += 1
+            return None
+
     def _on_stop(self, received: Received) -> None:
         self.stop("operator", "stopped by the operator")
 
     def _on_estop(self, received: Received) -> None:
-        self.estop = bool(messages.decode(received.type, received.data).data)
+        message = self._read(received)
+        self.estop = message is None or bool(message.data)  # what cannot be read is no leave to go on
         self.estop_at = received.at
         if self.estop:
             self.stop("operator", "the operator's stop is set")
 
     def _on_verdict(self, received: Received) -> None:
-        said = json.loads(messages.decode(received.type, received.data).data)
-        if said.get("flight") != self.flight.number or self.mode != "active":
+        message = self._read(received)
+        try:
+            said = {} if message is None else json.loads(message.data)
+            ours = said.get("flight") == self.flight.number and self.mode == "active"
+            violated, at_risk = said.get("verdict") == "violated", bool(said.get("at_risk"))
+        except (ValueError, AttributeError):  # no JSON, or no object
+            self.garbled += 1
             return
-        if said.get("at_risk"):
-            self._tell("at_risk", f"robustness ends at {said['upper']:.3g} at most")
-        if said.get("verdict") != "violated":
+        if ours and at_risk:
+            self._tell("at_risk", f"robustness ends at {said.get('upper')} at most")
+        if not ours or not violated:
             return
         if self.profile.violated == "stop":
             self.stop("violated", f"the formula is violated: {self.manifest.formula}")
@@ -163,8 +213,16 @@ class GuardNode:
         if self.estop:
             return self._tell("operator", "not reset: the operator's stop is still set")
         self.due, self.motion = np.inf, None
-        self.link.release()
+        self.flight = Flight(self.flight.number, self.flight.start_ns)
+        if self.offboard is not None:
+            self.offboard.reset()
+        self._let_go()
         self._say("waiting")
+
+    def _let_go(self) -> None:
+        """Listen to whichever controller speaks next; it must say what it flies."""
+        self.link.release()
+        self.stranger = UNKNOWN
 
     def _hear(self, p: Proposal, now: float) -> None:
         """One datagram of the controller."""
@@ -175,9 +233,12 @@ class GuardNode:
                 f"the controller flies another artifact ({p.text[:12]}...) than the guard was given ({ours[:12]}...)")
             self._answer()
         elif p.kind == link.BEGIN:
+            self.greeted = now
             self.begin(p, now)
         elif self.mode != "active" or p.flight != self.flight.number:
-            self.flight.dropped += 1
+            self._foreign(p)
+        elif p.kind == link.COMMAND and p.stamp_ns != self.flight.start_ns:
+            self._foreign(p)
         elif p.kind == link.COMMAND:
             self._forward(p, now)
         elif p.kind == link.END:
@@ -185,13 +246,30 @@ class GuardNode:
         elif p.kind == link.FAIL:
             self.stop("policy", p.text)
 
+    def _foreign(self, p: Proposal) -> None:
+        """What belongs to no mission of this guard: who flies on since an earlier guard's must hear that it is over."""
+        self.flight.dropped += 1
+        if (p.flight, p.stamp_ns) == (self.flight.number, self.flight.start_ns):
+            self._answer()
+        elif self.mode != "arming":
+            self.link.answer(Answer("refused", p.flight, p.stamp_ns, "the guard does not fly this mission"))
+
     # modes
 
     def _say(self, mode: str) -> None:
         self.mode = mode
+        if self.offboard is not None and mode not in COMMANDED:
+            self.offboard.release()
         header = messages.header(self.flight.start_ns, f"{mode} {self.flight.number}")
-        self.transport.publish(self.mission, messages.encode("std_msgs/msg/Header", header))
+        self._report(self.mission, header)
         self._answer()
+
+    def _report(self, endpoint: Any, message: Any) -> None:
+        """Publish what others should know. That it cannot be said must not keep the guard from its work."""
+        try:
+            self.transport.publish(endpoint, messages.encode(endpoint.type, message))
+        except Exception:  # whatever a middleware raises
+            self.unsaid += 1
 
     def _answer(self) -> None:
         self.link.answer(Answer(
@@ -199,26 +277,39 @@ class GuardNode:
 
     def _tell(self, code: str, reason: str) -> None:
         text = json.dumps({"mode": self.mode, "flight": self.flight.number, "code": code, "reason": reason})
-        message = messages.record("std_msgs/msg/String")(data=text)
-        self.transport.publish(self.event, messages.encode("std_msgs/msg/String", message))
+        self._report(self.event, messages.record("std_msgs/msg/String")(data=text))
 
     def begin(self, p: Proposal, now: float) -> None:
-        """A mission begins, unless something speaks against it."""
-        code, reason = self._refusal(now)
+        """A mission begins, unless something speaks against it; under an autopilot the way into the air does first."""
+        code, reason = self._refusal(p, now)
+        barred = self._barred(now)
+        if not reason and self.offboard is not None and self.mode != "arming":
+            code, reason = "autopilot", self.offboard.ask(now)
+            barred = "the autopilot has just been asked"
         if reason:
             self._tell(code or "refused", f"mission {p.flight} is refused: {reason}")
-            return self.link.answer(Answer(self.mode, p.flight, p.stamp_ns, reason))
+            return self.link.answer(Answer("refused", p.flight, p.stamp_ns, reason))
+        if self.mode == "arming":
+            self.flights.pop()  # the same mission, with another time zero
+        elif self.flights:
+            self.flights[-1].close()
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
-        self.sent_at, self.bridging = -np.inf, False
-        self._say("active")
+        self.sent_at = self.turn = -np.inf
+        self.due = now if barred else np.inf
+        self._say("arming" if barred else "active")
 
-    def _refusal(self, now: float) -> Reason:
+    def _refusal(self, p: Proposal, now: float) -> Reason:
         """What speaks against a start."""
-        if self.mode not in ("ready", "finished"):
+        again = self.mode == "arming" and p.flight == self.flight.number
+        if self.mode not in ("ready", "finished") and not again:
             return "", (f"the guard is {self.mode}: {self.flight.reason}; mission/reset clears it"
                         if self.flight.reason else f"the guard is {self.mode}")
+        return self._obstacle(now)
+
+    def _obstacle(self, now: float) -> Reason:
+        """What speaks against a mission before it has begun."""
         if not self.transport.active:
             return "inactive", "the guard is not active: ros2 lifecycle set configures and activates it"
         if self.stranger:
@@ -228,6 +319,10 @@ class GuardNode:
         if stop == NOTHING and self.rival:
             stop = ("publisher", self.rival)
         return stop if stop != NOTHING else self.watch.reason(now, None)
+
+    def _barred(self, now: float) -> str:
+        """Why the autopilot, if there is one, may get no command now."""
+        return "" if self.offboard is None else self.offboard.refusal(now)
 
     def _operator(self, now: float) -> Reason:
         """The operator's stop: set, or lost."""
@@ -243,21 +338,37 @@ class GuardNode:
         """The mission is over: the profile's stop action, or nothing more (``after``: stop, silence)."""
         if after == "silence":
             return self._say("finished")
-        self._begin_stop(self.profile.action("default"), "finished")
+        self.flight.action = self.profile.action("default")
+        self._begin_stop(self.flight.action, "finished")
 
     def stop(self, code: str, reason: str) -> None:
-        """End the mission for a reason, which is latched; nothing to do where none is under way. The operator can end a
-        stop action, too, by the one that the profile has for him."""
-        action = self.profile.action(code)
-        again = code == "operator" and self.mode in ("stopping", "holding") and action != self.stopping.action
-        if self.mode != "active" and not again:
+        """End the mission for a reason, which is latched.
+
+        A stop action that is under way goes on, but the operator can end it by the one that the profile has for him,
+        and an autopilot that does not obey any more by silence. The operator's stop is latched in every mode: a start
+        that is on its way must not begin after it.
+        """
+        action = "silence" if self.mode in (*IDLE, "arming") else self.profile.action(code)
+        if self.mode in ("stopping", "holding"):
+            if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action):
+                return
+        elif self.mode == "stopped" or (self.mode in IDLE and code != "operator"):
             return
-        self.flight.code, self.flight.reason, self.flight.action = code, reason, action
+        if self.mode in IDLE:  # of the mission that was flown before it is no reason
+            self.flight = Flight(self.flight.number, self.flight.start_ns)
+        told, ends_as = not self.flight.reason, "holding" if action in safety.KEEPS else "stopped"
+        if told:
+            self.flight.code, self.flight.reason = code, reason
+        if self.mode == "stopping" and action == self.flight.action:  # it goes on, but needs a reset now
+            self.stopping = replace(self.stopping, ends_as=ends_as)
+        else:
+            self.flight.action = action
+            self._begin_stop(action, ends_as)
         self._tell(code, reason)
-        self._begin_stop(action, "holding" if action in safety.KEEPS else "stopped")
 
     def _begin_stop(self, action: str, ends_as: str) -> None:
         now = self.transport.monotonic()
+        self._catch_up(now)
         fresh = self.watch.stale(now) == NOTHING
         if action == "hold" and not (fresh and self.profile.tracking):
             action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
@@ -287,8 +398,7 @@ class GuardNode:
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
         now = self.transport.monotonic()
-        commanded = self.mode in ("active", "stopping", "holding")
-        tick = min(TICK_S, self.period) if commanded else IDLE_S
+        tick = min(TICK_S, self.period) if self.mode in COMMANDED else IDLE_S
         return min(now + tick, self.due, self.next_report, self.next_look)
 
     def step(self) -> None:
@@ -299,10 +409,16 @@ class GuardNode:
         now = self.transport.monotonic()
         if self.mode == "active":
             self._check(now)
-        elif self.mode in ("waiting", "ready"):
+        elif self.mode in IDLE:
             self._idle(now)
-        if self.mode in ("stopping", "holding") and now >= self.due:
-            self._stop_step(now)
+        elif self.mode == "arming":
+            self._arming_step(now)
+        if self.mode in ("stopping", "holding"):
+            barred = self._barred(now)
+            if barred:
+                self.stop("autopilot", barred)
+            elif now >= self.due:
+                self._stop_step(now)
         if now >= self.next_look:
             self.next_look = now + LOOK_S
             self._look()
@@ -312,15 +428,18 @@ class GuardNode:
 
     def _look(self) -> None:
         """Does anybody else publish commands?"""
-        others = [peer.node or "a node without a name" for peer in self.transport.publishers(self.topic.topic)
+        others = [f"{peer.node or 'a node without a name'} publishes on {self.endpoints[row.topic].topic}, too"
+                  for row in (*self.topic.also, self.topic) for peer in self.transport.publishers(row.topic)
                   if not peer.own]
-        self.rival = f"{', '.join(others)} publishes on {self.command.topic}, too" if others else ""
+        self.rival = ", ".join(others)
 
     def _idle(self, now: float) -> None:
         """Ready as long as state and controller are there."""
         greeted = now - self.greeted <= GREETING_S
         if not greeted:
-            self.link.release()
+            self._let_go()
+        if self.mode == "finished":
+            return
         ready = greeted and self.watch.complete and self.watch.stale(now) == NOTHING
         if ready != (self.mode == "ready"):
             self._say("ready" if ready else "waiting")
@@ -330,11 +449,28 @@ class GuardNode:
     def _unlock(self) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
         below = self.profile.unlock_below_m
-        if self.unlocked or below is None or float(self.watch.values["height"]) >= below:
+        if self.unlocked or below is None or self.offboard is not None or float(self.watch.values["height"]) >= below:
             return
         if self.transport.active and self.transport.matched(self.command):
             self.unlocked = True
             self._send(np.zeros(self.spec.shape))
+
+    def _arming_step(self, now: float) -> None:
+        """Heartbeats, and what is asked of the autopilot; the controller hears when it may begin."""
+        code, reason = self._obstacle(now)
+        if not reason and now - self.greeted > GREETING_S:
+            code, reason = "silent", f"the controller has said nothing for {GREETING_S:g} s"
+        assert self.offboard is not None  # or there would be nothing to arm
+        if not reason and now >= self.due:
+            self.due = now + self.period
+            for topic, type, message in self.offboard.outputs(now, False, self.transport.now()):
+                self.transport.publish(self.endpoints[topic], messages.encode(type, message))
+            if not self._barred(now):  # again and again: an answer may be lost
+                self.link.answer(Answer("clear", self.flight.number, self.flight.start_ns))
+        if not reason:
+            code, reason = "autopilot", self.offboard.failed
+        if reason:
+            self.stop(code, reason)
 
     def _check(self, now: float) -> None:
         """While a mission is flown: everything that would stop it, whether the controller speaks or not."""
@@ -349,16 +485,30 @@ class GuardNode:
 
         Else a command after a gap, or a stop, would begin where the robot is no more.
         """
+        self._catch_up(now)
         self.motion, _ = self._calmed("ramp", False)
         self.flight.bridged += 1
-        self.bridging = True
         self._send(self.motion.command.reshape(self.spec.shape))
+
+    def _catch_up(self, now: float) -> None:
+        """After a pause of this process: the robot is not where the last command left it. What was told its way to rest
+        has gone on along it; anything else holds the last command."""
+        missed = int((now - self.sent_at) / self.period - ON_TIME) if self.sent_at > -np.inf else 0
+        if self.motion is None or missed < 1:
+            return
+        if self.codec.encode_course is None:
+            self.motion = at_rest(self.motion.command)
+        while missed and self.motion.speed.any():
+            missed, (self.motion, _) = missed - 1, self._calmed("ramp", False)
 
     def _unsafe(self, now: float) -> Reason:
         if not self.transport.active:
             return "inactive", "deactivated"
         if self.rival:
             return "publisher", self.rival
+        barred = self._barred(now)
+        if barred:
+            return "autopilot", barred
         seen = self.watch.reason(now, None if self.motion is None else self.motion.command)
         if seen != NOTHING:
             return seen
@@ -375,13 +525,14 @@ class GuardNode:
             flight.dropped += 1
             return
         flight.step, self.heard = p.step, now
-        if self.bridging and now - self.sent_at < (LATE - 1.0) * self.period:  # this period has had its command
+        if now < self.turn - EARLY * self.period:  # limits of motion are from one period to the next: a burst is faster
             flight.dropped += 1
             return
         code, reason = self._refused(p, now)
         if reason:
             return self.stop(code, reason)
         asked = np.asarray(p.values, dtype=float)
+        self._catch_up(now)
         verdict, motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
         collides = self._collides(motion)
@@ -389,11 +540,10 @@ class GuardNode:
             return self.stop("collision", collides)
         self.motion = motion
         self._send(np.asarray(verdict.command), p)
-        self.bridging, done = False, self.sent_at
         flight.sent += 1
         flight.limited += bool(verdict.reason)
-        if len(flight.latency_s) < AGES:
-            flight.latency_s.append(done - p.seen)
+        for kept in (flight.latency_s, self.latency_s):
+            kept.append(self.sent_at - p.seen)
         self._log(self.proposed, p, asked)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
@@ -406,9 +556,10 @@ class GuardNode:
         if old:
             return "stale", f"the command was made of an old state: {old}"
         seen = self._unsafe(now)
-        return seen if seen != NOTHING or self.motion is not None else self._start(np.asarray(p.values, dtype=float))
+        return seen if seen != NOTHING or self.motion is not None else self._start(
+            np.asarray(p.values, dtype=float), now)
 
-    def _start(self, asked: np.ndarray) -> Reason:
+    def _start(self, asked: np.ndarray, now: float) -> Reason:
         """Before the first command: is it near, and from where does it begin?"""
         rule = self.profile.start
         if rule is None:
@@ -420,7 +571,7 @@ class GuardNode:
             i = int(out[0])
             return "start", (f"{rule.signal}[{i}] is {measured[i]:.3f}, outside [{self.limits.low[i]:.3f}, "
                              f"{self.limits.high[i]:.3f}]: move the robot inside first")
-        code, reason = self.watch.start(asked)
+        code, reason = self.watch.start(asked, now)
         if not reason:
             self.origin = np.concatenate([measured, np.clip(asked, self.limits.low, self.limits.high)[size:]])
             self.motion = at_rest(self.origin)
@@ -463,6 +614,7 @@ class GuardNode:
             return self._say("stopped" if self.flight.reason else "finished")
         if action == "level":
             return self._level_step(now, fresh)
+        self._catch_up(now)
         if self.motion is None and action != "damp":  # nothing was ever sent: nothing moves because of us
             self.due = np.inf
             return self._say("stopped" if self.flight.reason else "finished")
@@ -499,7 +651,7 @@ class GuardNode:
         level, elapsed = self.profile.level or {}, now - self.stopping.since
         landed = fresh and float(self.watch.values["height"]) < level["landed_m"]
         if landed or elapsed > (level["max_s"] if fresh else level["blind_s"]):
-            if fresh:
+            if landed or (fresh and self.offboard is None):  # an autopilot lands by itself what is still in the air
                 self._send(np.zeros(self.spec.shape))
             self.due = np.inf
             return self._say(self.stopping.ends_as)
@@ -513,18 +665,27 @@ class GuardNode:
 
     def _send(self, command: np.ndarray, p: Proposal | None = None) -> None:
         """The command; where the message can say how, with the way to rest after it: then the robot stops by itself."""
-        if self.codec.encode_course is not None and self.motion is not None:
-            message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
-        else:
-            message = self.codec.encode(command, self.topic.options, self.transport.now())
-        self.transport.publish(self.command, messages.encode(self.topic.type, message))
+        now, stamp = self.transport.monotonic(), self.transport.now()
+        if self.offboard is not None:
+            self.offboard.outputs(now, True, stamp)
+            if self._barred(now):  # the next step stops for it
+                return
+        for topic, data in self._encoded(command, stamp):
+            self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.transport.monotonic()
+        self.turn = max(self.turn, now) + PACE * self.period
         self._log(self.sent, p, np.reshape(command, -1))
+
+    def _encoded(self, command: np.ndarray, stamp_ns: int) -> list[tuple[str, bytes]]:
+        if self.codec.encode_course is None or self.motion is None:
+            return encode_all(self.topic, command, stamp_ns)
+        message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
+        return [(self.topic.topic, messages.encode(self.topic.type, message))]
 
     def _log(self, endpoint: Any, p: Proposal | None, command: np.ndarray) -> None:
         step, age = (-1, np.nan) if p is None else (p.step, p.at - p.seen)
         data = np.concatenate([[self.flight.number, step, age], command])
-        self.transport.publish(endpoint, messages.encode(endpoint.type, messages.array64(data)))
+        self._report(endpoint, messages.array64(data))
 
     def _diagnose(self, now: float) -> None:
         flight = self.flight
@@ -534,19 +695,41 @@ class GuardNode:
             "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
             "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
-            **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()},
+            "garbled": self.garbled, "unsaid": self.unsaid,
+            "autopilot": "" if self.mode in IDLE else self._barred(now),
+            **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()},
         }
         message = messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {self.manifest.name}", self.robot.name, level,
             flight.reason or self.stranger or self.rival or self.mode, values)
-        self.transport.publish(self.report, messages.encode("diagnostic_msgs/msg/DiagnosticArray", message))
+        self._report(self.report, message)
 
     def may_end(self) -> bool:
         """Asked to end: first the robot is stopped."""
-        if not self.told_to_end:
+        if not self.told_to_end and self.mode not in IDLE:
             self.told_to_end = True
             self.stop("operator", "the guard was told to end")
         return self.mode not in ("active", "stopping")
+
+    def rescue(self, error: Exception) -> None:
+        """Something failed that must not: the stop action, with as little around it as possible, then the process may
+        end. What it leaves a robot with that holds its last command for ever is rest."""
+        reason = f"the guard failed: {type(error).__name__}: {error}"
+        end, left = self.transport.monotonic() + RESCUE_S, round(RESCUE_S / TICK_S)
+        with suppress(Exception):
+            self.stop("guard", reason)
+        while self.mode in ("active", "stopping") and self.transport.monotonic() < end and left:
+            left -= 1  # should the clock be what failed
+            with suppress(Exception):
+                if self.mode == "active":
+                    self._begin_stop(self.profile.action("guard"), "stopped")
+                self.transport.wait(max(min(self.due - self.transport.monotonic(), TICK_S), 0.0))
+            with suppress(Exception):
+                now = self.transport.monotonic()
+                if self._barred(now):
+                    self._say("stopped")
+                elif now >= self.due:
+                    self._stop_step(now)
 
     def close(self) -> None:
         """Leave the line."""
@@ -558,11 +741,11 @@ class GuardNode:
             "node": "guard_node", "artifact": self.manifest.name, "robot": self.robot.name, "mode": self.mode,
             "command": self.topic.topic, "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
-            "latency_ms": percentiles([x for f in self.flights for x in f.latency_s]),
+            "latency_ms": percentiles(list(self.latency_s)),
             "flights": [
                 {"flight": f.number, "start_ns": f.start_ns, "sent": f.sent, "limited": f.limited, "bridged": f.bridged,
                  "dropped": f.dropped, "code": f.code, "reason": f.reason, "action": f.action,
-                 "latency_ms": percentiles(f.latency_s)}
+                 "latency_ms": f.latency_ms or percentiles(list(f.latency_s))}
                 for f in self.flights],
         }
 
@@ -572,6 +755,8 @@ def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
     robot = load_robot(args.robot)
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
+    if args.arm is not None:
+        interface = armed_by(interface, args.arm)
     check_fits(manifest, robot, interface)
     return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)))
 
@@ -580,6 +765,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("guard_node", "The only process that commands the robot: fresh commands within limits, or a stop.")
     add_artifact(options)
+    options.add_argument("--arm", default=None, choices=ARM,
+                         help="who arms the autopilot, instead of what ros.yaml says: the pilot, or we when asked")
     return run(options, arguments, make, "guard.json")
 
 

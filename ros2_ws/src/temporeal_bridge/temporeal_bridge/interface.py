@@ -16,7 +16,7 @@ What an artifact reads must be carried by some topic: :func:`check_reads`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +249,18 @@ def autopilot_of(where: str, row: Mapping[str, Any]) -> Autopilot:
         if isinstance(row[key], bool) or not isinstance(row[key], (int, float)) or not 0 < row[key] < 60:
             raise InterfaceError(f"{where}.{key} is {row[key]!r}; a number of seconds above 0 and below 60 is needed")
     return Autopilot(**{**row, "status": topics["status"], "orders": topics.get("orders")})
+
+
+def armed_by(interface: Interface, arm: str) -> Interface:
+    """The interface with another answer to who arms its autopilot; legal: see :class:`Autopilot`."""
+    autopilot = interface.autopilot
+    if autopilot is None:
+        raise InterfaceError(f"interface {interface.name!r} has no autopilot: there is nothing to arm")
+    if arm not in ARM:
+        raise InterfaceError(f"arm is {arm!r}; legal: {', '.join(ARM)}")
+    if arm == "ask" and autopilot.orders is None:
+        raise InterfaceError(f"interface {interface.name!r}: its autopilot takes no orders from us; legal: never")
+    return replace(interface, autopilot=replace(autopilot, arm=arm))
 
 
 def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -31,6 +31,8 @@ MAGIC = b"TPL1"
 HEAD = struct.Struct("<4sB3xqqqddII")
 ANSWER = struct.Struct("<4sqqII")
 LARGEST = 1 << 16
+MOST = 64  # datagrams that are taken at a time: one who sends without end must not keep the guard from its checks
+LONGEST_TEXT = 4096  # bytes; what a policy raises may have any length
 LONGEST_PATH = 100  # bytes: a Unix socket's address holds 104 (macOS) or 108 (Linux)
 
 
@@ -75,7 +77,7 @@ class Answer:
 
 def pack(p: Proposal) -> bytes:
     """A proposal as a datagram."""
-    values, text = np.asarray(p.values, dtype="<f8").reshape(-1), p.text.encode()
+    values, text = np.asarray(p.values, dtype="<f8").reshape(-1), p.text.encode()[:LONGEST_TEXT]
     head = HEAD.pack(MAGIC, p.kind, p.flight, p.step, p.stamp_ns, p.seen, p.at, len(values), len(text))
     return head + values.tobytes() + text
 
@@ -94,7 +96,7 @@ def unpack(data: bytes) -> Proposal:
 
 def pack_answer(a: Answer) -> bytes:
     """An answer as a datagram."""
-    mode, reason = a.mode.encode(), a.reason.encode()
+    mode, reason = a.mode.encode(), a.reason.encode()[:LONGEST_TEXT]
     return ANSWER.pack(MAGIC, a.flight, a.stamp_ns, len(mode), len(reason)) + mode + reason
 
 
@@ -193,12 +195,12 @@ class SocketGuard:
 
     def receive(self) -> list[Proposal]:
         """See :class:`GuardEnd`."""
-        out = []
-        while True:
+        out: list[Proposal] = []
+        for _ in range(MOST):
             try:
                 data, peer = self.socket.recvfrom(LARGEST)
             except BlockingIOError:
-                return out
+                break
             if self.peer is None:
                 self.peer = peer
             if peer != self.peer:
@@ -208,6 +210,7 @@ class SocketGuard:
                 out.append(unpack(data))
             except LinkError:
                 self.malformed += 1
+        return out
 
     def answer(self, answer: Answer) -> None:
         """See :class:`GuardEnd`."""

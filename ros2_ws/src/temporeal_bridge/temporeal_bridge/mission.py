@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from robots.signals import SignalSpec
 from robots.spec import RobotSpec
 from temporeal_bridge.interface import Interface, check_reads
 
+AGES = 100_000  # figures that a node keeps: the last ones, it may be up for months
+FLIGHTS = 1000  # missions that it keeps
+RECENT = 500  # figures that its diagnostics are of
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
 
@@ -24,6 +29,11 @@ def check_fits(manifest: Manifest, robot: RobotSpec, interface: Interface) -> No
     """The artifact is this robot's, and what it reads comes in by some topic of the interface."""
     check_robot(manifest, robot, task_signals(robot, interface))
     check_reads(interface, manifest.signals, own=(MISSION_TIME.name,))
+
+
+def newest(figures: deque[float]) -> list[float]:
+    """The last of the figures."""
+    return list(islice(reversed(figures), RECENT))
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:

@@ -39,13 +39,18 @@ class Node(Protocol):
 def spin(node: Node, transport: Transport, stop: Callable[[], bool]) -> None:
     """Run ``node`` until ``stop()``; one that has ``may_end()`` is asked then, until it may.
 
-    A node that has ``wait(seconds)`` sleeps by it, and looks at the bus itself.
+    A node that has ``wait(seconds)`` sleeps by it, and looks at the bus itself. One that has ``rescue(error)`` has a
+    last word when it fails, before the error goes on: a robot may be in motion.
     """
     wait, may_end = getattr(node, "wait", transport.wait), getattr(node, "may_end", lambda: True)
-    while not (stop() and may_end()):
-        left = node.deadline() - transport.monotonic()
-        wait(min(max(left, 0.0), LONGEST_WAIT_S))
-        node.step()
+    try:
+        while not (stop() and may_end()):
+            left = node.deadline() - transport.monotonic()
+            wait(min(max(left, 0.0), LONGEST_WAIT_S))
+            node.step()
+    except Exception as error:
+        getattr(node, "rescue", lambda _: None)(error)
+        raise
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -15,7 +15,9 @@ from robots.frames import from_rotation_vector
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs
 from temporeal_bridge.drivers import Driver, Firmware, Refused, driver_of
-from temporeal_bridge.interface import Interface, InterfaceError
+from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, Topic
+from temporeal_bridge.px4 import OFFBOARD, Output
+from temporeal_bridge.px4_sim import Px4Commander
 
 if TYPE_CHECKING:
     from sim.scene import Scene
@@ -36,11 +38,15 @@ class Plant(Protocol):
         dt: physics step, s.
         body: the simulated body: MuJoCo's ``model`` and ``data``, ``reset``, ``signals``.
         joints: names of what :meth:`block` can block.
+        topics: what it reads, the command's topic first.
+        stands: whether it waits for its own motors in its start state; else it is held there until a command comes.
     """
 
     dt: float
     body: Any
     joints: tuple[str, ...]
+    topics: tuple[CommandTopic | Topic, ...]
+    stands: bool
 
     @property
     def setpoint(self) -> np.ndarray:
@@ -62,6 +68,9 @@ class Plant(Protocol):
     def step(self, time: float) -> None:
         """Physics from ``time`` [s] to ``time + dt``; FloatingPointError: it cannot go on."""
 
+    def says(self, time: float, stamp_ns: int) -> list[Output]:
+        """What it publishes now beside its state."""
+
     def signals(self) -> dict[str, np.ndarray]:
         """True signals, float32."""
 
@@ -73,30 +82,35 @@ class Quadrotor:
     """A Crazyflie: firmware with a watchdog, rate loop, rotors with lag, rigid body."""
 
     joints: tuple[str, ...] = ()
-    dead = False
+    dead = stands = False
 
     def __init__(self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any]) -> None:
         from sim.backends.mujoco_model import Robot
 
         self.robot, self.command, self.settings = robot, command, settings
         topic = interface.command(command)
+        self.topics: tuple[CommandTopic | Topic, ...] = (topic,)
         self.codec, self.options = codecs.COMMANDS[topic.codec], topic.options
         self.dt, self.body = FLIGHT_DT, Robot(robot, command, FLIGHT_DT)
 
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
-        self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
-        self.body.reset(draw_start(self.robot, rng, self.settings["start"]))
+        self.place(rng)
         self.firmware = Firmware(self.command, self.settings["watchdog"])
 
-    def read(self, message: Any, now_ns: int) -> np.ndarray:
+    def place(self, rng: np.random.Generator) -> None:
+        """Parameters and start state of a flight."""
+        self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
+        self.body.reset(draw_start(self.robot, rng, self.settings["start"]))
+
+    def read(self, message: Any, now_ns: int) -> Any:
         """See :class:`Plant`."""
         command = self.codec.decode(message, self.options)
         if command.shape != (4,) or not np.isfinite(command).all():
             raise Refused(f"{self.command} is 4 finite numbers, got {command.tolist()}")
         return command
 
-    def receive(self, content: np.ndarray, at: float) -> None:
+    def receive(self, content: Any, at: float) -> None:
         """See :class:`Plant`."""
         self.firmware.receive(content, at)
 
@@ -117,6 +131,10 @@ class Quadrotor:
             return np.array([self.body.params()["mass"] * GRAVITY, 0.0, 0.0, 0.0])
         return np.asarray(self.body.signals()["rotor_speed"], dtype=float)
 
+    def says(self, time: float, stamp_ns: int) -> list[Output]:
+        """See :class:`Plant`."""
+        return []
+
     def signals(self) -> dict[str, np.ndarray]:
         """See :class:`Plant`."""
         return self.body.signals()
@@ -125,6 +143,57 @@ class Quadrotor:
         """See :class:`Plant`."""
         if joints:
             raise InterfaceError(f"robot {self.robot.name!r} has no joints to block, got {list(joints)}")
+
+
+class UnderAutopilot(Quadrotor):
+    """The same vehicle with PX4 as its firmware: it stands where its flight starts, be that in the air (as on a stand:
+    flights start alike behind all interfaces), until its motors push.
+
+    Where the autopilot takes no orders over these topics a pilot is simulated, who switches and arms once he can.
+    """
+
+    stands = True
+
+    def __init__(self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any]) -> None:
+        super().__init__(robot, interface, command, settings)
+        assert interface.autopilot is not None  # what chose this class
+        topic, self.autopilot = interface.command(command), interface.autopilot
+        orders = self.autopilot.orders
+        self.topic, self.topics = topic, (topic, *topic.also, *([] if orders is None else [orders]))
+        self.pilot = orders is None
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """See :class:`Plant`."""
+        self.place(rng)
+        self.px4, self.off = Px4Commander(self.autopilot, self.topic, self.neutral()), False
+
+    def read(self, message: Any, now_ns: int) -> Any:
+        """See :class:`Plant`. What is wrong with a setpoint is the commander's business."""
+        return message.__msgtype__, message
+
+    def receive(self, content: Any, at: float) -> None:
+        """See :class:`Plant`."""
+        kind, message = content
+        self.px4.receive(kind, message, at)
+
+    @property
+    def setpoint(self) -> np.ndarray:
+        """The last setpoint, whatever the commander makes of it."""
+        return np.zeros(4) if self.px4.setpoint is None else self.px4.setpoint
+
+    def step(self, time: float) -> None:
+        """See :class:`Plant`."""
+        command = self.px4.output(time, self.body.signals())
+        pushes = command is not None and bool((command[:1] if self.command == "ctbr_cmd" else command).any())
+        self.off = self.off or pushes
+        if self.off:
+            self.body.step(np.zeros(4) if command is None else command, 1)
+
+    def says(self, time: float, stamp_ns: int) -> list[Output]:
+        """See :class:`Plant`."""
+        if self.pilot and not self.off and not self.px4.armed and self.px4.streamed(time):
+            self.px4.pilot(time, mode=OFFBOARD, arm=True)
+        return self.px4.status(time, stamp_ns)
 
 
 class Articulated:
@@ -144,11 +213,18 @@ class Articulated:
         from sim.backends.mujoco_one import World, file_dt
 
         self.robot, self.settings, self.topic = robot, settings, interface.command(command)
+        self.topics: tuple[CommandTopic | Topic, ...] = (self.topic,)
         self.dt = period / ceil(period / file_dt(robot) - 1e-9)
         self.body = World(scene or robot, command, self.dt)
         self.nominal = self.body.params()
         self.start = start or self.near_home
         self.joints = tuple(n for s in robot.sources.values() if s.what == "joint_pos" for n in s.names)
+
+    stands = False
+
+    def says(self, time: float, stamp_ns: int) -> list[Output]:
+        """See :class:`Plant`."""
+        return []
 
     def near_home(self, rng: np.random.Generator) -> State:
         """Home with uniform noise on the joints, within their range."""
@@ -212,6 +288,8 @@ def plant_of(
     if robot.kind == "quadrotor":
         if scene is not None or start is not None:
             raise InterfaceError(f"robot {robot.name!r} is a quadrotor: it is simulated alone, without a task's scene")
+        if interface.autopilot is not None:
+            return UnderAutopilot(robot, interface, command, settings)
         return Quadrotor(robot, interface, command, settings)
     if command not in robot.actuators or "joint_pos" not in robot.sources:
         raise InterfaceError(
@@ -221,10 +299,14 @@ def plant_of(
 
 
 def draw_start(robot: RobotSpec, rng: np.random.Generator, start: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """A quadrotor's start near home: uniform in position, velocity and rates, tilted about a random axis."""
+    """A quadrotor's start near home: uniform in position, velocity and rates, tilted about a random axis; or, with
+    ``ground_m``, standing level with its origin at that height."""
     axis = rng.standard_normal(3)
     turn = rng.uniform(0.0, start["tilt_rad"]) * axis / np.linalg.norm(axis)
     home = np.array(robot.home["base_pos_w"])
+    if start.get("ground_m") is not None:
+        home[2] = start["ground_m"]
+        return {"base_pos_w": home + start["position_m"] * np.append(rng.uniform(-1, 1, 2), 0.0)}
     return {
         "base_pos_w": home + start["position_m"] * rng.uniform(-1, 1, 3),
         "base_quat_w": from_rotation_vector(turn),

@@ -3,9 +3,10 @@
     python -m temporeal_bridge.policy_node --artifact outputs/demo/artifact --namespace /cf1
 
 Modes: ``waiting`` (no state yet) -> ``ready`` -> ``starting`` (from ``mission/start``, until a state comes) ->
-``active`` -> ``ready``. Mission time zero is the time of the first control step. What is proposed goes over a local
-socket (:mod:`temporeal_bridge.link`) to the guard (:mod:`temporeal_bridge.guard_node`), which says on ``mission`` what
-becomes of it, and stops the robot where this node fails.
+``active`` -> ``ready``. Where an autopilot must be armed first, the guard says so: that start is void, and after
+``arming`` comes another one. Mission time zero is the time of the first control step. What is proposed goes over a
+local socket (:mod:`temporeal_bridge.link`) to the guard (:mod:`temporeal_bridge.guard_node`), which says on ``mission``
+what becomes of it, and stops the robot where this node fails.
 
 Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``/diagnostics``
 (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,7 @@ from temporeal_bridge.chunked import ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
 from temporeal_bridge.mailbox import SocketLine
-from temporeal_bridge.mission import MISSION_TIME, check_fits, percentiles, task_signals
+from temporeal_bridge.mission import AGES, FLIGHTS, MISSION_TIME, check_fits, newest, percentiles, task_signals
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS, Received, Transport, require_peer
@@ -54,8 +56,13 @@ class Flight:
     missed: int = 0  # control periods without a control step of their own
     starved: int = 0  # control steps for which the policy had no command
     reason: str = ""  # why it ended early
-    latency_s: list[float] = field(default_factory=list)  # from the state's arrival to the proposal's departure
-    age_s: list[float] = field(default_factory=list)
+    # from the state's arrival to the proposal's departure; percentiles once the next mission began
+    latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=AGES))
+    latency_ms: dict[str, float | None] | None = None
+
+    def close(self) -> None:
+        """Keep percentiles only."""
+        self.latency_ms, self.latency_s = percentiles(list(self.latency_s)), deque(maxlen=AGES)
 
 
 class PolicyNode:
@@ -80,7 +87,8 @@ class PolicyNode:
         self.state = StateInput(transport, robot, interface)
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
-        self.mode, self.flight, self.flights = "waiting", Flight(-1), list[Flight]()
+        self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
+        self.latency_s, self.age_s = deque[float](maxlen=AGES), deque[float](maxlen=AGES)
         self.guard, self.starved = Answer("missing"), ""
         self.next = self.used = 0.0  # when the next control step is due; arrival of the state last acted on
         self.ready_since = np.inf
@@ -96,6 +104,8 @@ class PolicyNode:
     def begin(self, number: int) -> None:
         """Start a mission: its time zero is the next control step."""
         self.artifact.reset()
+        if self.flights:
+            self.flights[-1].close()
         self.flight = Flight(number)
         self.flights.append(self.flight)
         self.mode, self.autostart = "starting", False
@@ -108,10 +118,19 @@ class PolicyNode:
 
     def _hear(self, answer: Answer) -> None:
         """The guard speaks: what it says of another mission than this one is of its past."""
-        ours = self.mode == "active" and (answer.flight, answer.stamp_ns) == (self.flight.number, self.flight.start_ns)
+        ours = (answer.flight, answer.stamp_ns) == (self.flight.number, self.flight.start_ns)
         if self.mode != "active" or ours:
             self.guard = answer
-        if ours and answer.mode != "active":
+        if self.mode == "arming" and not ours:  # what it said before we began was heard before
+            self._over("the guard knows nothing of this mission any more: it was started anew")
+        elif self.mode not in ("active", "arming") or not ours or answer.mode == self.mode:
+            return
+        elif answer.mode == "arming":  # that start is void: time zero is when the autopilot obeys
+            self.mode, self.next_hello = "arming", self.transport.monotonic()
+        elif answer.mode == "clear":
+            self.flights.pop()
+            self.begin(self.flight.number)
+        else:
             self._over(answer.reason or f"the guard is {answer.mode}")
 
     def _send(self, kind: int, values: Any = (), text: str = "") -> bool:
@@ -121,7 +140,7 @@ class PolicyNode:
             self.transport.monotonic(), values, text))
         if not taken:
             self.guard = Answer("missing")
-            if self.mode == "active":
+            if self.mode in ("active", "arming"):
                 self._over("no guard takes what is proposed: is guard_node running, in this namespace and domain?")
         return taken
 
@@ -214,8 +233,9 @@ class PolicyNode:
         if not sent:
             return
         if self.state.paced.at > self.used:
-            flight.latency_s.append(done - self.state.paced.at)
-        flight.age_s.append(done - self.state.paced.at)
+            for kept in (flight.latency_s, self.latency_s):
+                kept.append(done - self.state.paced.at)
+        self.age_s.append(done - self.state.paced.at)
 
     def _schedule(self, missed: int) -> None:
         """The next step, a period later; its phase drifts towards the arrivals, so that states are used when new."""
@@ -235,7 +255,7 @@ class PolicyNode:
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
             "state_age_ms": f"{1e3 * self.state.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_repeated": self.state.repeated, "state_rejection": self.state.last_rejection,
-            **{f"latency_{k}_ms": v for k, v in percentiles(flight.latency_s[-500:]).items()}, **self._chunks(),
+            **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()}, **self._chunks(),
         }
         message = messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {self.artifact.manifest.name}", self.robot.name, level,
@@ -259,11 +279,11 @@ class PolicyNode:
             "node": "policy_node", "artifact": self.artifact.manifest.name, "robot": self.robot.name,
             "interface": self.interface.name, "rate_hz": self.artifact.manifest.rate_hz, "mode": self.mode,
             "state_rejected": self.state.rejected, "state_rejection": self.state.last_rejection,
-            "latency_ms": percentiles([x for f in self.flights for x in f.latency_s]),
-            "state_age_ms": percentiles([x for f in self.flights for x in f.age_s]),
+            "latency_ms": percentiles(list(self.latency_s)),
+            "state_age_ms": percentiles(list(self.age_s)),
             **self._chunks(), "flights": [
                 {"flight": f.number, "start_ns": f.start_ns, "steps": f.steps, "missed": f.missed, "reason": f.reason,
-                 "latency_ms": percentiles(f.latency_s)} for f in self.flights],
+                 "latency_ms": f.latency_ms or percentiles(list(f.latency_s))} for f in self.flights],
         }
 
 

@@ -21,14 +21,17 @@ import numpy as np
 
 from robots import shield
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.codecs_px4 import CONTROL_OF, CONTROLS, MODE, microseconds
+from temporeal_bridge.codecs_px4 import CONTROL_OF, CONTROLS, MODE, TARGET, microseconds
 from temporeal_bridge.interface import Autopilot, CommandTopic, InterfaceError
-from temporeal_bridge.px4 import ARM_DISARM, ARMED, DO_SET_MODE, OFFBOARD, ORDER, STATUS, Output
+from temporeal_bridge.px4 import ARM_DISARM, ARMED, DO_SET_MODE, MAVROS, NAV_STATES, OFFBOARD, ORDER, STATUS, Output
 
 DISARMED = 1
 STREAM_S = 1.0  # offboard.md
 STATUS_S = 0.5  # Commander.cpp publishes its status at every change, and every 500 ms
 LANDED_M = 0.06
+SPEAKS = {STATUS: CONTROL_OF, MAVROS: {"mavros_rates": "body_rate"}}  # setpoints, by the type of the status
+LEVELS = ("px4_rates", "mavros_rates")  # setpoints that can hold an attitude level
+CRITICAL, ACTIVE, STANDBY = 5, 4, 3  # MAV_STATE
 COM_OBL_RC_ACT = {0: 2, 1: 1, 2: 15, 3: 5, 4: 18, 5: 4, 6: 13}  # value -> nav_state (failsafe.cpp); 7 disarms
 LEVEL = {"descend": 1.0, "gain": 5.0, "limit": 3.0}  # of shield.level_and_descend: stay where you are
 LAND = {**LEVEL, "descend": 0.85}
@@ -39,7 +42,8 @@ class Px4Commander:
     """One vehicle's commander.
 
     Args:
-        autopilot, command: its topics and the setpoint that it understands, from ``ros.yaml``.
+        autopilot, command: its topics and the setpoint that it understands, from ``ros.yaml``: its own, or MAVROS's,
+            which then stands between.
         hover: command [4] (thrust N, rates) that carries the vehicle's weight.
         loss_s: COM_OF_LOSS_T.
         action: COM_OBL_RC_ACT, 0 to 7 (PX4's default is 0, for which a pilot must be there; land is 4).
@@ -48,10 +52,11 @@ class Px4Commander:
     def __init__(
         self, autopilot: Autopilot, command: CommandTopic, hover: np.ndarray, *, loss_s: float = 1.0, action: int = 4
     ) -> None:
-        if autopilot.status.type != STATUS or command.codec not in CONTROL_OF:
+        if command.codec not in SPEAKS.get(autopilot.status.type, ()):
             raise InterfaceError(f"{autopilot.status.topic}, {command.topic}: not the interface of a PX4")
         if action not in (*COM_OBL_RC_ACT, 7):
             raise ValueError(f"COM_OBL_RC_ACT is {action!r}; legal: 0 to 7")
+        self.obeys = SPEAKS[autopilot.status.type][command.codec]
         self.autopilot, self.command, self.hover = autopilot, command, np.asarray(hover, dtype=float)
         self.loss_s, self.action = loss_s, action
         self.armed = self.failsafe = False
@@ -68,9 +73,12 @@ class Px4Commander:
     def receive(self, type: str, message: Any, now: float) -> None:
         """A message on one of its topics."""
         if type == MODE:
-            self.since = now if now - self.heartbeat > self.loss_s else self.since
-            self.heartbeat, self.control = now, next((name for name in CONTROLS if getattr(message, name)), "")
+            self._beat(next((name for name in CONTROLS if getattr(message, name)), ""), now)
         elif type == self.command.type:
+            if type == TARGET:  # the MAVLink receiver makes a heartbeat of it, and drops it in other modes
+                self._beat(self.obeys, now)
+                if self.mode != OFFBOARD:
+                    return
             decode = codecs.COMMANDS[self.command.codec].decode
             assert decode is not None  # CONTROL_OF has setpoints only
             try:
@@ -79,6 +87,10 @@ class Px4Commander:
                 self.denials.append(str(error))
         elif type == ORDER:
             self._order(message, now)
+
+    def _beat(self, control: str, now: float) -> None:
+        self.since = now if now - self.heartbeat > self.loss_s else self.since
+        self.heartbeat, self.control = now, control
 
     def pilot(self, now: float, *, mode: int | None = None, arm: bool | None = None) -> None:
         """What a pilot does with switches."""
@@ -98,11 +110,12 @@ class Px4Commander:
     def _signal(self, now: float) -> bool:
         return bool(self.control) and now - self.heartbeat < self.loss_s
 
-    def _streamed(self, now: float) -> bool:
+    def streamed(self, now: float) -> bool:
+        """Whether heartbeats have come for so long that offboard may be chosen."""
         return self._signal(now) and now - self.since > STREAM_S
 
     def _switch(self, mode: int, now: float) -> None:
-        if mode == OFFBOARD and not self._streamed(now):
+        if mode == OFFBOARD and not self.streamed(now):
             self.denials.append("no offboard: heartbeats for more than 1 s are needed first")
         elif self.mode != TERMINATION:
             self.wanted = mode
@@ -110,7 +123,7 @@ class Px4Commander:
     def _arm(self, arm: bool, now: float) -> None:
         if arm and not self.checks:
             self.denials.append("no arming: pre-flight checks fail")
-        elif arm and self.wanted == OFFBOARD and not self._streamed(now):
+        elif arm and self.wanted == OFFBOARD and not self.streamed(now):
             self.denials.append("no arming in offboard: heartbeats for more than 1 s are needed first")
         else:
             self.armed = arm
@@ -122,9 +135,9 @@ class Px4Commander:
         self._update(now, float(signals["height"]))
         if not self.armed or self.mode == TERMINATION:
             return None
-        if self.mode == OFFBOARD and self.control == CONTROL_OF[self.command.codec]:
+        if self.mode == OFFBOARD and self.control == self.obeys:
             return self.setpoint
-        if self.command.codec != "px4_rates":
+        if self.command.codec not in LEVELS:
             return None  # of motors there is no level attitude
         config = LAND if self.mode in (AUTO_LAND, DESCEND) else LEVEL
         return shield.level_and_descend(signals["base_quat_w"], float(self.hover[0]), config)
@@ -145,6 +158,11 @@ class Px4Commander:
         if state == self.said and now < self.next_status:
             return []
         self.said, self.next_status = state, now + STATUS_S
+        if self.autopilot.status.type == MAVROS:
+            return [(self.autopilot.status.topic, MAVROS, messages.record(MAVROS)(
+                header=messages.header(stamp_ns), connected=True, armed=self.armed, guided=self.mode == OFFBOARD,
+                manual_input=False, mode=NAV_STATES[self.mode].replace("AUTO_", "AUTO."),
+                system_status=CRITICAL if self.failsafe else ACTIVE if self.armed else STANDBY))]
         message = blank(
             STATUS, timestamp=microseconds(stamp_ns), arming_state=ARMED if self.armed else DISARMED,
             nav_state=self.mode, nav_state_user_intention=self.wanted, failsafe=self.failsafe, system_id=1,

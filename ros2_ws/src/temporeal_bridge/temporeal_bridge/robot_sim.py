@@ -6,7 +6,7 @@
 True state -> latency and noise -> the interface's state topics; command topics -> latency -> the driver (what it does
 when setpoints stop or are wrong) -> actuators with lag -> MuJoCo. What differs between robots is a plant
 (:mod:`temporeal_bridge.plants`). At the start and after a reset the robot is held in its start state until the first
-command comes.
+command comes; one under an autopilot stands there until it is armed and its motors push.
 
 Topics of the simulation itself, in the robot's namespace:
 
@@ -35,10 +35,10 @@ from robots.registry import resolve
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, faults, messages
 from temporeal_bridge.drivers import Refused
-from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, StateTopic, load_interface
+from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.node import parser, run, whole
 from temporeal_bridge.plants import Start, plant_of
-from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
+from temporeal_bridge.transport import QOS, Endpoint, QoS, Received, Transport, qos_named
 
 if TYPE_CHECKING:
     from sim.scene import Scene
@@ -76,8 +76,12 @@ class RobotSim:
                         for s in states]
         self.objects = advertise_objects(transport, scene)
         self.slow_every = max(round(fastest / SLOW_HZ), 1)
-        topic = interface.command(self.command)
-        transport.subscribe(topic.topic, topic.type, qos_named(topic.qos), self._taker(topic))
+        for read in self.plant.topics:
+            transport.subscribe(read.topic, read.type, qos_named(read.qos), self._taker())
+        self.status: Endpoint | None = None
+        if interface.autopilot is not None:  # latched; PX4's are best effort beside (utilities.hpp), MAVROS's are not
+            row = interface.autopilot.status
+            self.status = transport.advertise(row.topic, row.type, QoS(qos_named(row.qos).reliable, 1, latched=True))
         self.episode = transport.advertise("sim/episode", NUMBER, QOS["latched"])
         transport.subscribe("sim/reset", NUMBER, QOS["default"], self._on_reset)
         self.fault_active = transport.advertise("sim/fault_active", TEXT, QOS["latched"])
@@ -88,7 +92,7 @@ class RobotSim:
         self.fault: faults.Fault | None = None
         self.reset(seed)
 
-    def _taker(self, topic: CommandTopic) -> Any:
+    def _taker(self) -> Any:
         latency = float(self.settings["command_latency_s"])
 
         def take(received: Received) -> None:
@@ -114,7 +118,7 @@ class RobotSim:
         self.seed, self.rng = seed, np.random.default_rng(seed)
         self.plant.reset(self.rng)
         self._switch(None)
-        self.held, self.crashed = True, ""
+        self.held, self.crashed = not self.plant.stands, ""
         self.origin, self.count = self.transport.monotonic(), 0
         self.inbox: deque[tuple[float, Any]] = deque()
         self.delay: deque[tuple[float, dict[str, np.ndarray]]] = deque()
@@ -189,6 +193,9 @@ class RobotSim:
         if slow and not self.held:
             self.truth.append((stamp, true, self.plant.setpoint))
         self._publish(faults.Sample(self.measure(self.delay[0][1]), stamp))
+        if self.status is not None:
+            for _topic, type, message in self.plant.says(time, stamp):
+                self.transport.publish(self.status, messages.encode(type, message))
         if slow:
             self._publish_objects(true, stamp)
 

@@ -26,7 +26,7 @@ command's ``stop``, which must be there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ from robots.spec import RobotSpec
 ACTIONS = {
     "hold": "go to the measured position and keep it", "ramp": "come to rest within the limits and keep it",
     "damp": "zero velocity or effort", "level": "level out and sink (quadrotors)", "silence": "say nothing more"}
+ONLY = {"autopilot": "silence"}  # whatever else is sent brings PX4 back to offboard, against its pilot or its failsafe
 KEEPS = ("hold", "ramp", "damp")  # actions after which commands go on, until somebody resets
 CODES = {
     "policy": "the policy failed, or its command has another shape or is not finite",
@@ -49,7 +50,8 @@ CODES = {
     "tracking": "the robot does not follow", "start": "the robot is far from where the policy begins",
     "fence": "outside the geofence", "collision": "its links would come too near to each other",
     "violated": "the formula is violated", "operator": "somebody stopped it",
-    "publisher": "somebody else commands the robot", "inactive": "the node was deactivated"}
+    "publisher": "somebody else commands the robot", "inactive": "the node was deactivated",
+    "autopilot": "the autopilot does not obey us any more", "guard": "the guard itself failed"}
 """Reasons for a stop, by the code that a profile's ``stop`` chooses the action by."""
 
 
@@ -206,9 +208,29 @@ def stop_actions(
     for code, action in row.items():
         if action not in ACTIONS:
             raise SafetyError(f"{where}.{code} is {action!r}; legal: {', '.join(ACTIONS)}")
+        if action != ONLY.get(code, action):
+            raise SafetyError(f"{where}.{code} is {action!r}; legal: {ONLY[code]} alone, which needs not be said")
         if action == "level" and (robot.kind != "quadrotor" or spec.name != "ctbr_cmd" or level is None):
             raise SafetyError(f"{where}.{code}: level needs a quadrotor's ctbr_cmd and the section safety.level")
-    return dict(row)
+    return {**row, **ONLY}
+
+
+def check_carried(profile: Profile, carried: Collection[str]) -> None:
+    """Refuse a profile that watches, or stops by, a signal that no topic brings: it would be checked by nobody."""
+    levels = "level" in profile.stop.values()
+    used: dict[str, Sequence[str]] = {
+        "geofence": [profile.geofence.signal] if profile.geofence else (),
+        "frozen": profile.frozen.signals if profile.frozen else (), "jump": list(profile.jump or ()),
+        "tracking": [profile.tracking.signal] if profile.tracking else (),
+        "effort": [profile.effort.position, profile.effort.velocity] if profile.effort else (),
+        "start": [profile.start.signal] if profile.start else (),
+        "level": ("base_quat_w", "height") if levels else (),
+        "unlock_below_m": ("height",) if profile.unlock_below_m is not None else ()}
+    for where, names in used.items():
+        for name in names:
+            if name not in carried:
+                raise SafetyError(f"safety: {where} needs {name!r}, which no topic of the interface carries; carried: "
+                                  f"{', '.join(carried)}")
 
 
 def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:

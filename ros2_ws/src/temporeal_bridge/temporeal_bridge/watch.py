@@ -13,7 +13,9 @@ from temporeal_bridge.safety import Profile
 Reason = tuple[str, str]
 """Code (see :data:`temporeal_bridge.safety.CODES`) and text; ("", ""): nothing is wrong."""
 NOTHING: Reason = ("", "")
-GAP_S = 0.1  # a robot may go far between samples that are farther apart: that is no jump
+GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as much more as the time is longer
+REST_S = 0.05  # so long a robot must have rested before it is started
+RESTS = 0.2  # of what the first command may be off: it rests while it moves less
 
 
 class Watch:
@@ -33,6 +35,8 @@ class Watch:
         self.changed: dict[str, float] = {}  # when a signal last differed from before
         self.jumped: Reason = NOTHING
         self.behind_since = inf
+        self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
+        self.rests_since = inf
 
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
@@ -46,14 +50,23 @@ class Watch:
             if before is None or not np.array_equal(before, value):
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
-            if limit is not None and before is not None and now - self.at[topic] < GAP_S:
+            if limit is not None and before is not None:
                 change = float(np.abs(np.asarray(value, dtype=float) - before).max())
-                if change > limit:
+                if change > limit * max((now - self.at[topic]) / GAP_S, 1.0):
                     self.jumped = ("jump", f"{name} jumped by {change:.3g}, {limit:g} is the most from one sample to "
                                    "the next")
             self.values[name] = value
+            if self.profile.start is not None and name == self.profile.start.signal:
+                self._rest(np.reshape(value, -1), now)
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
+
+    def _rest(self, value: np.ndarray, now: float) -> None:
+        """Since when the robot is where it is."""
+        assert self.profile.start is not None
+        far = RESTS * np.asarray(self.profile.start.within)
+        if self.place is None or (np.abs(value - self.place) > far).any():
+            self.place, self.rests_since = value, now
 
     @property
     def complete(self) -> bool:
@@ -111,11 +124,14 @@ class Watch:
         text = shield.outside(self.values[rule.signal], rule.low, rule.high)  # type: ignore[arg-type]
         return ("fence", text) if text else NOTHING
 
-    def start(self, command: np.ndarray) -> Reason:
-        """The first command [A] against where the robot is."""
+    def start(self, command: np.ndarray, now: float) -> Reason:
+        """The first command [A] against where the robot is. It must rest there: an earlier guard may have left it in
+        motion, and what begins at rest would be a jolt."""
         rule = self.profile.start
         if rule is None:
             return NOTHING
         measured = self.values[rule.signal].reshape(-1)
+        if now - self.rests_since < REST_S:
+            return "start", f"{rule.signal} is still moving: it must have rested for {REST_S:g} s"
         text = shield.behind(command[: measured.size], measured, np.asarray(rule.within))
         return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING

@@ -1,0 +1,369 @@
+"""The guard against what would get past it: bursts, pauses, garbage, stops at bad moments, failures of its own.
+
+World (a quadrotor) and Arm are those of the guard's other tests.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robots.spec import load_robot
+from temporeal_bridge import link, mission, node, safety
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import Proposal
+from temporeal_bridge.watch import Watch
+
+
+def beside(name: str) -> Any:
+    """A test module of this folder: they are no package."""
+    spec = importlib.util.spec_from_file_location(f"{name}_shared", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+quadrotor, arms = beside("test_guard_node"), beside("test_guard_arm")
+HOVER, HOME, PERIOD, swinging = quadrotor.HOVER, arms.HOME, arms.PERIOD, arms.swinging
+
+
+@pytest.fixture
+def world(lockstep, artifact):
+    return quadrotor.ready(lockstep, artifact)
+
+
+@pytest.fixture
+def flying(world):
+    world.begin()
+    world.fly(0.3)
+    assert world.mode == "active"
+    return world
+
+
+@pytest.fixture
+def moving(lockstep):
+    made = arms.Arm(lockstep)
+    made.begin()
+    made.run(3.0, swinging)
+    assert made.mode == "active"
+    return made
+
+
+# commands that come faster than the limits are meant for
+
+
+def test_a_burst_is_one_command(moving):
+    """Each step keeps the limits for a period: ten of them at once would move ten times as fast."""
+    count = len(moving.sent)
+    moving.publish()
+    for _ in range(10):
+        moving.propose(HOME + 0.5)
+    moving.lockstep.run(0.01)
+    moving.own.wait(0.0)
+    assert len(moving.sent) == count + 1 and moving.guard.flight.dropped == 9
+
+
+def test_a_controller_that_is_too_fast_is_slowed_down(moving):
+    """Twice the rate, for two seconds: no more commands than periods, but for the 5 % that clocks may be off."""
+    count = len(moving.sent)
+    for k in range(200):
+        moving.publish()
+        if k % 2 == 0:
+            moving.propose(swinging(75 + k // 4))
+        moving.lockstep.run(0.01)
+        moving.own.wait(0.0)
+    assert moving.mode == "active" and 50 <= len(moving.sent) - count <= 54
+
+
+def test_a_command_of_another_start_of_the_same_mission_is_dropped(flying):
+    count = len(flying.commands)
+    flying.publish()
+    flying.propose(np.array([0.5, 1.0, 1.0, 1.0]), stamp_ns=flying.began - 1)
+    flying.pause()
+    assert len(flying.commands) == count and flying.guard.flight.dropped == 1
+
+
+def test_one_who_sends_without_end_does_not_keep_the_guard_from_its_checks(tmp_path):
+    guard = link.SocketGuard(tmp_path / "own" / "guard.sock")
+    controller = link.SocketController(tmp_path / "own" / "guard.sock")
+    received = guard.socket.recvfrom
+
+    class Flood:
+        def recvfrom(self, size):
+            controller.send(Proposal(link.HELLO))
+            return received(size)
+
+    real, guard.socket = guard.socket, Flood()
+    assert len(guard.receive()) == link.MOST
+    guard.socket = real
+    controller.close()
+    guard.close()
+
+
+def test_a_text_of_any_length_gets_through():
+    assert len(link.unpack(link.pack(Proposal(link.FAIL, text="é" * 10**6))).text) <= link.LONGEST_TEXT
+    assert len(link.unpack_answer(link.pack_answer(link.Answer("stopped", reason="x" * 10**6))).reason) == 4096
+
+
+# a guard that stood still
+
+
+def hurrying(step: int) -> np.ndarray:
+    """From where the swing is after 3 s on at 1 rad/s: a stop from there takes some way."""
+    return swinging(75) + 0.04 * (step - 75)
+
+
+def test_after_a_pause_it_goes_on_where_the_robot_went(moving):
+    """The trajectory that it had sent led the arm to rest: the stop begins there, not where the guard left off."""
+    moving.run(0.4, hurrying)
+    assert np.abs(moving.guard.motion.speed).max() > 0.9
+    pair = moving.lockstep.pairs.pop()
+    moving.run(1.0, swinging)
+    rest = np.array(moving.messages[-1].points[-1].positions)
+    moving.lockstep.pairs.append(pair)
+    count = len(moving.sent)
+    moving.run(0.5)
+    assert moving.mode == "holding" and moving.guard.flight.code in ("stale", "silent")
+    assert np.abs(np.array(moving.sent[count:]) - rest).max() < 1e-3
+
+
+def test_after_a_pause_a_forward_controller_is_found_where_it_was_left(lockstep):
+    arm = arms.Arm(lockstep, "forward_position")
+    arm.begin()
+    arm.run(3.0, swinging)
+    arm.run(0.4, hurrying)
+    pair = lockstep.pairs.pop()
+    arm.run(1.0, swinging)
+    lockstep.pairs.append(pair)
+    count = len(arm.sent)
+    arm.run(0.5)
+    assert arm.mode == "holding" and np.array(arm.sent[count:]) == pytest.approx(
+        np.tile(arm.sent[count - 1], (len(arm.sent) - count, 1)))
+
+
+# garbage
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"verdict": []}', '"violated"'])
+def test_a_verdict_that_is_none_changes_nothing(flying, text):
+    flying.tell("monitor/verdict", text)
+    flying.fly(0.1)
+    assert flying.mode == "active"
+
+
+def test_bytes_that_are_no_message_change_nothing_but_at_the_stop_button(flying):
+    flying.own.publish(flying.states, b"\x00\x01")
+    flying.own.publish(flying.topics["monitor/verdict"], b"\x00\x01")
+    flying.fly(0.1)
+    assert flying.mode == "active" and flying.guard.garbled == 1 and flying.guard.state.rejected == 1
+    flying.own.publish(flying.topics["estop"], b"")
+    flying.fly(0.02)
+    assert flying.mode == "stopping" and flying.code == "operator"
+
+
+def test_reports_that_cannot_be_published_do_not_stop_a_stop(flying):
+    bus = flying.guard.transport
+    publish = bus.publish
+
+    def broken(endpoint: Any, data: bytes) -> None:
+        if endpoint is not flying.guard.command:
+            raise RuntimeError("no room")
+        publish(endpoint, data)
+
+    bus.publish = broken
+    count = len(flying.commands)
+    flying.tell("mission/stop")
+    flying.fly(0.1)
+    assert flying.guard.mode == "stopping" and len(flying.commands) > count + 3 and flying.guard.unsaid > 3
+
+
+# stops at bad moments
+
+
+def test_a_stop_before_a_start_that_is_on_its_way_is_heard(world):
+    """The operator presses while the controller still waits for its first state: the mission must not begin."""
+    world.tell("mission/stop")
+    world.pause()
+    world.begin()
+    world.fly(0.1)
+    assert world.commands == [] and world.mode == "stopped"
+    world.tell("mission/reset")
+    world.hello()
+    world.fly(0.1, None)
+    assert world.mode == "ready"
+    world.begin(2)
+    world.fly(0.1)
+    assert world.modes[-1] == "active 2"
+
+
+def test_a_stop_while_a_mission_ends_is_latched(flying):
+    flying.controller.send(Proposal(link.END, 1, text="stop"))
+    flying.fly(0.04, None)
+    assert flying.mode == "stopping" and flying.guard.flight.reason == ""
+    flying.tell("mission/stop")
+    flying.fly(8.0, None)
+    assert flying.mode == "stopped" and flying.guard.flight.reason == "stopped by the operator"
+
+
+def test_beginning_twice_is_refused_and_does_not_look_like_a_start(flying):
+    flying.controller.receive()
+    flying.begin(2)
+    flying.pause()
+    answers = [a for a in flying.controller.receive() if a.flight == 2]
+    assert [a.mode for a in answers] == ["refused"] and flying.modes[-1] == "active 1"
+
+
+def test_neither_start_nor_reset_ends_a_stop_action(flying):
+    flying.tell("mission/stop")
+    flying.fly(0.04, None)
+    for _ in range(5):
+        flying.tell("mission/reset")
+        flying.begin(2)
+        flying.fly(0.02)
+    assert flying.mode == "stopping" and flying.guard.flight.number == 1
+
+
+def test_who_has_not_said_what_he_flies_begins_nothing(flying):
+    flying.tell("mission/stop")
+    flying.fly(8.0, None)
+    flying.tell("mission/reset")
+    flying.fly(0.1, None)
+    flying.guard.greeted, flying.guard.mode = flying.own.monotonic(), "ready"
+    flying.begin(2)
+    flying.pause()
+    assert "has not said which artifact" in flying.events[-1]["reason"]
+
+
+def test_after_a_mission_another_controller_can_take_the_line(flying, monkeypatch):
+    released: list[bool] = []
+    monkeypatch.setattr(flying.guard.link, "release", lambda: released.append(True))
+    flying.controller.send(Proposal(link.END, 1, text="silence"))
+    flying.fly(1.0, None)
+    assert flying.mode == "finished" and not released
+    flying.fly(2.0, None)
+    assert flying.mode == "finished" and released
+
+
+def test_a_guard_that_was_restarted_tells_who_flies_on_that_it_is_over(world):
+    world.flight, world.began = 7, world.own.now()
+    world.controller.receive()
+    world.fly(0.04)
+    answers = [a for a in world.controller.receive() if (a.flight, a.stamp_ns) == (7, world.began)]
+    assert world.commands == [] and answers[0].mode == "refused" and "does not fly this mission" in answers[0].reason
+
+
+def test_a_robot_that_moves_is_not_started(lockstep):
+    """A guard before this one may have left it in motion: what begins at rest would be a jolt."""
+    arm = arms.Arm(lockstep)
+    arm.begin()
+    arm.position = arm.position + 0.05
+    arm.run(0.01)
+    arm.run(0.04, HOME + 0.05)
+    assert arm.sent == [] and arm.guard.flight.code == "start" and "still moving" in arm.guard.flight.reason
+
+
+# what is watched
+
+
+def test_a_jump_across_a_gap_is_a_jump():
+    profile = replace(quadrotor_profile(), stale_after_s=1.0)
+    for gap, far, jumped in ((0.01, 0.9, False), (0.01, 1.1, True), (0.15, 1.4, False), (0.15, 1.6, True)):
+        watch = Watch(profile, [100.0])
+        watch.take(0, 1, {"base_pos_w": np.zeros(3)}, 0.0, 1)
+        watch.take(0, 2, {"base_pos_w": np.array([far, 0.0, 0.0])}, gap, 2)
+        assert (watch.jumped[0] == "jump") == jumped, (gap, far)
+
+
+def quadrotor_profile() -> safety.Profile:
+    robot = load_robot("crazyflie")
+    return safety.profile(robot, load_interface(robot).safety, robot.command("ctbr_cmd"), 0.02)
+
+
+def test_what_nobody_brings_cannot_be_watched():
+    profile = quadrotor_profile()
+    names = ["base_pos_w", "base_quat_w", "height"]
+    safety.check_carried(profile, names)
+    for lost in names:
+        with pytest.raises(safety.SafetyError, match=f"needs '{lost}', which no topic"):
+            safety.check_carried(profile, [name for name in names if name != lost])
+
+
+def test_an_autopilot_that_does_not_obey_gets_silence_and_nothing_else():
+    robot = load_robot("crazyflie")
+    content = load_interface(robot).safety
+    assert quadrotor_profile().action("autopilot") == "silence" and quadrotor_profile().action("silent") == "level"
+    commands = {"ctbr_cmd": {"stop": {"default": "level", "autopilot": "level"}}}
+    with pytest.raises(safety.SafetyError, match=r"stop\.autopilot is 'level'; legal: silence alone"):
+        safety.profile(robot, {**content, "commands": commands}, robot.command("ctbr_cmd"), 0.02)
+
+
+# a guard that fails
+
+
+def spin_into(guard: Any, error: Exception) -> None:
+    """Run the guard's process until its step raises."""
+    def step() -> None:
+        raise error
+
+    guard.step = step
+    with pytest.raises(type(error)):
+        node.spin(guard, guard.transport, lambda: False)
+
+
+def test_a_guard_that_fails_first_brings_the_arm_to_rest(moving):
+    count = len(moving.sent)
+    spin_into(moving.guard, KeyError("by zero"))
+    moving.own.wait(0.0)
+    assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
+    assert moving.guard.flight.reason == "the guard failed: KeyError: 'by zero'"
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+
+
+def test_a_guard_that_fails_first_brings_the_quadrotor_down(flying):
+    """Its state stops with it in this test: it levels blindly for as long as its profile says, and is silent."""
+    count, began = len(flying.commands), flying.own.monotonic()
+    spin_into(flying.guard, ZeroDivisionError("by zero"))
+    flying.own.wait(0.0)
+    assert flying.guard.mode == "stopped" and len(flying.commands) > count + 5
+    assert flying.own.monotonic() - began < 1.0
+
+
+def test_a_stop_action_that_cannot_be_sent_does_not_keep_the_process_for_ever(flying):
+    def broken(endpoint: Any, data: bytes) -> None:
+        raise RuntimeError("the bus is gone")
+
+    flying.guard.transport.publish = broken
+    began = flying.own.monotonic()
+    spin_into(flying.guard, RuntimeError("by zero"))
+    assert flying.own.monotonic() - began <= 10.1
+
+
+def test_outside_a_mission_nothing_is_sent_when_it_fails(world):
+    spin_into(world.guard, RuntimeError("by zero"))
+    world.own.wait(0.0)
+    assert world.commands == []
+
+
+# for days
+
+
+def test_memory_stays_flat_over_many_missions(flying):
+    for number in range(2, mission.FLIGHTS + 20):
+        flying.controller.send(Proposal(link.END, flying.flight, text="silence"))
+        flying.publish()
+        flying.begin(number)
+        flying.propose()
+        flying.pause()
+    guard = flying.guard
+    assert len(guard.flights) == mission.FLIGHTS and guard.flight.number == mission.FLIGHTS + 19
+    assert all(len(f.latency_s) == 0 and f.latency_ms for f in list(guard.flights)[:-1])
+    assert guard.latency_s.maxlen == guard.flight.latency_s.maxlen == mission.AGES
+    assert json.dumps(node.plain(guard.summary()["flights"][0]))
