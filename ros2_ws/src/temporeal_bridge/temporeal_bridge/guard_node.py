@@ -122,7 +122,7 @@ class GuardNode:
         self.stopping = Stopping("silence", 0.0, None, "finished")
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
-        self.sent_at, self.bridging = -np.inf, False
+        self.sent_at = -np.inf
         self.stranger = ""  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.rival, self.next_look = "", transport.monotonic() + LOOK_S
@@ -208,7 +208,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
-        self.sent_at, self.bridging = -np.inf, False
+        self.sent_at = -np.inf
         self._say("active")
 
     def _refusal(self, now: float) -> Reason:
@@ -290,7 +290,7 @@ class GuardNode:
 
     def step(self) -> None:
         """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
-        for proposal in self.link.receive():
+        for proposal in self._newest(self.link.receive()):
             self._hear(proposal, self.transport.monotonic())
         self.transport.wait(0.0)
         now = self.transport.monotonic()
@@ -306,6 +306,12 @@ class GuardNode:
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S
             self._diagnose(now)
+
+    def _newest(self, waiting: list[Proposal]) -> list[Proposal]:
+        """Of commands that came while this process did not run, only the last: sent together, they would be a leap."""
+        commands = [i for i, p in enumerate(waiting) if p.kind == link.COMMAND]
+        self.flight.dropped += len(commands[:-1])
+        return [p for i, p in enumerate(waiting) if i not in commands[:-1]]
 
     def _look(self) -> None:
         """Does anybody else publish commands?"""
@@ -348,7 +354,6 @@ class GuardNode:
         """
         self.motion, _ = self._calmed("ramp", False)
         self.flight.bridged += 1
-        self.bridging = True
         self._send(self.motion.command.reshape(self.spec.shape))
 
     def _unsafe(self, now: float) -> Reason:
@@ -372,7 +377,7 @@ class GuardNode:
             flight.dropped += 1
             return
         flight.step, self.heard = p.step, now
-        if self.bridging and now - self.sent_at < (LATE - 1.0) * self.period:  # this period has had its command
+        if self.keeps and now - self.sent_at < (LATE - 1.0) * self.period:  # this period has had its command
             flight.dropped += 1
             return
         code, reason = self._refused(p, now)
@@ -382,11 +387,10 @@ class GuardNode:
         verdict, self.motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
         self._send(np.asarray(verdict.command), p)
-        self.bridging, done = False, self.sent_at
         flight.sent += 1
         flight.limited += bool(verdict.reason)
         if len(flight.latency_s) < AGES:
-            flight.latency_s.append(done - p.seen)
+            flight.latency_s.append(self.sent_at - p.seen)
         self._log(self.proposed, p, asked)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
