@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from statistics import median
 
 from policies.cli.benches import Row
 from policies.cli.benches._fault_world import CASES, Result, all_pairs, fuzz, trial
+from policies.cli.console import BadInput
 
 HELP = (
     "faults of states, policies, chunks, the line, people and machines, each at a random time of a mission, for five "
@@ -34,11 +34,11 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
         given = options[name]
         return float(given[0]) if given else default
 
-    parts, seed = options["parts"] or list(PARTS), int(one("seed", 0))
+    parts, seed, case = options["parts"] or list(PARTS), int(one("seed", 0)), options["case"]
     if unknown := sorted(set(parts) - set(PARTS)):
-        raise ValueError(f"there is no part {unknown[0]!r}; legal: {', '.join(PARTS)}")
-    if options["case"]:
-        return one_trial(options["case"], seed, out)
+        raise BadInput(f"--parts: there is no part {unknown[0]!r}; legal: {', '.join(PARTS)}")
+    if case:
+        return one_trial((case[0], ", ".join(case[1:])), seed, out)
     rows: list[Row] = []
     if "fuzz" in parts:
         rows += fuzzed(seed, int(one("cycles", 20_000 if quick else 1_000_000)), int(one("trials", 1)))
@@ -51,11 +51,11 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
     return rows
 
 
-def one_trial(case: list[str], seed: int, out: Path) -> list[Row]:
+def one_trial(case: tuple[str, str], seed: int, out: Path) -> list[Row]:
     """The trial of one pair and one seed."""
-    if tuple(case) not in all_pairs():
+    if case not in all_pairs():
         pairs = "; ".join(",".join(pair) for pair in all_pairs())
-        raise ValueError(f"--case is {','.join(case)!r}; legal: {pairs}")
+        raise BadInput(f"--case is {','.join(case)!r}; legal: {pairs}")
     out.mkdir(parents=True, exist_ok=True)
     got = trial(case[0], case[1], seed, out)
     told = "; ".join(got.wrong)
@@ -99,8 +99,3 @@ def of_case(case: str, group: list[Result]) -> list[Row]:
         Row(f"{name}: max", max(a for a, _ in timed), "s", max(b for _, b in timed), promise or None, good),
         Row(f"{name}: max of allowed", share, "1", 1.0, None, share <= 1.0 + 1e-3),
     ]
-
-
-def load() -> str:
-    """For rows of real time: how busy the machine was."""
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
