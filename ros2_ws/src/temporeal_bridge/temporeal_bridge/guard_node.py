@@ -102,7 +102,8 @@ class GuardNode:
         self.topic = interface.command(self.spec.name)
         self.codec = codecs.COMMANDS[self.topic.codec]
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
-        self.state = StateInput(transport, robot, interface, listener=self._on_state)
+        self.state = StateInput(
+            transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())
         self.command = transport.advertise(self.topic.topic, self.topic.type, qos_named(self.topic.qos))
         self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])

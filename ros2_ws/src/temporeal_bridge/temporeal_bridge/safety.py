@@ -127,6 +127,13 @@ class Profile:
     effort: Effort | None = None
     start: Start | None = None
 
+    def signals(self) -> set[str]:
+        """Names of those that a rule reads."""
+        rules = (self.geofence, self.tracking, self.start)
+        out = {rule.signal for rule in rules if rule is not None} | set(self.jump or ())
+        out |= set(self.frozen.signals) if self.frozen is not None else set()
+        return out | ({self.effort.position, self.effort.velocity} if self.effort is not None else set())
+
     def action(self, code: str) -> str:
         """What to do for a reason of this code."""
         return self.stop.get(code, self.stop["default"])
