@@ -19,7 +19,7 @@ from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.processes import Process, end, how_ended, start
-from temporeal_bridge.transport import QOS, QoS
+from temporeal_bridge.transport import QOS, Callback, QoS
 
 DEEP = QoS(reliable=False, depth=1000)
 START_S = 60.0  # for processes to start on a machine that is busy
@@ -99,11 +99,16 @@ def write(
 class Crew:
     """Nodes of one robot in namespace /r on a DDS domain of their own, and the observer.
 
+    ``on_command`` takes the commands instead of the oracle, for benchmarks with no time for it.
+
     Attributes:
         oracle: reads every command. modes: (s, mode). events: (s, event of the guard).
     """
 
-    def __init__(self, artifact: Path, robot: str, interface: str, command: str, rate_hz: float, out: Path) -> None:
+    def __init__(
+        self, artifact: Path, robot: str, interface: str, command: str, rate_hz: float, out: Path,
+        on_command: Callback | None = None,
+    ) -> None:
         self.artifact, self.robot, self.interface, self.out = artifact, robot, interface, out
         out.mkdir(parents=True, exist_ok=True)
         self.domain = free_domain()
@@ -111,13 +116,14 @@ class Crew:
         spec = load_robot(robot)
         self.facts = load_interface(spec, interface)
         self.topic = self.facts.command(command)
-        self.oracle = Oracle(spec, self.facts, command, 1 / rate_hz)
+        self.oracle = Oracle(spec, self.facts, command, 1 / rate_hz, timed=False)  # this process may be late itself
         self.oracle.mode = "active"  # modes come on another topic, maybe later than commands: not judged here
         self.modes: list[tuple[float, str]] = []
         self.events: list[tuple[float, dict[str, Any]]] = []
         self.processes: dict[str, Process] = {}
         self.number = 0
-        self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, lambda r: self.oracle.read(r.at, r.data))
+        self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or (
+            lambda r: self.oracle.read(r.at, r.data)))
         self.bus.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append((
             r.at, messages.decode(r.type, r.data).frame_id)))
         self.bus.subscribe("guard/event", "std_msgs/msg/String", QOS["default"], lambda r: self.events.append((
