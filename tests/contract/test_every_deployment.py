@@ -80,8 +80,8 @@ def graph_of(task: Any) -> PolicyGraph:
 
 
 class Deployed:
-    """Controller and guard of a task, and who publishes its signals. ``domain``: DDS on loopback, in real time; None: the
-    memory bus."""
+    """Controller and guard of a task, and who publishes its signals. ``domain``: DDS on loopback, in real time; None:
+    the memory bus."""
 
     def __init__(
         self, task: Any, graph: PolicyGraph, golden: dict[str, np.ndarray], folder: Path, domain: int | None = None
@@ -151,7 +151,7 @@ def test_the_robot_is_sent_what_the_training_environment_does(name: str, tmp_pat
 
 
 def test_so_it_is_over_dds(tmp_path: Path) -> None:
-    same("hover", tmp_path, free_domain())
+    same("waypoints", tmp_path, free_domain())
 
 
 def same(name: str, tmp_path: Path, domain: int | None = None) -> None:
