@@ -32,11 +32,8 @@ class Chain:
     """
 
     def __init__(self, rows: Sequence[Sequence[float]], tool: Sequence[float]) -> None:
-        self.turns, self.shifts = [], []  # frame i - 1 to frame i at joint angle 0
-        for a, d, alpha in rows:
-            c, s = cos(alpha), sin(alpha)
-            self.turns.append(np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]]))
-            self.shifts.append(np.array([a, -s * d, c * d]))
+        # frame i - 1 to frame i at joint angle 0: a shift [3] m, and cosine and sine of a turn about x
+        self.links = [(a, -sin(alpha) * d, cos(alpha) * d, cos(alpha), sin(alpha)) for a, d, alpha in rows]
         x, y, z, turn = tool
         self.end = np.array([[cos(turn), -sin(turn), 0.0], [sin(turn), cos(turn), 0.0], [0.0, 0.0, 1.0]])
         self.reach = np.array([x, y, z])
@@ -45,22 +42,36 @@ class Chain:
     def __call__(self, angles: Any, speeds: Any = None) -> tuple[Array, Array, Array]:
         """Position [3] m, attitude [4] wxyz and velocity [3] m/s of the tool at joint ``angles`` [J] rad and their
         ``speeds`` [J] rad/s (None: at rest), in the base frame."""
-        q = np.asarray(angles, dtype=np.float64)
         v = np.zeros(self.joints) if speeds is None else np.asarray(speeds, dtype=np.float64)
-        if q.shape != (self.joints,) or v.shape != (self.joints,):
-            raise KinematicsError(f"{self.joints} joints are needed, got angles {q.shape} and speeds {v.shape}")
-        rotation, place = np.eye(3), np.zeros(3)
-        axes, places = np.empty((self.joints, 3)), np.empty((self.joints, 3))
-        for i in range(self.joints):
-            place = place + rotation @ self.shifts[i]
-            rotation = rotation @ self.turns[i]
-            c, s = cos(q[i]), sin(q[i])
-            x, y = rotation[:, 0].copy(), rotation[:, 1].copy()
-            rotation[:, 0], rotation[:, 1] = c * x + s * y, c * y - s * x
-            axes[i], places[i] = rotation[:, 2], place
-        flange = rotation @ self.turns[-1]
-        tool = place + rotation @ self.shifts[-1] + flange @ self.reach
+        if v.shape != (self.joints,):
+            raise KinematicsError(f"{self.joints} joints are needed, got speeds {v.shape}")
+        tool, flange, axes, places = self._follow(angles)
         return tool, from_matrix(flange @ self.end), v @ np.cross(axes, tool - places)
+
+    def position(self, angles: Any) -> Array:
+        """The position [3] m alone, for half the work."""
+        return self._follow(angles)[0]
+
+    def _follow(self, angles: Any) -> tuple[Array, Array, Array, Array]:
+        """Along the arm: the tool's position [3], the flange's rotation [3, 3], joints' axes and places [J, 3]."""
+        q = np.asarray(angles, dtype=np.float64)
+        if q.shape != (self.joints,):
+            raise KinematicsError(f"{self.joints} joints are needed, got angles {q.shape}")
+        # plain numbers: seven joints of them take a fifth of the time that arrays of three need
+        x, y, z, place = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0)  # axes: columns
+        axes, places = [], []
+        for (a, b, e, c, s), angle in zip(self.links, (*q.tolist(), 0.0)):  # the flange does not turn
+            place = (place[0] + a * x[0] + b * y[0] + e * z[0], place[1] + a * x[1] + b * y[1] + e * z[1],
+                     place[2] + a * x[2] + b * y[2] + e * z[2])
+            y, z = ((c * y[0] + s * z[0], c * y[1] + s * z[1], c * y[2] + s * z[2]),
+                    (c * z[0] - s * y[0], c * z[1] - s * y[1], c * z[2] - s * y[2]))
+            u, v = cos(angle), sin(angle)
+            x, y = ((u * x[0] + v * y[0], u * x[1] + v * y[1], u * x[2] + v * y[2]),
+                    (u * y[0] - v * x[0], u * y[1] - v * x[1], u * y[2] - v * x[2]))
+            axes.append(z)
+            places.append(place)
+        flange = np.array((x, y, z)).T
+        return np.array(place) + flange @ self.reach, flange, np.array(axes[:-1]), np.array(places[:-1])
 
 
 @cache

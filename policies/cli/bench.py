@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
         told = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
         raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
     check_writable(options.out)
-    given = {name: split(getattr(options, name)) for name in own}
+    given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
     results = {name: measure(name, options.quick, options.out, options.json, given) for name in chosen}
     if options.json:
         print_json(results)

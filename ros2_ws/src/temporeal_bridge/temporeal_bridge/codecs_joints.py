@@ -13,6 +13,7 @@ Options that several of them have:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,28 @@ def in_frame(message: Any, options: Options, what: str) -> None:
 # kinematics of robot `chain`, exact and of the same instant as the joints. A field that nobody asks for may be empty.
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What the options of a JointState say, checked once: ``fields``: offset and factor [J] by field."""
+
+    options: Options
+    joints: tuple[str, ...]
+    fields: Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+
+READINGS: dict[int, Reading] = {}
+"""By identity of the options, which each entry keeps alive: they are read for every message, and never change."""
+
+
+def reading(options: Options) -> Reading:
+    """See :class:`Reading`."""
+    found = READINGS.get(id(options))
+    if found is None or found.options is not options:
+        joints = names(options)
+        found = READINGS[id(options)] = Reading(options, tuple(joints), conversions(options, len(joints)))
+    return found
+
+
 def joint_state_signals(options: Options) -> tuple[str, ...]:
     """Names of the signals that a JointState carries."""
     tool = options.get("tool", {})
@@ -113,7 +136,8 @@ def conversions(options: Options, count: int) -> dict[str, tuple[np.ndarray, np.
 
 def decode_joint_state(message: Any, options: Options) -> Signals:
     """Signals of the named joints, wherever they stand in the message."""
-    joints, found = names(options), {name: i for i, name in enumerate(message.name)}
+    known, found = reading(options), {name: i for i, name in enumerate(message.name)}
+    joints = known.joints
     missing = [name for name in joints if name not in found]
     if missing:
         raise CodecError(f"JointState has no joint {missing[0]!r}; it has: {', '.join(message.name) or 'none'}")
@@ -121,7 +145,7 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
     if twice:
         raise CodecError(f"JointState has joint {twice[0]!r} more than once")
     order, values = [found[name] for name in joints], {}
-    for field, (offset, factor) in conversions(options, len(joints)).items():
+    for field, (offset, factor) in known.fields.items():
         raw = np.asarray(getattr(message, field), dtype=np.float64)
         if len(raw) != len(message.name):
             raise CodecError(f"JointState has {len(message.name)} names and {len(raw)} values of {field}")
@@ -141,6 +165,8 @@ def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, str]) -> S
         raise CodecError(f"option tool is {dict(tool)}; legal: {', '.join(legal)}, and the joints' position (for a "
                          f"velocity also their velocity) must be read")
     try:
+        if set(tool) == {"chain", "position"}:
+            return {tool["position"]: chain(tool["chain"]).position(values["position"]).astype(np.float32)}
         found = chain(tool["chain"])(values["position"], values.get("velocity"))
     except KinematicsError as error:
         raise CodecError(f"option tool: {error}") from error
@@ -149,8 +175,9 @@ def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, str]) -> S
 
 def encode_joint_state(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
     """The JointState that a driver publishes: these joints in this order, fields that nobody reads empty."""
-    joints, fields = names(options), dict.fromkeys(FIELDS, np.zeros(0))
-    for field, (offset, factor) in conversions(options, len(joints)).items():
+    known, fields = reading(options), dict.fromkeys(FIELDS, np.zeros(0))
+    joints = list(known.joints)
+    for field, (offset, factor) in known.fields.items():
         value = np.asarray(signals[options[field]], dtype=np.float64)
         if value.shape != (len(joints),):
             raise CodecError(f"signal {options[field]!r} has shape {value.shape}, there are {len(joints)} joints")

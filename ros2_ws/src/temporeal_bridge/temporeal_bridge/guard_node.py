@@ -122,7 +122,8 @@ class GuardNode:
         self.codec = codecs.COMMANDS[self.topic.codec]
         safety.check_carried(self.profile, interface.carried)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
-        self.state = StateInput(transport, robot, interface, listener=self._on_state)
+        self.state = StateInput(
+            transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())
         orders = None if interface.autopilot is None else interface.autopilot.orders
         rows: list[CommandTopic | Topic] = [*self.topic.also, self.topic, *([] if orders is None else [orders])]
         self.endpoints = {row.topic: transport.advertise(row.topic, row.type, qos_named(row.qos)) for row in rows}
@@ -403,7 +404,7 @@ class GuardNode:
 
     def step(self) -> None:
         """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
-        for proposal in self.link.receive():
+        for proposal in self._newest(self.link.receive()):
             self._hear(proposal, self.transport.monotonic())
         self.transport.wait(0.0)
         now = self.transport.monotonic()
@@ -425,6 +426,12 @@ class GuardNode:
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S
             self._diagnose(now)
+
+    def _newest(self, waiting: list[Proposal]) -> list[Proposal]:
+        """Of commands that came while this process did not run, only the last: sent together, they would be a leap."""
+        commands = [i for i, p in enumerate(waiting) if p.kind == link.COMMAND]
+        self.flight.dropped += len(commands[:-1])
+        return [p for i, p in enumerate(waiting) if i not in commands[:-1]]
 
     def _look(self) -> None:
         """Does anybody else publish commands?"""

@@ -84,7 +84,8 @@ class PolicyNode:
         self.steps = round((artifact.manifest.horizon_s + AFTER_HORIZON_S) * artifact.manifest.rate_hz) + 1
         state_period = 1.0 / interface.states[0].rate_hz
         self.window = 0.5 * state_period if state_period <= self.period + 1e-9 else 0.0
-        self.state = StateInput(transport, robot, interface)
+        self.state = StateInput(
+            transport, robot, interface, wanted=[signal.name for signal in artifact.manifest.signals])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)

@@ -143,6 +143,21 @@ class Profile:
     start: Start | None = None
     self_collision: SelfCollision | None = None
 
+    def reads(self) -> dict[str, Sequence[str]]:
+        """Signals by the rule, or the stop action, that reads them."""
+        return {
+            "geofence": [self.geofence.signal] if self.geofence else (),
+            "frozen": self.frozen.signals if self.frozen else (), "jump": list(self.jump or ()),
+            "tracking": [self.tracking.signal] if self.tracking else (),
+            "effort": [self.effort.position, self.effort.velocity] if self.effort else (),
+            "start": [self.start.signal] if self.start else (),
+            "level": ("base_quat_w", "height") if "level" in self.stop.values() else (),
+            "unlock_below_m": ("height",) if self.unlock_below_m is not None else ()}
+
+    def signals(self) -> set[str]:
+        """Names of all those."""
+        return {name for names in self.reads().values() for name in names}
+
     def action(self, code: str) -> str:
         """What to do for a reason of this code."""
         return self.stop.get(code, self.stop["default"])
@@ -217,16 +232,7 @@ def stop_actions(
 
 def check_carried(profile: Profile, carried: Collection[str]) -> None:
     """Refuse a profile that watches, or stops by, a signal that no topic brings: it would be checked by nobody."""
-    levels = "level" in profile.stop.values()
-    used: dict[str, Sequence[str]] = {
-        "geofence": [profile.geofence.signal] if profile.geofence else (),
-        "frozen": profile.frozen.signals if profile.frozen else (), "jump": list(profile.jump or ()),
-        "tracking": [profile.tracking.signal] if profile.tracking else (),
-        "effort": [profile.effort.position, profile.effort.velocity] if profile.effort else (),
-        "start": [profile.start.signal] if profile.start else (),
-        "level": ("base_quat_w", "height") if levels else (),
-        "unlock_below_m": ("height",) if profile.unlock_below_m is not None else ()}
-    for where, names in used.items():
+    for where, names in profile.reads().items():
         for name in names:
             if name not in carried:
                 raise SafetyError(f"safety: {where} needs {name!r}, which no topic of the interface carries; carried: "

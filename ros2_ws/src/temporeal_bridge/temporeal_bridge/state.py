@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -32,6 +32,16 @@ class Source:
     stamp: int = 0
 
 
+def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mapping[str, Any]:
+    """Options of a state's codec without the parts of ``tool`` that nobody wants: an arm's kinematics for each message
+    cost more than all else that is done with it. Everything that the message says is still read and checked."""
+    if wanted is None or "tool" not in options:
+        return options
+    tool = {key: name for key, name in options["tool"].items() if key == "chain" or name in wanted}
+    return {**{key: value for key, value in options.items() if key != "tool"}, **({"tool": tool} if tool.keys() > {
+        "chain"} else {})}
+
+
 class StateInput:
     """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used.
 
@@ -39,28 +49,28 @@ class StateInput:
     that goes back by more is that of a clock that was set, and a stamp of 0 is none.
 
     ``qos`` replaces the quality of service that the interface names; ``listener`` hears every message, not only the
-    newest.
+    newest; of ``wanted`` signals alone are those given that cost much (None: all are).
     """
 
     def __init__(
         self, transport: Transport, robot: RobotSpec, interface: Interface, qos: str | None = None,
-        listener: Listener | None = None,
+        listener: Listener | None = None, wanted: Collection[str] | None = None,
     ) -> None:
         self.transport, self.robot, self.listener = transport, robot, listener
         self.specs = interface.carried
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
-            transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s))
+            transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s, wanted))
             for s in self.sources]
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
 
-    def _taker(self, source: Source) -> Any:
-        codec = codecs.STATES[source.topic.codec]
+    def _taker(self, source: Source, wanted: Collection[str] | None) -> Any:
+        codec, options = codecs.STATES[source.topic.codec], trimmed(source.topic.options, wanted)
 
         def take(received: Received) -> None:
             try:
                 message = messages.decode(received.type, received.data)
-                signals, stamp = codec.decode(message, source.topic.options), codec.stamp(message)
+                signals, stamp = codec.decode(message, options), codec.stamp(message)
                 signals = {n: check_signal(self.specs[n], v) for n, v in signals.items()}
             except Exception as error:  # what a message from anywhere makes a codec raise must not end its reader
                 self.rejected += 1

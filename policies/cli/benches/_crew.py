@@ -1,0 +1,213 @@
+"""The processes of one robot for benchmarks: artifacts that are made on the spot, started nodes, and an observer.
+
+The observer is this process, with its own node on the bus: it stamps every command as it arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policies.cli.benches._fault_oracle import Oracle
+from robots.spec import load_robot
+from temporeal_bridge import messages
+from temporeal_bridge.dds import DdsTransport, free_domain
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.processes import Process, end, how_ended, start
+from temporeal_bridge.transport import QOS, Callback, QoS
+
+DEEP = QoS(reliable=False, depth=1000)
+START_S = 60.0  # for processes to start on a machine that is busy
+
+
+def hover(path: Path, rate_hz: float = 50.0, horizon_s: float = 100_000.0) -> Path:
+    """A Crazyflie that keeps its place at (0, 0, 1): linear feedback, as an artifact in folder ``path``."""
+    import torch
+
+    class Hover(torch.nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            off = signals["base_pos_w"] - torch.tensor([0.0, 0.0, 1.0])
+            wanted = -0.25 * off.clamp(-0.5, 0.5) - 0.2 * signals["base_vel_w"]  # lean towards the place, rad
+            tilt = 2.0 * signals["base_quat_w"]
+            thrust = 0.313 + 0.0319 * (-4.0 * off[:, 2] - 3.0 * signals["base_vel_w"][:, 2])
+            rates = [-6.0 * (tilt[:, 1] + wanted[:, 1]), 6.0 * (wanted[:, 0] - tilt[:, 2]), -2.0 * tilt[:, 3]]
+            return {"ctbr_cmd": torch.stack([thrust, *rates], -1)}, {}
+
+    rng = np.random.default_rng(0)
+    quat = rng.normal(size=(10, 4))
+    signals = {"base_pos_w": rng.normal(size=(10, 3)), "base_vel_w": rng.normal(size=(10, 3)),
+               "base_quat_w": quat / np.linalg.norm(quat, axis=1, keepdims=True)}
+    return write(path, "crazyflie", "ctbr_cmd", Hover(), signals, rate_hz, horizon_s, "G[0,1] (base_pos_w[2] > -100)")
+
+
+def echo(path: Path, rate_hz: float = 500.0, horizon_s: float = 100_000.0) -> Path:
+    """An arm's policy that names the state it acted on: the last joint is to be where it is measured; the others come
+    out of a network of two layers of 256."""
+    import torch
+
+    home = torch.tensor(load_robot("franka").home["joint_pos"], dtype=torch.float32)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(14, 256), torch.nn.Tanh(), torch.nn.Linear(256, 256), torch.nn.Tanh(), torch.nn.Linear(256, 6))
+
+    class Echo(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            seen = torch.cat([signals["joint_pos"], signals["joint_vel"]], -1)
+            first = home[:6] + 1e-9 * torch.tanh(self.net(seen))
+            return {"joint_pos_cmd": torch.cat([first, signals["joint_pos"][:, 6:]], -1)}, {}
+
+    rng = np.random.default_rng(0)
+    signals = {"joint_pos": home.numpy() + 0.01 * rng.normal(size=(10, 7)), "joint_vel": rng.normal(size=(10, 7))}
+    return write(path, "franka", "joint_pos_cmd", Echo(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)")
+
+
+def write(
+    path: Path, robot: str, command: str, policy: Any, signals: dict[str, np.ndarray], rate_hz: float, horizon_s: float,
+    formula: str,
+) -> Path:
+    """A policy without memory as an artifact, with its commands for ``signals`` [T, ...] as the golden trace."""
+    import torch
+
+    from policies.export.artifact import export
+
+    seen = {name: value.astype(np.float32) for name, value in signals.items()}
+    with torch.no_grad():
+        given = policy({name: torch.from_numpy(value) for name, value in seen.items()}, {})[0][command].numpy()
+    golden = {**{f"signals.{name}": value for name, value in seen.items()}, f"commands.{command}": given}
+    export(policy, path, robot=load_robot(robot), signals=tuple(seen), command=command, rate_hz=rate_hz,
+           formula_text=formula, constants={}, horizon_s=horizon_s, training={}, seed=0, golden=golden,
+           stop=next(iter(load_interface(load_robot(robot)).safety["commands"][command]["stop"].values())),
+           name="bench", git_revision="bench")
+    return path
+
+
+class Crew:
+    """Nodes of one robot in namespace /r on a DDS domain of their own, and the observer.
+
+    ``on_command`` takes the commands instead of the oracle, for benchmarks with no time for it.
+
+    Attributes:
+        oracle: reads every command. modes: (s, mode). events: (s, event of the guard).
+    """
+
+    def __init__(
+        self, artifact: Path, robot: str, interface: str, command: str, rate_hz: float, out: Path,
+        on_command: Callback | None = None,
+    ) -> None:
+        self.artifact, self.robot, self.interface, self.out = artifact, robot, interface, out
+        out.mkdir(parents=True, exist_ok=True)
+        self.domain = free_domain()
+        self.bus = DdsTransport("observer", "/r", domain=self.domain, loopback=True)
+        spec = load_robot(robot)
+        self.facts = load_interface(spec, interface)
+        self.topic = self.facts.command(command)
+        self.oracle = Oracle(spec, self.facts, command, 1 / rate_hz, timed=False)  # this process may be late itself
+        self.oracle.mode = "active"  # modes come on another topic, maybe later than commands: not judged here
+        self.modes: list[tuple[float, str]] = []
+        self.events: list[tuple[float, dict[str, Any]]] = []
+        self.processes: dict[str, Process] = {}
+        self.number = 0
+        self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or (
+            lambda r: self.oracle.read(r.at, r.data)))
+        self.bus.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append((
+            r.at, messages.decode(r.type, r.data).frame_id)))
+        self.bus.subscribe("guard/event", "std_msgs/msg/String", QOS["default"], lambda r: self.events.append((
+            r.at, json.loads(messages.decode(r.type, r.data).data))))
+        self.topics = {name: self.bus.advertise(name, f"std_msgs/msg/{type}", QOS["default"]) for name, type in (
+            ("mission/start", "UInt64"), ("mission/stop", "Empty"), ("mission/reset", "Empty"), ("sim/reset", "UInt64"),
+            ("estop", "Bool"))}
+
+    def shared(self) -> list[str]:
+        """Options of all nodes."""
+        return ["--robot", self.robot, "--interface", self.interface, "--namespace", "/r", "--transport", "dds",
+                "--domain", str(self.domain), "--loopback", "--link", str(self.out / "line.sock")]
+
+    def start(self, module: str, *options: str) -> Process:
+        """A node process."""
+        made = start(module, [*self.shared(), *options], self.out / "logs" / f"{module}.log")
+        self.processes[module] = made
+        return made
+
+    def start_guarded(self) -> None:
+        """Guard and controller."""
+        for module in ("guard_node", "policy_node"):
+            self.start(module, "--artifact", str(self.artifact), *(
+                ["--peer-timeout", "60"] if module == "policy_node" else []))
+
+    def tell(self, name: str, value: Any = None) -> None:
+        """Say something on one of :attr:`topics`."""
+        endpoint = self.topics[name]
+        self.bus.publish(endpoint, messages.empty() if value is None else messages.encode(
+            endpoint.type, messages.record(endpoint.type)(data=value)))
+
+    def watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Take in what comes for ``seconds`` at most; whether ``until`` came."""
+        end_at = time.monotonic() + seconds
+        while not until():
+            left = end_at - time.monotonic()
+            if left <= 0:
+                return False
+            self.bus.wait(min(left, 0.02))
+        return True
+
+    @property
+    def mode(self) -> str:
+        """The guard's."""
+        return self.modes[-1][1].split()[0] if self.modes else ""
+
+    def need(self, what: str, seconds: float, until: Callable[[], bool]) -> None:
+        """Watch until, or fail with what the processes said."""
+        if not self.watch(seconds, until):
+            ended = [how_ended(p) for p in self.processes.values() if p.poll() is not None]
+            raise RuntimeError(f"{what} did not come in {seconds:g} s (guard: {self.mode or 'silent'}, last event: "
+                               f"{self.events[-1:]}); {'; '.join(ended)}")
+
+    def fly(self) -> None:
+        """Begin a mission: reset, wait until all is there, start."""
+        self.number += 1
+        self.tell("sim/reset", self.number)
+        self.tell("mission/reset")
+        again = time.monotonic()
+
+        def ready() -> bool:
+            nonlocal again
+            if time.monotonic() > again + 1.0 and self.mode in ("holding", "stopped"):
+                again = time.monotonic()
+                self.tell("mission/reset")
+            return self.mode in ("ready", "finished")
+
+        self.need("a guard that is ready", START_S, ready)
+        self.watch(0.3)
+        self.oracle.says("active")
+        asked = -1.0
+
+        def active() -> bool:
+            nonlocal asked
+            if time.monotonic() > asked + 1.0:  # a controller that was started a moment ago may not have heard it
+                asked = time.monotonic()
+                self.tell("mission/start", self.number)
+            return self.modes[-1][1] == f"active {self.number}"
+
+        self.need("the mission", START_S, active)
+
+    def close(self, modules: Sequence[str] = ()) -> None:
+        """End all processes, or some."""
+        names = modules or list(self.processes)
+        end([self.processes.pop(name) for name in names if name in self.processes])
+        if not modules:
+            self.bus.close()

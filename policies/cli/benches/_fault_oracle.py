@@ -1,0 +1,137 @@
+"""What may be sent to a robot, as somebody sees it who stands beside the bus: reads every command that was sent.
+
+It knows the robot's ``spec.py`` and ``ros.yaml``, and nothing of the guard: limits are looked up in the files, speed,
+acceleration and jerk are plain differences of what was on the wire, divided by the control period (backward Euler, as
+libfranka checks them, ``rate_limiting.h``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from robots.spec import RobotSpec
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.interface import Interface
+
+ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
+PLACE = 1e-9  # of a range
+CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
+SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
+RATES = ("speed", "acceleration", "jerk")
+
+
+class Oracle:
+    """Reads the commands of one robot.
+
+    Args:
+        command: its name. period: s between commands. timed: whether the times of arrival are those of departure.
+
+    Attributes:
+        commands: how many were read, ``points`` of trajectories included in ``points``.
+        wrong: what was outside a limit, in words; only the first of them are kept, ``outside`` counts all.
+        trace: (time [s], command [A]) of all of them.
+    """
+
+    def __init__(
+        self, robot: RobotSpec, interface: Interface, command: str, period: float, timed: bool = True
+    ) -> None:
+        self.spec, self.period, self.topic = robot.command(command), period, interface.command(command)
+        own: Mapping[str, Any] = interface.safety["commands"][command].get("motion") or {}
+        margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
+        self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
+        self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))
+                      for name in RATES}
+        self.paced = bool(np.isfinite(self.rates["speed"]).any())
+        self.timed = timed
+        self.commands = self.points = self.outside = 0
+        self.closest = np.inf
+        self.wrong: list[str] = []
+        self.trace: list[tuple[float, np.ndarray]] = []
+        self.mode, self.history, self.last_at, self.measured = "", list[np.ndarray](), -np.inf, None
+
+    def says(self, mode: str) -> None:
+        """The guard's mode changed."""
+        if mode == "active":
+            self.history, self.last_at = [], -np.inf
+        self.mode = mode
+
+    def read(self, at: float, data: bytes) -> None:
+        """One message on the command's topic, taken at ``at`` [s]."""
+        self.commands += 1
+        if self.mode not in SPOKEN:
+            self._bad(f"a command in mode {self.mode!r}")
+        try:
+            message = messages.decode(self.topic.type, data)
+            command = np.asarray(codecs.COMMANDS[self.topic.codec].decode(message, self.topic.options), dtype=float)
+        except (messages.MessageError, codecs.CodecError, ValueError) as error:
+            return self._bad(f"not a command: {error}")
+        command = command.reshape(-1)
+        if command.size != self.spec.size or not np.isfinite(command).all():
+            return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
+        self.trace.append((at, command))
+        self._place(command, "command")
+        self._motion(command)
+        if self.paced:
+            self.closest = min(self.closest, (at - self.last_at) / self.period)
+            if self.timed and at - self.last_at < CLOSEST * self.period:
+                self._bad(f"two commands within {at - self.last_at:.4f} s, a period is {self.period:g} s")
+        self.last_at = at
+        if hasattr(message, "points"):
+            self._trajectory(message)
+
+    def _place(self, command: np.ndarray, what: str) -> None:
+        room = PLACE * (self.high - self.low) + self._float32()
+        self._within(what + " place", np.maximum(self.low - command, command - self.high), room)
+
+    def _float32(self) -> np.ndarray | float:
+        """Messages whose numbers are float32, or scaled there and back, round a limit over its end."""
+        return 0.0 if self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs")) else (
+            1e-6 * (self.high - self.low))
+
+    def _motion(self, command: np.ndarray) -> None:
+        """Differences of the last commands: of rest before the first, only as far as there are some."""
+        if not self.history and self.measured is not None and self.paced:
+            reach = np.minimum(self.rates["speed"] * self.period, self.rates["acceleration"] * self.period**2)
+            size = self.measured.size
+            self._within("first command", np.abs(command[:size] - self.measured), reach[:size] + 0.02)
+        self.history = [*self.history[-3:], command]
+        differences = np.stack(self.history)
+        for order, name in enumerate(RATES[: len(self.history) - 1], start=1):
+            differences = np.diff(differences, axis=0) / self.period
+            limit = self.rates[name]
+            rounding = 2.0**order * 8e-15 / self.period**order
+            self._within(name, np.abs(differences[-1]), limit * (1 + ROUNDING) + rounding)
+
+    def _trajectory(self, message: Any) -> None:
+        """Every point: its place, speed and acceleration; from point to point the jerk, where none was left out."""
+        points = message.points
+        times = np.array([1e-9 * messages.nanoseconds(p.time_from_start) for p in points])
+        order = [list(message.joint_names).index(name) for name in self.topic.options["joints"]]
+        place, speed, acceleration = (np.array([getattr(p, field) for p in points])[:, order]
+                                      for field in ("positions", "velocities", "accelerations"))
+        self.points += len(points)
+        for row in place:
+            self._place(row, "point")
+        for name, rows in (("speed", speed), ("acceleration", acceleration)):
+            self._within(f"{name} of a point", np.abs(rows).max(axis=0), self.rates[name] * (1 + ROUNDING))
+        steps = np.diff(times)
+        jerk = np.abs(np.diff(acceleration, axis=0)) / steps[:, None] if len(points) > 1 else np.zeros((0, 1))
+        whole = steps < 1.5 * self.period
+        if whole.any():
+            self._within("jerk between points", jerk[whole].max(axis=0), self.rates["jerk"] * (1 + ROUNDING))
+        if speed[-1].any() or acceleration[-1].any():
+            self._bad(f"a trajectory ends in motion: {speed[-1].tolist()}")
+
+    def _within(self, what: str, value: np.ndarray, limit: np.ndarray) -> None:
+        over = np.flatnonzero(~(value <= limit))
+        if over.size:
+            i = int(over[0])
+            self._bad(f"{what} of component {i} is {value[i]:.9g}, {limit[i]:.9g} is allowed (mode {self.mode})")
+
+    def _bad(self, text: str) -> None:
+        self.outside += 1
+        if len(self.wrong) < 10:
+            self.wrong.append(text)

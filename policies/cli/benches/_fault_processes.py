@@ -1,0 +1,368 @@
+"""Faults of real processes over DDS on loopback: robot, guard, controller, monitor and recorder, and an observer."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from policies.cli.benches import Row
+from policies.cli.benches._crew import Crew, hover
+from temporeal_bridge import messages
+from temporeal_bridge.dds import DdsTransport
+from temporeal_bridge.processes import how_ended, last_words
+from temporeal_bridge.transport import QOS
+
+RATE_HZ = 50.0
+LEVELS_S = 0.5  # the Crazyflie's firmware without setpoints (supervisor.c)
+FILE_BYTES = 1_500_000  # of a recorder whose disk is full
+SUBSCRIBER = """
+import sys
+from temporeal_bridge.dds import DdsTransport
+from temporeal_bridge.transport import QOS
+bus = DdsTransport("slow", "/r", domain=sys.argv[1], loopback=True)
+bus.subscribe(sys.argv[2], sys.argv[3], QOS["default"], lambda received: None)
+print("up", flush=True)
+while True:
+    bus.wait(0.1)
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done to real processes.
+
+    Args:
+        strike: does it. mend: undoes it, before the next mission.
+        code: of the stop that must follow; "": the mission goes on, and the largest gap between commands is measured.
+        stated_s: from the fault to the stop, by ros.yaml: plus what this machine takes to run a process.
+        promise_s, promise: what somebody else promises, which no trial may miss.
+    """
+
+    strike: Callable[[Crew], None]
+    mend: Callable[[Crew], None]
+    code: str
+    stated_s: float
+    promise_s: float = LEVELS_S
+    promise: str = "Crazyflie levels after 500 ms"
+
+
+def kill(module: str, number: int) -> Callable[[Crew], None]:
+    """A signal to a node."""
+    return lambda crew: crew.processes[module].send_signal(number)
+
+
+def anew(module: str, *options: str) -> Callable[[Crew], None]:
+    """The node is ended for good and started again."""
+    def mend(crew: Crew) -> None:
+        crew.processes[module].send_signal(signal.SIGCONT)
+        crew.close([module])
+        artifact = ["--artifact", str(crew.artifact)] if module != "robot_sim" else []
+        crew.start(module, *artifact, *options)
+
+    return mend
+
+
+def goes_on(module: str) -> Callable[[Crew], None]:
+    """A node that was stopped."""
+    return kill(module, signal.SIGCONT)
+
+
+def nothing(crew: Crew) -> None:
+    """Nothing to mend."""
+
+
+RIVALS: list[DdsTransport] = []
+HELPERS: list[subprocess.Popen[str]] = []
+
+
+def rival(crew: Crew) -> None:
+    """Somebody else publishes commands."""
+    RIVALS.append(DdsTransport("rival", "/r", domain=crew.domain, loopback=True))
+    RIVALS[-1].advertise(crew.topic.topic, crew.topic.type, QOS["command"])
+
+
+def no_rival(crew: Crew) -> None:
+    """He leaves; the guard looks twice a second."""
+    RIVALS.pop().close()
+    crew.watch(1.0)
+
+
+def hog(crew: Crew) -> None:
+    """A busy process for each core."""
+    for _ in range(os.cpu_count() or 1):
+        HELPERS.append(subprocess.Popen([sys.executable, "-c", "while True: pass"], text=True))
+
+
+def slow_subscriber(crew: Crew) -> None:
+    """A reliable subscriber to the commands that is stopped."""
+    path = os.pathsep.join(sys.path)
+    helper = subprocess.Popen([sys.executable, "-c", SUBSCRIBER, str(crew.domain), crew.topic.topic, crew.topic.type],
+                              env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True)
+    HELPERS.append(helper)
+    assert helper.stdout is not None
+    helper.stdout.readline()
+    crew.watch(0.3)
+    helper.send_signal(signal.SIGSTOP)
+
+
+def no_helpers(crew: Crew) -> None:
+    """They end."""
+    while HELPERS:
+        helper = HELPERS.pop()
+        helper.kill()
+        helper.wait()
+
+
+SILENT_S, STALE_S = 0.1 + 1 / RATE_HZ + 0.005, 0.1 + 0.01 + 0.005
+SERVO = "MoveIt Servo halts after 100 ms, Crazyflie levels after 500 ms"
+CONTROLLER = anew("policy_node", "--peer-timeout", "60")
+FAULTS: dict[str, Fault] = {
+    "controller SIGKILL": Fault(kill("policy_node", signal.SIGKILL), CONTROLLER, "silent", SILENT_S, promise=SERVO),
+    "controller SIGTERM": Fault(kill("policy_node", signal.SIGTERM), CONTROLLER, "silent", SILENT_S, promise=SERVO),
+    "controller SIGSTOP": Fault(
+        kill("policy_node", signal.SIGSTOP), goes_on("policy_node"), "silent", SILENT_S, promise=SERVO),
+    "driver SIGKILL": Fault(kill("robot_sim", signal.SIGKILL), anew("robot_sim"), "stale", STALE_S, promise=SERVO),
+    "driver SIGTERM": Fault(kill("robot_sim", signal.SIGTERM), anew("robot_sim"), "stale", STALE_S, promise=SERVO),
+    "driver SIGSTOP": Fault(
+        kill("robot_sim", signal.SIGSTOP), goes_on("robot_sim"), "stale", STALE_S, promise=SERVO),
+    "second publisher": Fault(rival, no_rival, "publisher", 0.5 + 0.1, 2.0, "unitree_rl_lab looks once, at the start"),
+    "operator: stop": Fault(lambda crew: crew.tell("mission/stop"), nothing, "operator", 0.02),
+    "recorder SIGKILL": Fault(kill("recorder", signal.SIGKILL), nothing, "", 0.0),
+    "monitor SIGSTOP": Fault(kill("monitor_node", signal.SIGSTOP), goes_on("monitor_node"), "", 0.0),
+    "subscriber of commands SIGSTOP": Fault(slow_subscriber, no_helpers, "", 0.0),
+    "CPU hog": Fault(hog, no_helpers, "?", 0.0),
+}
+
+
+@contextmanager
+def crew_of(out: Path) -> Any:
+    """A Crazyflie with all its processes, hovering as far as it is asked to."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    crew = Crew(hover(out / "artifact"), "crazyflie", "odometry", "ctbr_cmd", RATE_HZ, out)
+    try:
+        crew.start("robot_sim")
+        crew.start_guarded()
+        crew.start("monitor_node", "--artifact", str(crew.artifact))
+        crew.start("recorder", "--bag", str(out / "bag"))
+        yield crew
+    finally:
+        no_helpers(crew)
+        crew.close()
+
+
+def rows(trials: int, clean_minutes: float, seed: int, out: Path) -> list[Row]:
+    """``trials`` of each fault, and a clean flight of so many minutes; 0: not measured."""
+    made: list[Row] = []
+    with crew_of(out / "processes") as crew:
+        if clean_minutes:
+            made += clean(crew, clean_minutes)
+        if trials:
+            rng = random.Random(seed)
+            for name, fault in FAULTS.items():
+                made += of_fault(name, fault, [one(crew, fault, rng.uniform(0.3, 1.0)) for _ in range(trials)])
+            made += guard_killed(crew, trials, rng)
+        made.append(Row("faults.processes.commands_read", crew.oracle.commands, "1", None, load()))
+        made.append(Row("faults.processes.commands_outside_limits", crew.oracle.outside, "1", 0,
+                        "; ".join(crew.oracle.wrong[:3]) or None, not crew.oracle.outside))
+        artifact = crew.artifact
+    if trials:
+        made += refusals(artifact, out / "refused") + [disk_full(out / "disk")]
+    return made
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Time to the stop [s] and its code; the largest gap between commands [s] after the fault."""
+
+    reaction: float | None
+    code: str
+    gap: float
+
+
+def one(crew: Crew, fault: Fault, after: float) -> Trial:
+    """A mission with a fault ``after`` so many seconds."""
+    crew.fly()
+    crew.watch(after)
+    told, struck = len(crew.events), time.monotonic()
+    fault.strike(crew)
+    crew.bus.wait(0.0)  # what came while a helper was started is stamped now
+    seen, begun = len(crew.oracle.trace), time.monotonic()
+    crew.watch(2.0 if fault.code not in ("", "?") else 1.0, lambda: len(crew.events) > told)
+    at, event = crew.events[told] if len(crew.events) > told else (None, {"code": ""})
+    times = [begun, *(t for t, _ in crew.oracle.trace[seen:])]
+    gap = max((b - a for a, b in zip(times, times[1:])), default=2.0)
+    crew.watch(0.3)
+    fault.mend(crew)
+    crew.tell("mission/stop")
+    crew.watch(0.2)
+    return Trial(None if at is None else at - struck, event["code"], gap)
+
+
+def of_fault(name: str, fault: Fault, done: list[Trial]) -> list[Row]:
+    """Rows of one fault."""
+    name, told = f"faults.processes.{name}", f"{len(done)} trials, {load()}"
+    if fault.code in ("", "?"):
+        stops = [trial.code for trial in done if trial.code]
+        return [Row(f"{name}: missions stopped ({', '.join(sorted(set(stops))) or 'none'})", len(stops), "1",
+                    0 if not fault.code else None, told, None if fault.code else not stops),
+                Row(f"{name}: largest gap between commands", max(trial.gap for trial in done), "s")]
+    right = [trial.reaction for trial in done if trial.reaction is not None and trial.code == fault.code]
+    wrong = len(done) - len(right)
+    others = sorted({trial.code or "none" for trial in done} - {fault.code})
+    made = [Row(f"{name}: missions without the right stop", wrong, "1", 0,
+                f"{told}{', stopped by: ' if others else ''}{', '.join(others)}", not wrong)]
+    if right:
+        p50, top = median(right), max(right)
+        made += [Row(f"{name}: p50", p50, "s", fault.stated_s, "by ros.yaml", p50 <= fault.stated_s),
+                 Row(f"{name}: max", top, "s", fault.promise_s, fault.promise, top <= fault.promise_s)]
+    return made
+
+
+def guard_killed(crew: Crew, trials: int, rng: random.Random) -> list[Row]:
+    """A guard that is killed says nothing more: the robot's own watchdog acts. Stopped, and going on after a second,
+    it must not go on with the mission as if nothing had been."""
+    silent, late = [], 0
+    for _ in range(trials):
+        crew.fly()
+        crew.watch(rng.uniform(0.3, 1.0))
+        struck = time.monotonic()
+        crew.processes["guard_node"].send_signal(signal.SIGKILL)
+        crew.watch(0.5)
+        silent.append(max(crew.oracle.trace[-1][0] - struck, 0.0))
+        anew("guard_node")(crew)
+        crew.modes.clear()
+        crew.fly()
+        crew.processes["guard_node"].send_signal(signal.SIGSTOP)
+        crew.watch(1.0)
+        told = len(crew.events)
+        crew.processes["guard_node"].send_signal(signal.SIGCONT)
+        late += not crew.watch(0.5, lambda told=told: len(crew.events) > told)
+        crew.watch(0.3)
+    return [Row("faults.processes.guard SIGKILL: last command after", max(silent), "s", 1 / RATE_HZ,
+                f"{trials} trials, {load()}", max(silent) <= 1 / RATE_HZ),
+            Row("faults.processes.guard SIGSTOP for 1 s: missions that went on", late, "1", 0, None, not late)]
+
+
+def clean(crew: Crew, minutes: float) -> list[Row]:
+    """A flight with no fault: stops that nobody asked for."""
+    stops, why, flown = 0, list[str](), 0.0
+    until = time.monotonic() + 60 * minutes
+    while time.monotonic() < until:
+        crew.fly()
+        told, began = len(crew.events), time.monotonic()
+        crew.watch(until - began, lambda told=told: len(crew.events) > told)
+        flown += time.monotonic() - began
+        for _, event in crew.events[told:]:
+            stops, why = stops + 1, [*why, event["reason"]]
+    crew.tell("mission/stop")
+    crew.watch(0.3)
+    return [Row("faults.clean.false_stops_per_hour", 3600 * stops / flown, "1/h", 0,
+                f"{stops} in {flown / 60:.1f} min, {load()}{': ' if why else ''}{'; '.join(why[:3])}", not stops),
+            Row("faults.clean.measured_over", flown / 60, "min")]
+
+
+def refusals(artifact: Path, out: Path) -> list[Row]:
+    """Artifacts that are not what they say: no process may run with them."""
+    shutil.rmtree(out, ignore_errors=True)
+    made = []
+    for name, spoil in SPOILED.items():
+        path = out / name
+        shutil.copytree(artifact, path)
+        robot = spoil(path)
+        for module in ("guard_node", "policy_node"):
+            if name != "of another robot" and module == "guard_node" and name != "manifest corrupt":
+                continue  # the guard reads the manifest only, and says which artifact it means by its digest
+            crew = Crew(path, robot, *ROBOTS[robot], RATE_HZ, out / "run")
+            try:
+                process = crew.start(module, "--artifact", str(path))
+                began = time.monotonic()
+                crew.watch(30.0, lambda p=process: p.poll() is not None)
+                took, code, words = time.monotonic() - began, process.poll(), last_words(process).rpartition("\n")[2]
+                sent = crew.oracle.commands
+            finally:
+                crew.close()
+            made.append(Row(f"faults.processes.artifact {name}: {module} refuses after", took, "s", None,
+                            words[:200], code == 2 and not sent))
+    return made
+
+
+ROBOTS = {"crazyflie": ("odometry", "ctbr_cmd"), "franka": ("forward_position", "joint_pos_cmd")}
+
+
+def flip(file: str) -> Callable[[Path], str]:
+    """One byte of a file is another one."""
+    def spoil(path: Path) -> str:
+        data = bytearray((path / file).read_bytes())
+        data[len(data) // 2] ^= 1
+        (path / file).write_bytes(data)
+        return "crazyflie"
+
+    return spoil
+
+
+def truncate(path: Path) -> str:
+    """The network's second half is not there."""
+    data = (path / "policy.onnx").read_bytes()
+    (path / "policy.onnx").write_bytes(data[: len(data) // 2])
+    return "crazyflie"
+
+
+SPOILED: dict[str, Callable[[Path], str]] = {
+    "corrupt": flip("policy.onnx"), "manifest corrupt": flip("manifest.json"), "truncated": truncate,
+    "of another robot": lambda path: "franka"}
+
+
+def disk_full(out: Path) -> Row:
+    """A recorder that may write no more: it ends with a clear error, the mission goes on, and what was flushed can be
+    read."""
+    import resource
+
+    from temporeal_bridge.recorder import recover
+
+    name = "faults.processes.recorder's disk full: messages kept"
+    with crew_of(out) as crew:
+        crew.fly()
+        recorder = crew.processes["recorder"]
+        resource.prlimit(recorder.pid, resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+        noise = crew.bus.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
+        text = messages.diagnostics(0, "noise", "", 0, "x" * 20_000, {})
+        data, told = messages.encode("diagnostic_msgs/msg/DiagnosticArray", text), len(crew.events)
+        until = time.monotonic() + 30.0
+        while recorder.poll() is None and time.monotonic() < until:
+            crew.bus.publish(noise, data)
+            crew.watch(0.02)
+        crew.watch(1.0)
+        flying = len(crew.events) == told and crew.mode == "active"
+        words = how_ended(recorder) if recorder.poll() is not None else "the recorder went on"
+        code = recorder.poll()
+    bag = out / "bag"
+    kept = count(bag) if (bag / "metadata.yaml").exists() else recover(bag)
+    return Row(name, kept, "1", 1, f"{words[:160]}; the mission {'went on' if flying else 'was stopped'}",
+               kept > 0 and flying and code not in (None, 0))
+
+
+def count(bag: Path) -> int:
+    """Messages of a whole bag."""
+    from rosbags.highlevel import AnyReader
+
+    with AnyReader([bag], default_typestore=messages.store()) as reader:
+        return int(reader.message_count)
+
+
+def load() -> str:
+    """How busy the machine is."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+

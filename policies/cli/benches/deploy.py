@@ -1,0 +1,360 @@
+"""``temporeal bench deploy``: what controller and guard add to the bus that they live on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from policies.cli.benches import Row
+from policies.cli.console import BadInput
+
+HELP = (
+    "real processes on one machine, over DDS on loopback: state in -> guarded command out of an arm at 500 Hz, against "
+    "a bare DDS ping of messages of the same size that alternates with it in the same seconds; the same with a camera "
+    "beside it; late cycles at 200 Hz; start to the first command; memory. A figure of latency is the median of rounds"
+)
+OPTIONS = {
+    "minutes": "minutes of the flight whose memory is watched (default 10, quick 0.3)",
+    "priority": "normal (default), or realtime: all processes ahead of ordinary ones, as on a robot",
+    "rounds": "rounds of latency, each of some seconds (default 5, quick 2)",
+}
+PERIOD = 0.002  # s, of 500 Hz
+STATE, ARRAY = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
+STAMP = struct.Struct("<iI")
+SLOPE, CORNER = 1e-5, 400  # rad a state, states from corner to corner: a triangle that names each state
+ATTEMPTS = 8
+ENOUGH = 200  # commands and pings of a round that counts
+REMEMBERED = 150  # states among which a command's is looked for
+ECHO = """
+import sys
+from temporeal_bridge.dds import DdsTransport
+from temporeal_bridge.transport import QOS
+bus = DdsTransport("echo", "/r", domain=sys.argv[1], loopback=True)
+answer = bytes.fromhex(sys.argv[2])
+out = bus.advertise("bare/pong", "std_msgs/msg/Float64MultiArray", QOS["command"])
+bus.subscribe("bare/ping", "sensor_msgs/msg/JointState", QOS["sensor"], lambda received: bus.publish(out, answer))
+while True:
+    bus.wait(0.1)
+"""
+CAMERA = """
+import sys, time
+from temporeal_bridge.dds import DdsTransport
+from temporeal_bridge.transport import QOS
+bus = DdsTransport("camera", "/r", domain=sys.argv[1], loopback=True)
+out = bus.advertise("camera/image_raw", "sensor_msgs/msg/Image", QOS["sensor"])
+data = bytes(640 * 480 * 3 + 48)
+due = time.monotonic()
+while True:
+    bus.publish(out, data)
+    due += 1 / 30
+    bus.wait(max(due - time.monotonic(), 0.0))
+"""
+
+
+def run(
+    quick: bool, *, out: Path, minutes: list[str] | None, rounds: list[str] | None, priority: list[str] | None
+) -> list[Row]:
+    """All of it; takes as long as the flight whose memory is watched, and a few minutes."""
+    from policies.cli.benches._crew import echo, hover
+    from temporeal_bridge.node import take_priority
+
+    kind = (priority or ["normal"])[0]
+    if kind not in ("normal", "realtime"):
+        raise BadInput(f"--priority is {kind!r}; legal: normal, realtime")
+    take_priority(kind)  # before any process is started: they inherit it
+    shutil.rmtree(out, ignore_errors=True)
+    fast, slow = echo(out / "fast"), echo(out / "slow", 200.0)
+    count, seconds = int(rounds[0]) if rounds else (2 if quick else 5), 3.0 if quick else 8.0
+    flight_s = 60.0 * (float(minutes[0]) if minutes else 0.3 if quick else 10.0)
+    rows = flown(fast, out, count, seconds, flight_s)
+    rows += late(slow, out, 5.0 if quick else 60.0) + started(hover(out / "hover"), out, 2 if quick else 5)
+    return rows
+
+
+class Bench:
+    """A robot's state at ``rate_hz`` and its commands, bare pings between them, and nothing else in this process."""
+
+    def __init__(self, artifact: Path, rate_hz: float, out: Path) -> None:
+        from policies.cli.benches._crew import Crew
+        from robots.spec import load_robot
+        from temporeal_bridge import codecs, messages
+        from temporeal_bridge.transport import QOS
+
+        self.crew = Crew(artifact, "franka", "forward_position", "joint_pos_cmd", rate_hz, out, self._on_command)
+        self.period, self.messages = 1 / rate_hz, messages
+        row = self.crew.facts.states[0]
+        self.row, self.codec = row, codecs.STATES[row.codec]
+        bus = self.crew.bus
+        self.states = bus.advertise(row.topic, row.type, QOS["default"])
+        self.ping = bus.advertise("bare/ping", STATE, QOS["default"])
+        bus.subscribe("bare/pong", ARRAY, QOS["deep"], self._on_pong)
+        self.home = np.array(load_robot("franka").home["joint_pos"])
+        self.count = 0
+        self.named, self.states_cdr = self._states()
+        self.sent: list[tuple[float, float]] = []  # s, last joint
+        self.got: list[tuple[float, bytes]] = []
+        self.pinged, self.bare = 0.0, list[float]()
+        self.began = time.monotonic()
+        self.helpers: list[subprocess.Popen[bytes]] = []
+        self.pings = False
+
+    def helper(self, code: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A process beside."""
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        made = subprocess.Popen([sys.executable, "-c", code, str(self.crew.domain), *arguments], env=env)
+        self.helpers.append(made)
+        return made
+
+    def _on_command(self, received: Any) -> None:
+        self.got.append((received.at, received.data))
+
+    def _on_pong(self, received: Any) -> None:
+        self.bare.append(received.at - self.pinged)
+
+    def _states(self) -> tuple[list[float], list[bytearray]]:
+        """What the last joint says in each state of a round of the triangle, and the messages: encoded beforehand."""
+        rng, named, data = np.random.default_rng(0), [], []
+        for k in range(2 * CORNER):
+            named.append(float(np.float32(self.home[6] + SLOPE * (k if k < CORNER else 2 * CORNER - k))))
+            signals = {"joint_pos": np.append(self.home[:6], named[-1]), "joint_vel": 1e-3 * rng.normal(size=7),
+                       "joint_torque": rng.normal(size=7)}
+            message = self.codec.encode(signals, 0, ("world", "r"), self.row.options)
+            data.append(bytearray(self.messages.encode(STATE, message)))
+        return named, data
+
+    def state(self) -> bytes:
+        """The next state, stamped now."""
+        k = self.count % (2 * CORNER)
+        self.count += 1
+        STAMP.pack_into(self.states_cdr[k], 4, *divmod(time.time_ns(), 10**9))  # the header comes first
+        self.sent.append((time.monotonic(), self.named[k]))
+        return bytes(self.states_cdr[k])
+
+    def run(self, seconds: float, until: Any = lambda: False) -> None:
+        """Publish states on time, a ping half a period after each, and take in what comes."""
+        bus = self.crew.bus
+        end, due, pinged = time.monotonic() + seconds, time.monotonic(), True
+        while time.monotonic() < end and not until():
+            now = time.monotonic()
+            if now >= due:
+                data = self.state()
+                bus.publish(self.states, data)
+                due, pinged = max(due + self.period, now), False
+            half = due - 0.5 * self.period
+            if self.pings and not pinged and now >= half:
+                self.pinged, pinged = time.monotonic(), True
+                bus.publish(self.ping, data)
+            bus.wait(max(min(due, due if pinged or not self.pings else half) - time.monotonic(), 0.0))
+
+    def start(self) -> None:
+        """Guard and controller, then a mission."""
+        self.crew.start_guarded()
+        self.fly()
+
+    def fly(self) -> None:
+        """A mission, past its ramp. On a busy machine the guard may stop it: that counts, and another one begins."""
+        for _ in range(ATTEMPTS):
+            self.run(60.0, lambda: self.crew.mode in ("ready", "holding"))
+            if self.crew.mode == "holding":
+                self.crew.tell("mission/reset")
+                self.run(60.0, lambda: self.crew.mode == "ready")
+            self.run(0.5)
+            self.crew.number += 1
+            self.latencies()
+            self.crew.oracle.says("active")
+            self.crew.tell("mission/start", self.crew.number)
+            self.run(1.5)
+            if self.crew.mode == "active":
+                return
+        raise RuntimeError(f"no mission lasts: {[event['reason'] for _, event in self.crew.events]}; {load()}")
+
+    def latencies(self) -> np.ndarray:
+        """From each command that was taken since the last call back to the state that it names, s; then forget both."""
+        states, found, first = self.sent, list[float](), 0
+        for at, data in self.got:
+            self.crew.oracle.read(at, data)
+            value = float(self.messages.decode(ARRAY, data).data[6])
+            while first < len(states) and states[first][0] < at - REMEMBERED * self.period:
+                first += 1
+            near = [t for t, named in states[first:] if t <= at and abs(named - value) < 0.3 * SLOPE]
+            if near:
+                found.append(at - near[-1])
+        self.sent, self.got = self.sent[-REMEMBERED:], []
+        return np.array(found)
+
+    def round(self, seconds: float) -> tuple[np.ndarray, np.ndarray]:
+        """Latencies [s] of commands and of bare pings of the same seconds."""
+        if self.crew.mode != "active":
+            self.fly()
+        self.latencies()
+        self.bare.clear()
+        self.pings = True
+        self.run(seconds, lambda: self.crew.mode != "active")
+        self.pings = False
+        self.run(0.05)
+        return self.latencies(), np.array(self.bare)
+
+    def close(self) -> None:
+        """End all."""
+        for helper in self.helpers:
+            helper.kill()
+            helper.wait()
+        self.crew.close()
+
+
+def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: float) -> list[Row]:
+    """Latency with and without a camera, and memory, of one flight with monitor and recorder."""
+    from temporeal_bridge import messages
+
+    bench = Bench(artifact, 500.0, out / "run")
+    try:
+        bench.helper(ECHO, messages.encode(ARRAY, messages.array64(np.zeros(7))).hex())
+        bench.crew.start("monitor_node", "--artifact", str(artifact))
+        bench.crew.start("recorder", "--bag", str(out / "run" / "bag"))
+        bench.start()
+        before = {name: cpu_s(p.pid) for name, p in bench.crew.processes.items()}
+        began = time.monotonic()
+        plain = [bench.round(seconds) for _ in range(rounds)]
+        used = {name: (cpu_s(p.pid) - before[name]) / (time.monotonic() - began)
+                for name, p in bench.crew.processes.items()}
+        camera = bench.helper(CAMERA)
+        bench.run(1.5)
+        with_camera = [bench.round(seconds) for _ in range(rounds)]
+        camera.kill()
+        rows = compared(plain, with_camera, rounds, seconds)
+        rows += [Row(f"deploy.cpu_share.{name}", share, "1") for name, share in used.items()]
+        return rows + remembered(bench, flight_s)
+    finally:
+        bench.close()
+
+
+def compared(plain: list[Any], with_camera: list[Any], rounds: int, seconds: float) -> list[Row]:
+    """Rows of latency: medians over the rounds, each round against its own bare ping."""
+    plain, with_camera = ([pair for pair in found if min(map(len, pair)) >= ENOUGH] for found in (plain, with_camera))
+    if not plain or not with_camera:
+        return [Row("deploy.latency.p50 above the bare ping", None, "ms", 0.3,
+                    f"not measured: no round lasted, the machine had no time for it; {load()}")]
+    told = f"{len(plain)} of {rounds} rounds of {seconds:g} s, {sum(len(a) for a, _ in plain)} commands, {load()}"
+
+    def both(quantile: float, found: list[Any]) -> tuple[float, float, float]:
+        pairs = [(float(np.quantile(a, quantile)), float(np.quantile(b, quantile))) for a, b in found]
+        return median(a for a, _ in pairs), median(b for _, b in pairs), median(a - b for a, b in pairs)
+
+    rows = []
+    for name, quantile, most in (("p50", 0.5, 0.3), ("p99", 0.99, 1.0)):
+        ours, bare, above = (1e3 * x for x in both(quantile, plain))
+        rows += [Row(f"deploy.latency.{name}", ours, "ms", None, told), Row(f"deploy.bare_ping.{name}", bare, "ms"),
+                 Row(f"deploy.latency.{name} above the bare ping", above, "ms", most, None, above <= most)]
+    ours, _, _ = both(0.5, plain)
+    rows.append(Row("deploy.rclpy_ping.p50", None, "ms", None, "not measured: rclpy cannot be imported here"
+                    if importlib.util.find_spec("rclpy") is None else "not measured: no bench of it is written"))
+    ours, theirs = both(0.99, plain)[0], both(0.99, with_camera)[0]
+    share = theirs / ours
+    return [*rows, Row("deploy.camera.p99", 1e3 * theirs, "ms"),
+            Row("deploy.camera.p99 with a 640x480 camera at 30 Hz over p99 without", share, "1", 2.0, None, share <= 2)]
+
+
+def remembered(bench: Bench, flight_s: float) -> list[Row]:
+    """Memory after some seconds and at the end of the flight, of all processes; no step may have been missed."""
+    processes = bench.crew.processes
+    first = {name: pss_mb(p.pid) for name, p in processes.items()}
+    began = time.monotonic()
+    while time.monotonic() < began + flight_s:
+        if bench.crew.mode != "active":
+            bench.fly()
+        bench.run(min(10.0, max(began + flight_s - time.monotonic(), 0.01)), lambda: bench.crew.mode != "active")
+        bench.latencies()
+        del bench.crew.oracle.trace[:-10]
+    last = {name: pss_mb(p.pid) for name, p in processes.items()}
+    total, grown = sum(last.values()), sum(last.values()) - sum(first.values())
+    oracle, told = bench.crew.oracle, f"over {flight_s / 60:.1f} min at 500 Hz, {load()}"
+    each = ", ".join(f"{name} {value:.0f}" for name, value in last.items())
+    stops = [event["reason"] for _, event in bench.crew.events]
+    return [
+        Row("deploy.memory of all processes (PSS)", total, "MB", 300, each, total <= 300),
+        Row("deploy.memory grown", grown, "MB", 5.0, told, grown <= 5.0),
+        Row("deploy.commands outside limits", oracle.outside, "1", 0, "; ".join(oracle.wrong[:2]) or told,
+            not oracle.outside),
+        Row("deploy.missions stopped", len(stops), "1", 0, "; ".join(stops[:2]) or told, not stops),
+    ]
+
+
+def late(artifact: Path, out: Path, seconds: float) -> list[Row]:
+    """Cycles at 200 Hz whose command came more than a period and a half after the last one."""
+    bench = Bench(artifact, 200.0, out / "late")
+    try:
+        bench.start()
+        gaps, left = np.zeros(0), seconds
+        while left > 0:
+            if bench.crew.mode != "active":
+                bench.fly()
+            bench.latencies()
+            began = time.monotonic()
+            bench.run(left, lambda: bench.crew.mode != "active")
+            left -= time.monotonic() - began
+            gaps = np.concatenate([gaps, np.diff([at for at, _ in bench.got])])
+    finally:
+        bench.close()
+    share = float((gaps > 1.5 / 200.0).sum() / max(round(seconds * 200), 1))
+    return [Row("deploy.late cycles at 200 Hz", share, "1", 0.001, f"{len(gaps)} commands in {seconds:g} s, {load()}; "
+                "the target is for an idle machine", share <= 0.001)]
+
+
+def started(artifact: Path, out: Path, count: int) -> list[Row]:
+    """From the start of guard and controller, the robot being there, to the first command of a mission that is asked
+    for as soon as the guard is ready."""
+    from policies.cli.benches._crew import Crew
+
+    took = list[float]()
+    for number in range(count):
+        crew = Crew(artifact, "crazyflie", "odometry", "ctbr_cmd", 50.0, out / f"start{number}")
+        try:
+            crew.start("robot_sim")
+            here: list[Any] = []
+            state = crew.facts.states[0]
+            from temporeal_bridge.transport import QOS
+
+            crew.bus.subscribe(state.topic, state.type, QOS["sensor"], here.append)
+            crew.need("the robot", 60.0, lambda here=here: bool(here))
+            began, asked = time.monotonic(), 0.0
+            crew.start_guarded()
+            while not crew.oracle.commands and time.monotonic() < began + 30.0:
+                if crew.mode == "ready" and time.monotonic() > asked + 0.05:
+                    asked = time.monotonic()
+                    crew.tell("mission/start", 1)
+                crew.bus.wait(0.01)
+            took.append(crew.oracle.trace[0][0] - began)
+        finally:
+            crew.close()
+    middle = median(took)
+    return [Row("deploy.start to active", middle, "s", 1.5, f"{count} starts, {load()}", middle <= 1.5)]
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time [s] that a process has used (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def pss_mb(pid: int) -> float:
+    """Memory [MB] of a process, shared pages divided among those that share them (Linux)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return float(line.split()[1]) / 1024
+    raise RuntimeError("smaps_rollup has no Pss")
+
+
+def load() -> str:
+    """How busy the machine is, and with which priority this process runs."""
+    real = "real-time" if os.sched_getscheduler(0) == os.SCHED_FIFO else "normal"
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {real} priority"

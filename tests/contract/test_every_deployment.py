@@ -1,0 +1,202 @@
+"""Every task on the robot's side: what controller and guard send is what the training environment does.
+
+For the tasks of every robot that has a ``ros.yaml``: signals cross their messages, the artifact runs in the controller,
+and the guard forwards. What the guard changes on purpose (a ramped start, limits of motion) is its own business, so the
+commands that were *proposed* are compared with the environment's, and those that were *sent* with the proposed ones
+where the guard says that it changed nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.evaluate.rollout import graph_policy, record_golden
+from policies.export.artifact import export
+from policies.nets.actor import make_actor
+from policies.nets.normalizer import Normalizer
+from robots.registry import names
+from sim.env import make_env
+from sim.maps import PolicyGraph
+from sim.task import load_task
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.dds import DdsTransport, free_domain
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import Interface, at_home, load_interface
+from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.transport import QOS
+
+STEPS, ARRAY = 12, "std_msgs/msg/Float64MultiArray"
+
+
+def deployable() -> list[str]:
+    """Tasks of robots that can be talked to, some interface of which carries the command."""
+    return [name for name in names("sim.tasks") if interface_of(load_task(name)) is not None]
+
+
+def interface_of(task: Any) -> Interface | None:
+    """The first interface that has the task's command."""
+    if task.robot.ros is None or not task.robot.ros.exists():
+        return None
+    import yaml
+
+    for name in yaml.safe_load(task.robot.ros.read_text())["interfaces"]:
+        found = load_interface(task.robot, name)
+        if task.command in found.commands and task.command in found.safety["commands"]:
+            return found
+    return None
+
+
+def with_task_signals(task: Any, interface: Interface, folder: Path) -> Interface:
+    """The interface, with topics for what the task reads and the robot does not say."""
+    import yaml
+
+    more = [n for n in task.observe.signals if n not in interface.carried and n != "mission_time"]
+    if not more:
+        return interface
+    rows: dict[str, Any] = {"definitions": {}, "signals": {}, "states": []}
+    for name in more:
+        spec = task.robot.signals.get(name) or task.schema[name]
+        if name not in task.robot.signals:
+            rows["signals"][name] = {"shape": list(spec.shape), "unit": spec.unit, "frame": spec.frame}
+        rows["states"].append({"topic": f"more/{name}", "type": ARRAY, "codec": "array", "rate_hz": 0,
+                               "qos": "latched", "options": {"signal": name, "shape": list(spec.shape)}})
+    path = folder / "more.yaml"
+    path.write_text(yaml.safe_dump(rows))
+    return load_interface(task.robot, interface.name, path)
+
+
+def graph_of(task: Any) -> PolicyGraph:
+    """A policy of small actions, so that the guard lets it begin."""
+    torch.manual_seed(3)
+    actor = make_actor(task.observe.obs_dim, task.act.action_dim, (32, 32))
+    return PolicyGraph(task.observe, Normalizer(task.observe.obs_dim), actor, task.act).eval()
+
+
+class Deployed:
+    """Controller and guard of a task, and who publishes its signals. ``domain``: DDS on loopback, in real time; None:
+    the memory bus."""
+
+    def __init__(
+        self, task: Any, graph: PolicyGraph, golden: dict[str, np.ndarray], folder: Path, domain: int | None = None
+    ) -> None:
+        self.task, self.interface = task, with_task_signals(task, interface_of(task), folder)
+        artifact = export(
+            graph, folder / "artifact", robot=task.robot, signals=graph.signals, command=task.command,
+            rate_hz=1 / task.control_dt, formula_text=task.formula_text, constants=task.constants,
+            horizon_s=task.episode_s, training={}, seed=0, golden=golden, stop=task.stop,
+            task_signals=dict(task.schema))
+        self.bus = Bus()
+        controller, guarded = line()
+        self.proposals: list[np.ndarray] = []
+        send = controller.send
+
+        def heard(proposal: Proposal) -> bool:
+            if len(proposal.values):
+                self.proposals.append(np.asarray(proposal.values))
+            return send(proposal)
+
+        controller.send = heard
+        self.real = domain is not None
+        transports: list[Any] = [
+            MemoryTransport(self.bus, name, "/r") if domain is None else
+            DdsTransport(name, "/r", domain=domain, loopback=True) for name in ("guard_node", "policy_node", "peer")]
+        self.guard = GuardNode(transports[0], artifact.manifest, task.robot, self.interface, guarded)
+        self.node = PolicyNode(transports[1], artifact, task.robot, self.interface, controller)
+        self.transports, self.own = transports, transports[2]
+        self.logs: dict[str, list[np.ndarray]] = {"proposed": [], "sent": []}
+        for name, log in self.logs.items():
+            self.own.subscribe(f"guard/{name}", ARRAY, QOS["deep"], lambda r, log=log: log.append(
+                np.asarray(messages.decode(ARRAY, r.data).data)))
+        self.states = [(s, self.own.advertise(s.topic, s.type, QOS[s.qos] if s.qos == "latched" else QOS["default"]))
+                       for s in self.interface.states]
+        self.rng = np.random.default_rng(0)
+
+    def publish(self, golden: dict[str, np.ndarray], t: int) -> None:
+        """The signals of step ``t``, and home for what the task does not read."""
+        signals = {name: value + 1e-6 * self.rng.normal(size=np.shape(value))
+                   for name, value in at_home(self.task.robot, self.interface.carried).items()}
+        signals |= {name.removeprefix("signals."): np.asarray(value[t], dtype=float)
+                    for name, value in golden.items() if name.startswith("signals.")}
+        for topic, endpoint in reversed(self.states):
+            message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "r"), topic.options)
+            self.own.publish(endpoint, messages.encode(topic.type, message))
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.own.monotonic() + seconds
+        while self.own.monotonic() < end - 1e-9:
+            self.transports[1].wait(0.0)
+            self.node.step()
+            self.guard.step()
+            self.own.wait(0.0)
+            if not self.real:
+                self.bus.advance(seconds / 8)
+
+    def close(self) -> None:
+        """Leave the bus."""
+        for transport in self.transports:
+            transport.close()
+
+
+@pytest.mark.parametrize("name", deployable())
+def test_the_robot_is_sent_what_the_training_environment_does(name: str, tmp_path: Path) -> None:
+    same(name, tmp_path)
+
+
+def test_so_it_is_over_dds(tmp_path: Path) -> None:
+    same("waypoints", tmp_path, free_domain())
+
+
+def same(name: str, tmp_path: Path, domain: int | None = None) -> None:
+    """A mission of the task on the robot's side, against the modules that it was trained with."""
+    task = load_task(name)
+    graph = graph_of(task)
+    env = make_env(task, num_worlds=1, seed=2, compiled=False, threads=1, sensors={"noise": {}})
+    golden = record_golden(env, graph_policy(graph), steps=STEPS)
+    deployed = Deployed(task, graph, golden, tmp_path, domain)
+    seen: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
+    act = deployed.node.artifact.act
+
+    def noted(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        seen.append(({key: np.array(signals[key], dtype=np.float32) for key in graph.signals},
+                     {key: np.array(value) for key, value in deployed.node.artifact.memory.items()}))
+        return act(signals)
+
+    deployed.node.artifact.act = noted
+    for _ in range(4 if domain is None else 50):
+        deployed.publish(golden, 0)
+        deployed.run(0.02)
+    assert deployed.node.mode == "ready" and deployed.guard.mode == "ready", deployed.node.state.last_rejection
+    deployed.node.begin(1)
+    for t in range(len(golden[f"commands.{task.command}"])):
+        deployed.publish(golden, t)
+        deployed.run(task.control_dt)
+
+    deployed.close()
+    wanted = []
+    with torch.no_grad():  # from the memory of each step, as the self-test: feedback multiplies roundings
+        for signals, memory in seen:
+            command, _ = graph({key: torch.from_numpy(value[None]) for key, value in signals.items()},
+                               {key: torch.from_numpy(value) for key, value in memory.items()})
+            wanted.append(command[task.command][0].numpy().reshape(-1))
+    spec = task.robot.command(task.command)
+    span = np.subtract(spec.high, spec.low).reshape(-1)
+    assert deployed.proposals and len(deployed.proposals) <= len(wanted)
+    for asked, meant in zip(deployed.proposals, wanted):
+        assert (np.abs(asked - meant) <= 1e-5 * span).all()
+    # what reached the guard is what it logs, and what it sends, where it changes nothing
+    forwarded = {int(row[1]): row[3:] for row in deployed.logs["proposed"]}
+    assert forwarded, f"{deployed.guard.mode}: {deployed.guard.flight}"
+    for step, asked in forwarded.items():
+        assert np.array_equal(asked, deployed.proposals[step])
+    if not np.isfinite(deployed.guard.limits.speed).any():  # no start ramp, no limits of motion
+        sent = {int(row[1]): row[3:] for row in deployed.logs["sent"] if row[1] >= 0}
+        for step, asked in forwarded.items():
+            assert np.array_equal(sent[step], np.clip(asked, spec.low, spec.high))
