@@ -104,3 +104,9 @@ def lockstep() -> Lockstep:
     from temporeal_bridge.memory import Bus
 
     return Lockstep(Bus())
+
+
+@pytest.fixture(scope="session")
+def lockstep_of() -> type[Lockstep]:
+    """For a bus of one's own, and tests that share a flight."""
+    return Lockstep

@@ -16,7 +16,11 @@ Topics, in the robot's namespace:
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
 - ``guard/proposed``, ``guard/sent`` (std_msgs/Float64MultiArray: flight, step, age of the state [s], then the command
   in its own units; of a command of the guard's own, step -1 and no age), after every command: out;
-- ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
+- ``guard/basis`` (std_msgs/Float64MultiArray: flight, step, time since the mission began [s], then for each state topic
+  the :func:`~temporeal_bridge.state.mark` of the message that was in force), after every command: out;
+- ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
+- ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, and
+  the folder it was read from): what a recording is of, out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
 """
 
@@ -31,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, identity, load_manifest
+from policies.export.manifest import Manifest, identity, load_manifest, to_json
 from robots import shield
 from robots.course import course, rest
 from robots.motion import Motion, at_rest, following, stopping
@@ -42,7 +46,7 @@ from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import check_fits, percentiles
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS, Received, Transport, qos_named
+from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 GRAVITY = 9.81  # m/s^2
@@ -89,6 +93,7 @@ class GuardNode:
 
     def __init__(
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, line: GuardEnd,
+        folder: Path | None = None,
     ) -> None:
         if len(manifest.commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
@@ -106,9 +111,10 @@ class GuardNode:
         self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
-        self.proposed, self.sent = (
+        self.proposed, self.sent, self.basis = (
             transport.advertise(f"guard/{name}", "std_msgs/msg/Float64MultiArray", QOS["default"])
-            for name in ("proposed", "sent"))
+            for name in ("proposed", "sent", "basis"))
+        self.artifact = transport.advertise("guard/artifact", "std_msgs/msg/String", QOS["latched"])
         for topic, type, taker in (
                 ("mission/stop", "std_msgs/msg/Empty", self._on_stop),
                 ("mission/reset", "std_msgs/msg/Empty", self._on_reset),
@@ -122,11 +128,13 @@ class GuardNode:
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
         self.sent_at, self.bridging = -np.inf, False
+        self.acting = 0.0  # the time that the command being made is for
         self.stranger = ""  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.rival, self.next_look = "", transport.monotonic() + LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
+        self._introduce(interface.name, folder)
         self._say("waiting")
 
     # what comes in
@@ -194,9 +202,20 @@ class GuardNode:
             self.mode, self.flight.number, self.flight.start_ns, self.stranger or self.flight.reason))
 
     def _tell(self, code: str, reason: str) -> None:
-        text = json.dumps({"mode": self.mode, "flight": self.flight.number, "code": code, "reason": reason})
-        message = messages.record("std_msgs/msg/String")(data=text)
-        self.transport.publish(self.event, messages.encode("std_msgs/msg/String", message))
+        since = round(self.transport.monotonic() - self.flight.began, 6) if self.flights else None
+        self._publish_json(self.event, {
+            "mode": self.mode, "flight": self.flight.number, "t": since, "code": code, "reason": reason})
+
+    def _introduce(self, interface: str, folder: Path | None) -> None:
+        manifest = self.manifest
+        self._publish_json(self.artifact, {
+            "name": manifest.name, "identity": self.identity, "robot": manifest.robot, "command": self.spec.name,
+            "interface": interface, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
+            "manifest": to_json(manifest)})
+
+    def _publish_json(self, endpoint: Endpoint, content: dict[str, Any]) -> None:
+        message = messages.record(endpoint.type)(data=json.dumps(content))
+        self.transport.publish(endpoint, messages.encode(endpoint.type, message))
 
     def begin(self, p: Proposal, now: float) -> None:
         """A mission begins, unless something speaks against it."""
@@ -345,6 +364,7 @@ class GuardNode:
 
         Else a command after a gap, or a stop, would begin where the robot is no more.
         """
+        self.acting = now
         self.motion, _ = self._calmed("ramp", False)
         self.flight.bridged += 1
         self.bridging = True
@@ -370,7 +390,7 @@ class GuardNode:
         if p.step <= flight.step:
             flight.dropped += 1
             return
-        flight.step, self.heard = p.step, now
+        flight.step, self.heard, self.acting = p.step, now, now
         if self.bridging and now - self.sent_at < (LATE - 1.0) * self.period:  # this period has had its command
             flight.dropped += 1
             return
@@ -453,6 +473,7 @@ class GuardNode:
 
     def _stop_step(self, now: float) -> None:
         """One command of the stop action; the mode that it leads to when it has ended."""
+        self.acting = now
         action, fresh = self.stopping.action, self.watch.stale(now) == NOTHING
         if action == "silence" or not self.transport.active:
             self.due = np.inf
@@ -516,6 +537,9 @@ class GuardNode:
         self.transport.publish(self.command, messages.encode(self.topic.type, message))
         self.sent_at = self.transport.monotonic()
         self._log(self.sent, p, np.reshape(command, -1))
+        basis = np.array([self.flight.number, -1 if p is None else p.step, self.acting - self.flight.began,
+                          *self.state.marks])
+        self.transport.publish(self.basis, messages.encode(self.basis.type, messages.array64(basis)))
 
     def _log(self, endpoint: Any, p: Proposal | None, command: np.ndarray) -> None:
         step, age = (-1, np.nan) if p is None else (p.step, p.at - p.seen)
@@ -569,7 +593,8 @@ def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
     check_fits(manifest, robot, interface)
-    return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)))
+    return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)),
+                     args.artifact)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
