@@ -39,6 +39,7 @@ TOLERANCE = 1e-5  # of each component of a command, in its unit
 INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say to the guard
 OURS = ("policy/step", "guard/basis", "guard/proposed", "guard/sent", "guard/event", "guard/artifact", "mission")
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
+AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
 
 
@@ -258,7 +259,7 @@ class Stage:
 
     def _idle(self) -> None:
         """What the nodes do by themselves between two recorded steps."""
-        if self.policy.mode in ("waiting", "ready"):
+        if self.policy.mode != "starting":  # in flight it only hears what the guard says: its next step is a recorded one
             self.policy.step()
         now = self.begin_ns + round(1e9 * self.buses[1].seconds)
         while self.coming and self.coming[-1] < now:
@@ -302,10 +303,10 @@ class Stage:
                 yield Cue(min(at, self.first_seen.get(i, at)), -1, n, lambda i=i: self._begin(i))  # type: ignore[misc]
             yield Cue(at, 1, n, lambda i=i, row=row: self._step(i, row))  # type: ignore[misc]
         for n, (at, _, row) in enumerate(commands):
-            yield Cue(at, 4, n, lambda row=row: self._command(row))  # type: ignore[misc]
+            yield Cue(at, 5, n, lambda row=row: self._command(row))  # type: ignore[misc]
         for n, message in enumerate(self.recording.said):
             if message.topic in [f"{self.base}/{name}" for name in INPUTS]:
-                yield Cue(self._asked(message), 6, n, lambda message=message: self._give(1, message))  # type: ignore[misc]
+                yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))  # type: ignore[misc]
 
     def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
         """(time [ns], flight, row) of the controller's steps and of the guard's commands.
@@ -339,7 +340,7 @@ class Stage:
             self.first_seen = {i: times[used[n]][0] for n, (_, i, row) in enumerate(records)
                                if row.step == row.missed and used[n] >= 0}
         for n, (message, (time, rank)) in enumerate(zip(said, times)):
-            yield Cue(time, rank + 3 * side, n, lambda message=message: self._give(side, message))  # type: ignore[misc]
+            yield Cue(time, rank + side * (3 if rank == 0 else 4), n, lambda message=message: self._give(side, message))  # type: ignore[misc]
 
     def _note(
         self, k: int, said: Sequence[Said], wanted: Sequence[int], used: Sequence[int],
@@ -349,13 +350,14 @@ class Stage:
         for target, index, (_, i, _) in zip(wanted, used, records):
             self.guessed[i] += bool(target) and (index < 0 or mark(said[index].data) != target)
 
-    def _asked(self, message: Said) -> int:
-        """When the guard was told to stop: the event that followed knows it better than the recorder."""
+    def _asked(self, message: Said, commands: Sequence[tuple[int, int, Row]]) -> int:
+        """When the guard was told to stop: the event that followed, and the command that began the stop, know it better
+        than the recorder."""
         for flight in self.flights:
             for since, code, _ in flight.events:
                 event = flight.start_ns + round(1e9 * since)
                 if code in STOPS and ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]:
-                    return event
+                    return next((at for at, _, row in commands if row.step < 0 and 0 <= at - event < AT_ONCE_NS), event)
         return message.at
 
     # acts
@@ -387,8 +389,9 @@ class Stage:
 
     def _command(self, row: Row) -> None:
         """The guard's turn: what the controller has proposed, or a command of its own."""
-        if row.step < 0 and self.guard.mode in ("stopping", "holding"):
-            self.guard.due = min(self.guard.due, self.guard.transport.monotonic())
+        now = self.guard.transport.monotonic()
+        if row.step < 0 and self.guard.mode in ("stopping", "holding") and self.guard.sent_at < now:
+            self.guard.due = min(self.guard.due, now)
         self.guard.step()
         self.pending = self.pending and row.step < 0
 
