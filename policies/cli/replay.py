@@ -118,8 +118,8 @@ def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:
                        f"{told['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
     artifact = runs.load_artifact(folder)
     if identity(artifact.manifest) != told["identity"]:
-        raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that was "
-                       f"flown ({told['identity'][:12]}); give one with --artifact, this one, too, if you mean it")
+        raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that "
+                       f"was flown ({told['identity'][:12]}); give one with --artifact, or this one if you mean it")
     return artifact
 
 
@@ -145,8 +145,8 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
         lines.append(f"the bag is not whole ({found.cut}): replayed as far as it goes")
     if found.partial:
         lines.append(f"{found.partial} flights began before the recording and were left out")
-    lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} {'extra':>5}  "
-                 f"largest difference by component")
+    lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
+                 f"{'extra':>5}  largest difference by component")
     for flight in found.flights:
         for name in ("proposed", "sent", "own"):
             kind: Compared = getattr(flight, name)
@@ -160,8 +160,8 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
                 lines.append(f"{'':8}{title}: recorded {', '.join(recorded) or 'none'}; "
                              f"replayed {', '.join(replayed) or 'none'}")
         if flight.guessed or flight.lost:
-            lines.append(f"{'':8}not known: the state of {flight.guessed} steps, which the bag lacks; {flight.lost} steps "
-                         "that it does not have. Differences may come from that")
+            lines.append(f"{'':8}the bag lacks the state of {flight.guessed} steps and {flight.lost} steps themselves: "
+                         "differences may come from that")
     bad = sum(not flight.equal for flight in found.flights)
     lines.append(f"{len(found.flights)} flights: " + (
         f"the same within {tolerance:g}" if found.equal else f"{bad} differ by more than {tolerance:g}"))

@@ -37,7 +37,6 @@ Example:
   temporeal report bag --namespace /cf1 --out outputs/report --json
 """
 AGREE = 1e-9  # of the bounds: the same samples give the same numbers
-LAYOUT = "report"
 
 
 def parser() -> Parser:
@@ -192,10 +191,10 @@ def write(
     section = Section("real", f"Real flights of {namespace}", evaluation, rollout)
     context = context_of(manifest, robot, told, namespace, rollout.signals)
     out.mkdir(parents=True, exist_ok=True)
-    page = write_page(out / f"{LAYOUT}.html", [section], context, markup(rows, notes))
+    page = write_page(out / "report.html", [section], context, markup(rows, notes))
     extra = {"artifact": told["name"], "identity": told["identity"], "robot": robot.name, "notes": list(notes),
              "flights": clean(rows)}
-    write_json(out / f"{LAYOUT}.json", [section], extra)
+    write_json(out / "report.json", [section], extra)
     return page, to_json(evaluation)
 
 
@@ -247,7 +246,7 @@ def line(row: Mapping[str, Any]) -> str:
     """A flight for a person."""
     agreed = {True: "the monitor agrees", False: "the monitor in flight said otherwise", None: "no last word in flight"}
     latency = row["figures"]["latency_ms"]["controller"]
-    shown = "" if latency["p50"] is None else (f"; controller p50 {latency['p50']:.2f} ms, p99 {latency['p99']:.2f} ms, "
-                                              f"max {latency['max']:.2f} ms")
+    shown = "" if latency["p50"] is None else "; controller " + ", ".join(
+        f"{key} {value:.2f} ms" for key, value in latency.items())
     lower = "" if row["lower"] is None else f", robustness {row['lower']:.3f}"
     return f"flight {row['flight']}: {row['verdict']}{lower} ({agreed[row['agrees']]}), {row['end']}{shown}"

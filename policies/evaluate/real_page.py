@@ -10,6 +10,7 @@ from typing import Any
 from policies.evaluate.report import panel, signed
 
 Row = Mapping[str, Any]
+AGREED = {True: '<span class="good">✓</span>', False: '<span class="bad">✗ differs</span>', None: "–"}
 
 
 def markup(flights: Sequence[Row], notes: Sequence[str]) -> str:
@@ -27,11 +28,11 @@ def verdicts(flights: Sequence[Row]) -> str:
     rows = []
     for i, f in enumerate(flights):
         kind = {"satisfied": "good", "violated": "bad"}.get(f["verdict"], "")
-        agreed = {True: '<span class="good">✓</span>', False: '<span class="bad">✗ differs</span>', None: "–"}[f["agrees"]]
         said = f["recorded"]
         then = f'{escape(said["verdict"])} {bounds(said)}' if said else "nothing recorded"
-        rows.append([f"{f['flight']}", f"{i}", escape(f["began"]), f'<span class="{kind}">{escape(f["verdict"])}</span>',
-                     bounds(f), then, agreed, f"{f['lost']}", escape(f["end"])])
+        verdict = f'<span class="{kind}">{escape(f["verdict"])}</span>'
+        rows.append([f"{f['flight']}", f"{i}", escape(f["began"]), verdict, bounds(f), then, AGREED[f["agrees"]],
+                     f"{f['lost']}", escape(f["end"])])
     return panel("Verdicts", table(
         ("flight", "episode", "began (UTC)", "verdict", "robustness", "monitor in flight", "agrees", "lost samples",
          "ended"), rows, numbers=(0, 1, 7)))
@@ -60,15 +61,22 @@ def latencies(flights: Sequence[Row]) -> str:
 
 
 COUNTS = {
-    "steps": "control steps", "missed": "missed periods", "late": "late commands", "sent": "sent",
-    "limited": "changed by the guard", "bridged": "bridged by the guard", "own": "all of the guard's own",
-    "dropped": "steps without a command", "unrecorded": "steps that the bag lacks"}
+    "steps": ("steps", "of the controller"), "missed": ("missed", "control periods without a step of their own"),
+    "late": ("late", "commands that came more than 1.5 periods after the last"),
+    "sent": ("sent", "commands of the controller that the guard sent"),
+    "limited": ("changed", "of those, sent otherwise than they were proposed"),
+    "bridged": ("bridged", "commands of the guard's own while the controller was late"),
+    "own": ("own", "all commands of the guard's own, its stop action included"),
+    "dropped": ("unsent", "steps of which no command was sent"),
+    "unrecorded": ("unrecorded", "steps that the bag lacks")}
 
 
 def counts(flights: Sequence[Row]) -> str:
     """How often what happened."""
     rows = [[f"{f['flight']}", *(f"{f['figures'][key]:,}" for key in COUNTS)] for f in flights]
-    return panel("Commands", table(("flight", *COUNTS.values()), rows, numbers=range(len(COUNTS) + 1)))
+    names = ("flight", *(name for name, _ in COUNTS.values()))
+    meaning = "; ".join(f"<b>{name}</b>: {escape(what)}" for name, what in COUNTS.values())
+    return panel("Commands", table(names, rows, numbers=range(len(names))) + f'<p class="muted">{meaning}.</p>')
 
 
 def events(flights: Sequence[Row]) -> str:
@@ -77,7 +85,7 @@ def events(flights: Sequence[Row]) -> str:
     for f in flights:
         found = [(at, f'<span class="muted">mode</span> {escape(mode)}', "") for at, mode in f["modes"]]
         found += [(at, f'<span class="bad">{escape(code)}</span>', escape(reason)) for at, code, reason in f["events"]]
-        rows += [[f"{f['flight']}", f"{at:.3f}", what, why] for at, what, why in sorted(found)]
+        rows += [[f"{f['flight']}", f"{at:.3f}", what, why] for at, what, why in sorted(found, key=lambda row: row[0])]
     return panel("Guard", table(("flight", "time, s", "what", "why"), rows, numbers=(0, 1)))
 
 

@@ -1,6 +1,7 @@
 """What a recording says of its flights afterwards: the formula by the monitor itself, latencies, counts, gaps.
 
-The verdict is that of the real :class:`~temporeal_bridge.monitor_node.MonitorNode`, in fake time, on the recorded bytes.
+The verdict is that of the real :class:`~temporeal_bridge.monitor_node.MonitorNode`, in fake time, on the recorded
+bytes.
 Latencies are those of one clock each: the controller's (arrival of a state to the proposal), and the recorder's
 (receipt of a state to receipt of the word that its command was sent).
 """

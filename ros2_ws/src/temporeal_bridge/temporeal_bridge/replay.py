@@ -25,7 +25,7 @@ import numpy as np
 from policies.export.manifest import ArtifactError
 from policies.export.runtime import Artifact
 from robots.spec import RobotSpec
-from temporeal_bridge import link, logbook, messages
+from temporeal_bridge import link, logbook
 from temporeal_bridge.bags import BagError, Recording, Said
 from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface import Interface
@@ -125,8 +125,8 @@ def replay(
 ) -> Replay:
     """Fly every flight of a recording again with ``artifact`` and say what differs."""
     if artifact.manifest.chunk is not None:
-        raise ArtifactError(f"{artifact.manifest.name} gives chunks: when they came depends on the worker's speed, which "
-                            "a recording does not repeat")
+        raise ArtifactError(f"{artifact.manifest.name} gives chunks: when they came depends on the worker's speed, "
+                            "which a recording does not repeat")
     recorded, partial = logbook.flights(recording, namespace)
     if not recorded:
         raise BagError(f"{recording.path} has no flight of {namespace}: no control step on policy/step"
@@ -259,7 +259,7 @@ class Stage:
 
     def _idle(self) -> None:
         """What the nodes do by themselves between two recorded steps."""
-        if self.policy.mode != "starting":  # in flight it only hears what the guard says: its next step is a recorded one
+        if self.policy.mode != "starting":  # in flight it only hears what the guard says: its steps are recorded ones
             self.policy.step()
         now = self.begin_ns + round(1e9 * self.buses[1].seconds)
         while self.coming and self.coming[-1] < now:
@@ -300,13 +300,13 @@ class Stage:
                 yield from self._state_cues(side, k, self.recording.of(topic), records)
         for n, (at, i, row) in enumerate(steps):
             if row.step == row.missed:
-                yield Cue(min(at, self.first_seen.get(i, at)), -1, n, lambda i=i: self._begin(i))  # type: ignore[misc]
-            yield Cue(at, 1, n, lambda i=i, row=row: self._step(i, row))  # type: ignore[misc]
+                yield Cue(min(at, self.first_seen.get(i, at)), -1, n, lambda i=i: self._begin(i))
+            yield Cue(at, 1, n, lambda i=i, row=row: self._step(i, row))
         for n, (at, _, row) in enumerate(commands):
-            yield Cue(at, 5, n, lambda row=row: self._command(row))  # type: ignore[misc]
-        for n, message in enumerate(self.recording.said):
-            if message.topic in [f"{self.base}/{name}" for name in INPUTS]:
-                yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))  # type: ignore[misc]
+            yield Cue(at, 5, n, lambda row=row: self._command(row))
+        said = [message for name in INPUTS for message in self.recording.of(f"{self.base}/{name}")]
+        for n, message in enumerate(sorted(said, key=lambda message: message.at)):
+            yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
 
     def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
         """(time [ns], flight, row) of the controller's steps and of the guard's commands.
@@ -340,7 +340,7 @@ class Stage:
             self.first_seen = {i: times[used[n]][0] for n, (_, i, row) in enumerate(records)
                                if row.step == row.missed and used[n] >= 0}
         for n, (message, (time, rank)) in enumerate(zip(said, times)):
-            yield Cue(time, rank + side * (3 if rank == 0 else 4), n, lambda message=message: self._give(side, message))  # type: ignore[misc]
+            yield Cue(time, rank + side * (3 if rank == 0 else 4), n, lambda message=message: self._give(side, message))
 
     def _note(
         self, k: int, said: Sequence[Said], wanted: Sequence[int], used: Sequence[int],
