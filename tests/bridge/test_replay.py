@@ -193,6 +193,15 @@ def test_the_command_line(bag, artifact, other_artifact, tmp_path, capsys):
         assert told in capsys.readouterr().err
 
 
+def test_all_that_a_node_says_or_hears_is_recorded(lockstep, artifact, tmp_path):
+    """What a node advertises or subscribes to is a topic of the bag, but what only the simulator has."""
+    flown = Flown(lockstep, artifact, tmp_path / "bag")
+    used = {endpoint.topic for name, bus in flown.bus.items() for endpoint in bus.endpoints if name != "recorder"}
+    assert {topic for topic in used if not topic.startswith("/cf1/sim/")} <= set(flown.recorder.counts)
+    assert len(used) > 15
+    flown.close()
+
+
 def test_a_bag_without_a_guard_is_refused(tmp_path, capsys):
     from policies.cli.main import main
 

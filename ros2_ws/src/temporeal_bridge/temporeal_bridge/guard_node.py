@@ -341,15 +341,15 @@ class GuardNode:
         if ready != (self.mode == "ready"):
             self._say("ready" if ready else "waiting")
         if self.mode == "ready":
-            self._unlock()
+            self._unlock(now)
 
-    def _unlock(self) -> None:
+    def _unlock(self, now: float) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
         below = self.profile.unlock_below_m
         if self.unlocked or below is None or float(self.watch.values["height"]) >= below:
             return
         if self.transport.active and self.transport.matched(self.command):
-            self.unlocked = True
+            self.unlocked, self.acting = True, now
             self._send(np.zeros(self.spec.shape))
 
     def _check(self, now: float) -> None:

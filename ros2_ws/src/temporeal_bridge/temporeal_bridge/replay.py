@@ -351,13 +351,17 @@ class Stage:
             self.guessed[i] += bool(target) and (index < 0 or mark(said[index].data) != target)
 
     def _asked(self, message: Said, commands: Sequence[tuple[int, int, Row]]) -> int:
-        """When the guard was told to stop: the event that followed, and the command that began the stop, know it better
-        than the recorder."""
+        """When the guard heard what somebody asked for: the event or the mode that followed, and the command that began
+        the stop, know it better than the recorder (outside missions the guard looks at its bus every 20 ms)."""
+        reset = message.topic == f"{self.base}/mission/reset"
         for flight in self.flights:
-            for since, code, _ in flight.events:
+            told = ([at for at, mode in flight.modes if mode == "waiting"] if reset else
+                    [at for at, code, _ in flight.events if code in STOPS])
+            for since in told:
                 event = flight.start_ns + round(1e9 * since)
-                if code in STOPS and ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]:
-                    return next((at for at, _, row in commands if row.step < 0 and 0 <= at - event < AT_ONCE_NS), event)
+                if ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]:
+                    stops = (at for at, _, row in commands if row.step < 0 and 0 <= at - event < AT_ONCE_NS)
+                    return event if reset else next(stops, event)
         return message.at
 
     # acts
