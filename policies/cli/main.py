@@ -32,7 +32,8 @@ from policies.cli.console import (
 )
 
 ORDER = (
-    "demo", "doctor", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "spec", "bench", "completion")
+    "demo", "doctor", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
+    "spec", "bench", "completion")
 USAGE = """\
 temporeal: from a temporal-logic task to a robot that does it.
 

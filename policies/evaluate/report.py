@@ -78,15 +78,16 @@ def write_json(path: Path, sections: Sequence[Section], extra: Mapping[str, Any]
     return path
 
 
-def write_page(path: Path, sections: Sequence[Section], context: Context) -> Path:
-    """The HTML page."""
-    shown = [pick_episodes(section.evaluation) for section in sections]
+def write_page(path: Path, sections: Sequence[Section], context: Context, more: str = "") -> Path:
+    """The HTML page; ``more``: HTML that stands after the replay. Robots without a stage and a place are not drawn."""
+    shown = [pick_episodes(section.evaluation) if context.stage or "base_pos_w" in section.rollout.signals else []
+             for section in sections]
     replay = [replay_episode(section, index, context.stage)
               for section, chosen in zip(sections, shown) for index in chosen]
     starts = np.cumsum([0, *(len(chosen) for chosen in shown)])
     places = [{index: int(start) + i for i, index in enumerate(chosen)} for start, chosen in zip(starts, shown)]
     body = "\n".join([
-        head(context), cards(sections, context), player_markup() if replay else "",
+        head(context), cards(sections, context), player_markup() if replay else "", more,
         *(section_markup(s, place, context) for s, place in zip(sections, places)),
         reading(sections), settings_markup(context)])
     data = {"scene": drawable(context.scene), "arm": context.arm_m, "episodes": replay}

@@ -14,8 +14,8 @@ HORIZON_S, RATE_HZ = 6.0, 50.0
 SIGNALS = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height")
 
 
-def build_policy() -> Any:
-    """Cascaded controller as a torch module; the clock is its memory."""
+def build_policy(gain: float = 5.0) -> Any:
+    """Cascaded controller as a torch module; the clock is its memory. ``gain``: from tilt to rate, 1/s."""
     import torch
     from torch import nn
 
@@ -37,7 +37,7 @@ def build_policy() -> Any:
             in_body = sum(wanted[:, i, None] * row for i, row in enumerate(rows))
             thrust = 0.0319 * in_body[:, 2]
             up = in_body / in_body.norm(dim=-1, keepdim=True)
-            rates = 5.0 * torch.stack([-up[:, 1], up[:, 0], 0.0 * signals["base_ang_vel_b"][:, 2]], -1)
+            rates = gain * torch.stack([-up[:, 1], up[:, 0], 0.0 * signals["base_ang_vel_b"][:, 2]], -1)
             # height and rates are read so that every signal of the robot is an input
             command = torch.cat([(thrust + 0.0 * signals["height"])[:, None], rates], -1)
             return {"ctbr_cmd": command}, {"tick": tick + 1.0}
@@ -45,14 +45,14 @@ def build_policy() -> Any:
     return Cascade()
 
 
-def write_artifact(path: Path, **changes: Any) -> Path:
+def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
     """The policy as an artifact in folder ``path``."""
     import torch
 
     from policies.export.artifact import export
     from robots.spec import load_robot
 
-    policy, rng, steps = build_policy(), np.random.default_rng(0), 20
+    policy, rng, steps = build_policy(gain), np.random.default_rng(0), 20
     signals = {name: rng.normal(size=(steps, *shape)).astype(np.float32) for name, shape in (
         ("base_pos_w", (3,)), ("base_vel_w", (3,)), ("base_ang_vel_b", (3,)), ("height", ()))}
     quat = rng.normal(size=(steps, 4))
@@ -112,3 +112,15 @@ def lockstep() -> Lockstep:
     from temporeal_bridge.memory import Bus
 
     return Lockstep(Bus())
+
+
+@pytest.fixture(scope="session")
+def lockstep_of() -> type[Lockstep]:
+    """For a bus of one's own, and tests that share a flight."""
+    return Lockstep
+
+
+@pytest.fixture(scope="session")
+def other_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same policy with another gain: other weights."""
+    return write_artifact(tmp_path_factory.mktemp("policy") / "other", gain=5.5)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -183,3 +186,56 @@ def test_a_bag_that_cannot_be_written_anew_is_left_as_it_is(tmp_path, monkeypatc
     assert "No space left on device): `mcap recover`" in rescue(tmp_path / "bag")
     assert b"word 29" in (tmp_path / "bag" / "bag.mcap").read_bytes()
     assert rescue(tmp_path / "nowhere") == ""
+
+
+TALKER = """
+import sys
+from pathlib import Path
+from temporeal_bridge import messages
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.recorder import Bag, Recorder
+from temporeal_bridge.transport import QOS
+
+kind = "std_msgs/msg/String"
+bus = Bus()
+talker, own = MemoryTransport(bus, "guard"), MemoryTransport(bus, "recorder")
+recorder = Recorder(own, Bag(Path(sys.argv[1])), [("/guard/event", kind, QOS["default"])])
+endpoint = talker.advertise("/guard/event", kind, QOS["default"])
+for i in range(10**9):
+    bus.advance(0.01)
+    talker.publish(endpoint, messages.encode(kind, messages.record(kind)(data=f"event {i}")))
+    own.wait(0.0)
+    due = recorder.deadline() <= bus.seconds
+    recorder.step()
+    if due:
+        print(i, flush=True)  # all events up to this one are flushed
+"""
+
+
+def test_no_event_is_lost_up_to_the_last_flush_when_the_recorder_is_killed(tmp_path):
+    """SIGKILL at any moment, between messages or in the middle of a write: what was flushed is read back in order."""
+    for kept in (1, 4, 9):
+        bag = tmp_path / f"bag{kept}"
+        process = subprocess.Popen([sys.executable, "-c", TALKER, str(bag)], stdout=subprocess.PIPE, text=True)
+        lines = [int(process.stdout.readline()) for _ in range(kept)]
+        process.send_signal(signal.SIGKILL)
+        lines += [int(line) for line in process.stdout.read().splitlines() if line.strip().isdigit()][:-1]
+        assert process.wait() == -signal.SIGKILL and "are kept in" in rescue(bag)
+        words = [messages.decode(STRING, data).data for *_, data in read(bag)]
+        assert words == [f"event {i}" for i in range(len(words))] and len(words) > lines[-1] >= 99
+
+
+def test_everything_that_a_flight_says_is_recorded():
+    """Each topic that a node of ours publishes or hears, and what the driver's side of the interface has."""
+    crazyflie = load_robot("crazyflie")
+    for name in ("crazyswarm2", "px4", "mavros"):
+        interface = load_interface(crazyflie, name)
+        topics = {topic for topic, _, _ in robot_topics(interface, ["/cf1"])}
+        said = {row.topic for row in interface.states} | {c.topic for c in interface.commands.values()}
+        said |= {other.topic for c in interface.commands.values() for other in c.also}
+        said |= {row.topic for row in (interface.autopilot and (interface.autopilot.status, interface.autopilot.orders))
+                 or () if row}
+        said |= {"policy/step", "guard/proposed", "guard/sent", "guard/basis", "guard/event", "guard/artifact",
+                 "mission", "mission/start", "mission/stop", "mission/reset", "estop", "monitor/robustness",
+                 "monitor/verdict"}
+        assert topics == {f"/cf1/{topic}" for topic in said} | {"/diagnostics"}

@@ -18,7 +18,11 @@ Topics, in the robot's namespace:
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
 - ``guard/proposed``, ``guard/sent`` (std_msgs/Float64MultiArray: flight, step, age of the state [s], then the command
   in its own units; of a command of the guard's own, step -1 and no age), after every command: out;
-- ``guard/event`` (std_msgs/String, JSON: mode, flight, code, reason): out;
+- ``guard/basis`` (std_msgs/Float64MultiArray: flight, step, time since the mission began [s], then for each state topic
+  the :func:`~temporeal_bridge.state.mark` of the message that was in force), after every command: out;
+- ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
+- ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, and
+  the folder it was read from): what a recording is of, out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
 """
 
@@ -31,11 +35,12 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, identity, load_manifest
+from policies.export.manifest import Manifest, identity, load_manifest, to_json
 from robots import shield
 from robots.course import course, rest
 from robots.motion import Motion, at_rest, following, stopping
@@ -47,7 +52,7 @@ from temporeal_bridge.mission import AGES, FLIGHTS, check_fits, newest, percenti
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS, Received, Transport, qos_named
+from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 GRAVITY = 9.81  # m/s^2
@@ -109,6 +114,7 @@ class GuardNode:
 
     def __init__(
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, line: GuardEnd,
+        folder: Path | None = None,
     ) -> None:
         if len(manifest.commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
@@ -136,9 +142,10 @@ class GuardNode:
         self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
-        self.proposed, self.sent = (
+        self.proposed, self.sent, self.basis = (
             transport.advertise(f"guard/{name}", "std_msgs/msg/Float64MultiArray", QOS["default"])
-            for name in ("proposed", "sent"))
+            for name in ("proposed", "sent", "basis"))
+        self.artifact = transport.advertise("guard/artifact", "std_msgs/msg/String", QOS["latched"])
         for topic, type, taker in (
                 ("mission/stop", "std_msgs/msg/Empty", self._on_stop),
                 ("mission/reset", "std_msgs/msg/Empty", self._on_reset),
@@ -154,11 +161,13 @@ class GuardNode:
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
+        self.acting = 0.0  # the time that the command being made is for
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.rival, self.next_look = "", transport.monotonic() + LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
+        self._introduce(interface.name, folder)
         self._say("waiting")
 
     # what comes in
@@ -277,8 +286,19 @@ class GuardNode:
             self.mode, self.flight.number, self.flight.start_ns, self.stranger or self.flight.reason))
 
     def _tell(self, code: str, reason: str) -> None:
-        text = json.dumps({"mode": self.mode, "flight": self.flight.number, "code": code, "reason": reason})
-        self._report(self.event, messages.record("std_msgs/msg/String")(data=text))
+        since = round(self.transport.monotonic() - self.flight.began, 6) if self.flights else None
+        self._report_json(self.event, {
+            "mode": self.mode, "flight": self.flight.number, "t": since, "code": code, "reason": reason})
+
+    def _introduce(self, interface: str, folder: Path | None) -> None:
+        manifest = self.manifest
+        self._report_json(self.artifact, {
+            "name": manifest.name, "identity": self.identity, "robot": manifest.robot, "command": self.spec.name,
+            "interface": interface, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
+            "manifest": to_json(manifest)})
+
+    def _report_json(self, endpoint: Endpoint, content: dict[str, Any]) -> None:
+        self._report(endpoint, messages.record(endpoint.type)(data=json.dumps(content)))
 
     def begin(self, p: Proposal, now: float) -> None:
         """A mission begins, unless something speaks against it; under an autopilot the way into the air does first."""
@@ -451,15 +471,15 @@ class GuardNode:
         if ready != (self.mode == "ready"):
             self._say("ready" if ready else "waiting")
         if self.mode == "ready":
-            self._unlock()
+            self._unlock(now)
 
-    def _unlock(self) -> None:
+    def _unlock(self, now: float) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
         below = self.profile.unlock_below_m
         if self.unlocked or below is None or self.offboard is not None or float(self.watch.values["height"]) >= below:
             return
         if self.transport.active and self.transport.matched(self.command):
-            self.unlocked = True
+            self.unlocked, self.acting = True, now
             self._send(np.zeros(self.spec.shape))
 
     def _arming_step(self, now: float) -> None:
@@ -492,6 +512,7 @@ class GuardNode:
 
         Else a command after a gap, or a stop, would begin where the robot is no more.
         """
+        self.acting = now
         self._catch_up(now)
         self.motion, _ = self._calmed("ramp", False)
         self.flight.bridged += 1
@@ -531,7 +552,7 @@ class GuardNode:
         if p.step <= flight.step:
             flight.dropped += 1
             return
-        flight.step, self.heard = p.step, now
+        flight.step, self.heard, self.acting = p.step, now, now
         if now < self.turn - EARLY * self.period:  # limits of motion are from one period to the next: a burst is faster
             flight.dropped += 1
             return
@@ -615,6 +636,7 @@ class GuardNode:
 
     def _stop_step(self, now: float) -> None:
         """One command of the stop action; the mode that it leads to when it has ended."""
+        self.acting = now
         action, fresh = self.stopping.action, self.watch.stale(now) == NOTHING
         if action == "silence" or not self.transport.active:
             self.due = np.inf
@@ -682,6 +704,9 @@ class GuardNode:
         self.sent_at = self.transport.monotonic()
         self.turn = max(self.turn, now) + PACE * self.period
         self._log(self.sent, p, np.reshape(command, -1))
+        basis = np.array([self.flight.number, -1 if p is None else p.step, self.acting - self.flight.began,
+                          *self.state.marks])
+        self._report(self.basis, messages.array64(basis))
 
     def _encoded(self, command: np.ndarray, stamp_ns: int) -> list[tuple[str, bytes]]:
         if self.codec.encode_course is None or self.motion is None:
@@ -765,7 +790,8 @@ def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
     if args.arm is not None:
         interface = armed_by(interface, args.arm)
     check_fits(manifest, robot, interface)
-    return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)))
+    return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)),
+                     args.artifact)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

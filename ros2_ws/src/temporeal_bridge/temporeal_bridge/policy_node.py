@@ -8,8 +8,10 @@ Modes: ``waiting`` (no state yet) -> ``ready`` -> ``starting`` (from ``mission/s
 local socket (:mod:`temporeal_bridge.link`) to the guard (:mod:`temporeal_bridge.guard_node`), which says on ``mission``
 what becomes of it, and stops the robot where this node fails.
 
-Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``/diagnostics``
-(diagnostic_msgs/DiagnosticArray, 1 Hz) out.
+Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``policy/step``
+(std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
+topic the :func:`~temporeal_bridge.state.mark` of the message that was acted on), after every step, for
+:mod:`temporeal_bridge.replay`, and ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
 """
 
 from __future__ import annotations
@@ -87,11 +89,13 @@ class PolicyNode:
         self.state = StateInput(
             transport, robot, interface, wanted=[signal.name for signal in artifact.manifest.signals])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
+        self.told = transport.advertise("policy/step", "std_msgs/msg/Float64MultiArray", QOS["default"])
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
         self.latency_s, self.age_s = deque[float](maxlen=AGES), deque[float](maxlen=AGES)
         self.guard, self.starved = Answer("missing"), ""
         self.next = self.used = 0.0  # when the next control step is due; arrival of the state last acted on
+        self.first = 0.0  # when the first control step was made
         self.ready_since = np.inf
         self.next_hello = transport.monotonic()
         self.next_report = self.next_hello + DIAGNOSTICS_S
@@ -184,7 +188,7 @@ class PolicyNode:
         arrival = self.state.paced.at
         if arrival > self.used and self._prepared():
             self.flight.start_ns = self.transport.now()
-            self.next, self.mode = arrival, "active"
+            self.next, self.first, self.mode = arrival, now, "active"
             if self._send(link.BEGIN):
                 self._act(now)
         elif now > self.next + START_S:
@@ -220,9 +224,11 @@ class PolicyNode:
             kind = "" if isinstance(error, SignalError) else f"{type(error).__name__}: "
             reason = f"the policy failed: {kind}{error}"
             self._send(link.FAIL, text=reason)
+            self._tell(steps - 1, missed, now)
             return self._over(reason)
         if command is None or self._send(link.COMMAND, command):
             self._count(missed, command is not None)
+            self._tell(steps - 1, missed, now)
             self._schedule(missed)
             if self.flight.steps >= self.steps:
                 self._send(link.END, text=self.after)
@@ -247,6 +253,11 @@ class PolicyNode:
         self.next += (missed + 1) * self.period + PHASE_GAIN * error
 
     # reports
+
+    def _tell(self, step: int, missed: int, now: float) -> None:
+        """What a step was made of."""
+        data = np.array([self.flight.number, step, missed, now - self.first, *self.state.marks])
+        self.transport.publish(self.told, messages.encode(self.told.type, messages.array64(data)))
 
     def _diagnose(self, now: float) -> None:
         flight = self.flight

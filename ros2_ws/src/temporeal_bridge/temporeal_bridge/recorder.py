@@ -25,7 +25,7 @@ from rosbags.rosbag2.storage_mcap import McapReader
 
 from robots.spec import load_robot
 from temporeal_bridge import messages
-from temporeal_bridge.interface import CommandTopic, Interface, StateTopic, load_interface
+from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.node import parser, run
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
@@ -233,18 +233,43 @@ class Recorder:
         return {"node": "recorder", "bag": self.bag.path, "messages": self.counts}
 
 
+RARE = QoS(depth=1000)  # what is said once must not get lost, though others talk much
+KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth of 1 would keep the last mode only
+OURS = (
+    ("policy/step", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("guard/proposed", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("guard/sent", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("guard/basis", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("guard/event", "std_msgs/msg/String", RARE),
+    ("guard/artifact", "std_msgs/msg/String", KEPT),
+    ("mission", "std_msgs/msg/Header", KEPT),
+    # what others say to the nodes: best effort, which meets every publisher
+    ("mission/start", "std_msgs/msg/UInt64", QOS["deep"]),
+    ("mission/stop", "std_msgs/msg/Empty", QOS["deep"]),
+    ("mission/reset", "std_msgs/msg/Empty", QOS["deep"]),
+    ("estop", "std_msgs/msg/Bool", QOS["deep"]),
+    ("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("monitor/verdict", "std_msgs/msg/String", KEPT),
+)
+"""Topics of the nodes themselves, in the robot's namespace."""
+
+
 def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[str, str, QoS]]:
-    """Everything that a flight of robots in ``namespaces`` says: states, commands, mission, monitor, diagnostics."""
-    deep, latched = QOS["deep"], QOS["latched"]
-    out = [("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", deep)]
+    """Everything that a flight of robots in ``namespaces`` says: states, the autopilot's status and orders, commands
+    with their companions, what was proposed and why, mission, stops, monitor, diagnostics."""
+    deep = QOS["deep"]
+    rows = [(row.topic, row.type, deep) for row in interface.states]
+    if interface.autopilot is not None:
+        pilot = interface.autopilot
+        rows += [(row.topic, row.type, deep) for row in (pilot.status, pilot.orders) if row is not None]
+    rows += [(row.topic, row.type, deep) for command in interface.commands.values()
+             for row in (*command.also, command)]
+    out = {("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray"): deep}
     for namespace in namespaces:
         base = f"/{namespace.strip('/')}".rstrip("/")
-        rows: list[StateTopic | CommandTopic] = [*interface.states, *interface.commands.values()]
-        out += [(f"{base}/{row.topic}", row.type, deep) for row in rows]
-        out += [(f"{base}/mission", "std_msgs/msg/Header", latched),
-                (f"{base}/monitor/robustness", "std_msgs/msg/Float64MultiArray", deep),
-                (f"{base}/monitor/verdict", "std_msgs/msg/String", latched)]
-    return out
+        # a name that begins with / is the same for all robots
+        out |= {(name if name.startswith("/") else f"{base}/{name}", kind): qos for name, kind, qos in (*rows, *OURS)}
+    return [(name, kind, qos) for (name, kind), qos in out.items()]
 
 
 def make(args: argparse.Namespace, transport: Transport) -> Recorder:

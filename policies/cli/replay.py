@@ -1,0 +1,171 @@
+"""``temporeal replay``: fly a recording again, and show every difference from what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, print_json, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from policies.export.runtime import Artifact
+    from robots.spec import RobotSpec
+    from temporeal_bridge.interface import Interface
+    from temporeal_bridge.replay import Compared, Replay
+
+SUMMARY = "fly a recording again: every difference from what was sent"
+HELP = """\
+Runs the real controller and guard, in fake time and without a robot, on the raw bytes of a bag that `temporeal deploy`
+recorded, and compares what they propose and send, step by step, with what was proposed and sent; modes and events, too.
+Each step gets the state that the recording says it had. A bag whose recorder was killed is replayed as far as it goes.
+The artifact is the one that the bag names, or another one: then the differences are what it would have done else, each
+step, on the states of the recorded flight. What cannot be repeated: docs/recording.md.
+
+Exit status: 0 nothing differs, 1 something does, 2 bad input.
+
+Example:
+  temporeal replay outputs/deploy/20261122-101500/bag
+  temporeal replay bag --artifact outputs/artifact-new --namespace /cf1 --json
+"""
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    p = Parser("replay", HELP)
+    p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
+    add_choice(p)
+    p.add_argument("--tolerance", type=float, metavar="X",
+                   help="a component of a command may differ by this much, in its unit (1e-5)")
+    add_json(p)
+    return p
+
+
+def add_choice(p: Parser) -> None:
+    """What of a bag is meant, and with which artifact (`temporeal report` has it, too)."""
+    p.add_argument("--artifact", type=Path, help="folder of the artifact (default: the one that the bag names)")
+    p.add_argument("--robot", help="must be the robot that was flown (default: what the bag says)")
+    p.add_argument("--namespace", help="of the robot, where the bag has several")
+    p.add_argument("--signals", type=Path, metavar="YAML", help="topics of signals that the robot does not have")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Replay and compare."""
+    options = parser().parse_args(argv)
+    if options.tolerance is not None and not 0 <= options.tolerance < float("inf"):
+        raise BadInput(f"--tolerance is a number from 0, got {options.tolerance}")
+    from policies.cli.deploy import needs_bridge
+
+    needs_bridge()
+    from temporeal_bridge import bags
+    from temporeal_bridge.mission import check_fits
+    from temporeal_bridge.replay import TOLERANCE, needed, replay, to_json
+
+    with refused():
+        namespace, told, robot, interface = chosen(options)
+        artifact = the_artifact(options, told)
+        check_fits(artifact.manifest, robot, interface)
+        tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+        recording = bags.read(options.bag, needed(interface, namespace))
+        found = replay(recording, artifact, robot, interface, namespace, tolerance)
+    if options.json:
+        print_json({**to_json(found), "tolerance": tolerance, "namespace": namespace,
+                    "recorded_artifact": short(told), "artifact": named(artifact)})
+    else:
+        say(table(found, told, artifact, tolerance))
+    return OK if found.equal else FAILED
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """What the bridge refuses is the user's input."""
+    from policies.cli import runs
+    from temporeal_bridge.transport import TransportError
+
+    try:
+        with runs.bad_input():
+            yield
+    except TransportError as error:
+        raise BadInput(str(error)) from error
+
+
+def chosen(options: Any) -> tuple[str, dict[str, Any], RobotSpec, Interface]:
+    """Namespace of the robot, what its guard said of the artifact, the robot and its interface then."""
+    from robots.spec import load_robot
+    from temporeal_bridge import bags
+    from temporeal_bridge.interface import load_interface
+
+    namespace, told = bags.robot_of(options.bag, options.namespace)
+    if options.robot not in (None, told["robot"]):
+        raise BadInput(f"--robot {options.robot}: the bag is of robot {told['robot']!r}")
+    robot = load_robot(told["robot"])
+    return namespace, told, robot, load_interface(robot, told["interface"], options.signals)
+
+
+def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:
+    """The artifact that is asked for, else the one that was flown, if it still lies where it was."""
+    from policies.cli import runs
+    from policies.export.manifest import MANIFEST, identity
+
+    if options.artifact is not None:
+        return runs.load_artifact(options.artifact)
+    folder = Path(told["folder"] or "")
+    if not told["folder"] or not (folder / MANIFEST).is_file():
+        raise BadInput(f"the bag is of artifact {told['name']!r} ({told['identity'][:12]}), which is not in "
+                       f"{told['folder'] or 'any folder that it names'} any more: say where it is with --artifact")
+    artifact = runs.load_artifact(folder)
+    if identity(artifact.manifest) != told["identity"]:
+        raise BadInput(f"{folder} holds another artifact now ({identity(artifact.manifest)[:12]}) than the one that "
+                       f"was flown ({told['identity'][:12]}); give one with --artifact, or this one if you mean it")
+    return artifact
+
+
+def short(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The artifact that was flown, without its manifest."""
+    return {key: value for key, value in told.items() if key != "manifest"}
+
+
+def named(artifact: Artifact) -> dict[str, Any]:
+    """The artifact that is replayed."""
+    from policies.export.manifest import identity
+
+    return {"name": artifact.manifest.name, "identity": identity(artifact.manifest), "folder": str(artifact.path)}
+
+
+def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance: float) -> str:
+    """For a person: per flight a line for each kind of commands, then what else differs."""
+    mine = named(artifact)
+    same = mine["identity"] == told["identity"]
+    lines = [f"artifact: {mine['name']} ({mine['identity'][:12]})"
+             + ("" if same else f", not the one that was flown: {told['name']} ({told['identity'][:12]})")]
+    if found.cut:
+        lines.append(f"the bag is not whole ({found.cut}): replayed as far as it goes")
+    if found.partial:
+        lines.append(f"{found.partial} flights began before the recording and were left out")
+    lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
+                 f"{'extra':>5}  largest difference by component")
+    for flight in found.flights:
+        for name in ("proposed", "sent", "own"):
+            kind: Compared = getattr(flight, name)
+            if kind.count or kind.missing or kind.extra:
+                first = "" if kind.first is None else kind.first
+                lines.append(
+                    f"{flight.flight:6}  {TITLES[name]:12} {kind.count:8} {kind.differing:6} {first:>5} "
+                    f"{kind.missing:7} {kind.extra:5}  {' '.join(f'{x:.1e}' for x in kind.largest)}")
+        for title, (recorded, replayed) in (("modes", flight.modes), ("events", flight.events)):
+            if recorded != replayed:
+                lines.append(f"{'':8}{title}: recorded {', '.join(recorded) or 'none'}; "
+                             f"replayed {', '.join(replayed) or 'none'}")
+        if flight.guessed or flight.lost:
+            lines.append(f"{'':8}the bag lacks the state of {flight.guessed} steps and {flight.lost} steps themselves: "
+                         "differences may come from that")
+    bad = sum(not flight.equal for flight in found.flights)
+    lines.append(f"{len(found.flights)} flights: " + (
+        f"the same within {tolerance:g}" if found.equal else f"{bad} differ by more than {tolerance:g}"))
+    return "\n".join(lines)
+
+
+TITLES = {"proposed": "proposed", "sent": "sent", "own": "guard's own"}

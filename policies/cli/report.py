@@ -1,0 +1,252 @@
+"""``temporeal report``: the evaluation page of a real run, from its recording."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from policies.evaluate.report import Context
+    from policies.export.manifest import Manifest
+    from robots.spec import RobotSpec
+    from temporeal_bridge.bags import Recording
+    from temporeal_bridge.hindsight import Judged
+    from temporeal_bridge.interface import Interface
+    from temporeal_bridge.logbook import Flight
+
+SUMMARY = "the evaluation page of a real run, from its recording"
+HELP = """\
+Reads a bag that `temporeal deploy` recorded and writes report.html (opens offline) and report.json: verdict and
+robustness of the formula and of each clause, which failed first and when, slack to the deadlines, what the monitor said
+in flight beside what it says of the recording, latencies, commands that were late, missed, limited or bridged, events
+and stops of the guard, rates and gaps of the state, and the path in 3-D where the robot has a position.
+The formula is that of the manifest in the bag, or of --artifact.
+
+Exit status: 0 every flight satisfied the formula and the monitor agrees, 1 one did not, 2 bad input.
+
+Example:
+  temporeal report outputs/deploy/20261122-101500/bag
+  temporeal report bag --namespace /cf1 --out outputs/report --json
+"""
+AGREE = 1e-9  # of the bounds: the same samples give the same numbers
+
+
+def parser() -> Parser:
+    """Options of this verb."""
+    from policies.cli.replay import add_choice
+
+    p = Parser("report", HELP)
+    p.add_argument("bag", type=Path, metavar="BAG", help="folder (or .mcap file) of the recording")
+    add_choice(p)
+    p.add_argument("--out", type=Path, metavar="FOLDER", help="folder of the report (default: BAG-report)")
+    add_json(p)
+    return p
+
+
+def run(argv: Sequence[str]) -> int:
+    """Judge the recording and write the page."""
+    options = parser().parse_args(argv)
+    from policies.cli import runs
+    from policies.cli.deploy import needs_bridge
+    from policies.cli.replay import chosen, refused
+
+    needs_bridge()
+    from temporeal_bridge import bags, logbook
+    from temporeal_bridge.monitor_node import formula_of
+    from temporeal_bridge.replay import needed
+
+    out = options.out or options.bag.with_name(f"{options.bag.stem}-report")
+    with refused():
+        namespace, told, robot, interface = chosen(options)
+        manifest = manifest_of(options, told)
+        formula = formula_of(manifest, robot, interface)
+        runs.check_writable(out)
+        recording = bags.read(options.bag, needed(interface, namespace))
+        flights, partial = logbook.flights(recording, namespace)
+        found = flown(recording, flights, manifest, robot, interface, namespace)
+    if not found:
+        raise BadInput(f"{options.bag} has no flight of {namespace} that the guard let begin"
+                       + (f"; {partial} began before the recording" if partial else ""))
+    notes = remarks(recording, partial, len(flights) - len(found))
+    rows = [row for row, _ in found]
+    judged = [samples_of(judged) for _, judged in found]
+    page, figures = write(out, formula, judged, rows, notes, manifest, robot, told, namespace)
+    good = all(row["verdict"] == "satisfied" and row["agrees"] is not False for row in rows)
+    if options.json:
+        print_json({"passed": good, "report": page, "notes": notes, "evaluation": figures, "flights": clean(rows)})
+    else:
+        for note in notes:
+            complain(f"temporeal: {note}")
+        say("\n".join([*(line(row) for row in rows), str(page)]))
+    return OK if good else FAILED
+
+
+def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
+    """Of the artifact that is asked for, else the one in the bag."""
+    from policies.cli import runs
+    from policies.export.manifest import build
+
+    if options.artifact is not None:
+        return runs.load_artifact(options.artifact).manifest
+    return build(dict(told["manifest"]))
+
+
+def flown(
+    recording: Recording, flights: Sequence[Flight], manifest: Manifest, robot: RobotSpec, interface: Interface,
+    namespace: str,
+) -> list[tuple[dict[str, Any], Judged]]:
+    """Each flight that was begun: its row for the page, and what the monitor makes of it."""
+    from temporeal_bridge.hindsight import figures, judge, parts, rates
+
+    out = []
+    for flight, said in zip(flights, parts(recording, flights)):
+        judged = judge(said, flight, manifest, robot, interface, namespace)
+        if judged is None or not any(sample is not None for sample in judged.samples):
+            continue
+        result, recorded = judged.result, flight.verdict
+        row = {
+            "flight": flight.number, "start_ns": flight.start_ns,
+            "began": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(flight.start_ns / 1e9)),
+            "verdict": result["verdict"], "lower": result.get("lower"), "upper": result.get("upper"),
+            "lost": result.get("lost", 0), "clauses": result.get("clauses", []),
+            "recorded": recorded or None, "agrees": agrees(result, recorded), "end": ending(flight),
+            "figures": figures(said, flight, manifest, interface, namespace),
+            "topics": rates(said, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
+        out.append((row, judged))
+    return out
+
+
+def agrees(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool | None:
+    """Whether the monitor said the same in flight; None where it had not said its last word."""
+    from math import isclose, isfinite
+
+    if not then or not then.get("final"):
+        return None
+
+    def same(key: str) -> bool:
+        a, b = now.get(key), then.get(key)
+        if a is None or b is None or not isfinite(a):  # JSON has no infinity
+            return b is None and (a is None or not isfinite(a))
+        return isclose(a, b, rel_tol=0.0, abs_tol=AGREE)
+
+    return now["verdict"] == then["verdict"] and same("lower") and same("upper")
+
+
+def ending(flight: Flight) -> str:
+    """How the flight ended, in words."""
+    modes = [(at, mode) for at, mode in flight.modes if mode != "active"]
+    if not modes:
+        return "not in the recording"
+    reason = f", {flight.events[0][1]}: {flight.events[0][2]}" if flight.events else ""
+    return f"{modes[-1][1] if not reason else 'stopped'} at {modes[0][0]:.2f} s{reason}"
+
+
+def remarks(recording: Recording, partial: int, refused: int) -> list[str]:
+    """What the page does not show, and why."""
+    out = []
+    if recording.cut:
+        out.append(f"The bag is not whole ({recording.cut}); what is there was judged.")
+    if partial:
+        out.append(f"{partial} flights began before the recording and were left out.")
+    if refused:
+        out.append(f"{refused} flights were left out: the guard did not let them begin, or no state was recorded.")
+    return out
+
+
+def samples_of(judged: Judged) -> dict[str, np.ndarray]:
+    """The monitor's samples by signal [T, ...]; one that was lost has the values before it (of the first: after)."""
+    import numpy as np
+
+    known = [sample for sample in judged.samples if sample is not None]
+    last, held = known[0], []
+    for sample in judged.samples:
+        last = sample if sample is not None else last
+        held.append(last)
+    return {name: np.stack([np.asarray(sample[name], dtype=float) for sample in held]) for name in known[0]}
+
+
+def write(
+    out: Path, formula: Any, flights: Sequence[dict[str, np.ndarray]], rows: Sequence[dict[str, Any]],
+    notes: Sequence[str], manifest: Manifest, robot: RobotSpec, told: Mapping[str, Any], namespace: str,
+) -> tuple[Path, dict[str, Any]]:
+    """The page and the figures."""
+    from policies.evaluate.evaluation import evaluate, to_json
+    from policies.evaluate.real_page import markup
+    from policies.evaluate.report import Section, write_json, write_page
+    from policies.evaluate.rollout import from_flights
+
+    rollout = from_flights(flights, 1.0 / manifest.rate_hz)
+    evaluation = evaluate(rollout, formula)
+    lost = sum(row["lost"] for row in rows)
+    notes = [*notes, *([f"{lost} samples were lost: in figures and drawing they have the values before them; the "
+                        "verdict of the monitor leaves them open."] if lost else [])]
+    section = Section("real", f"Real flights of {namespace}", evaluation, rollout)
+    context = context_of(manifest, robot, told, namespace, rollout.signals)
+    out.mkdir(parents=True, exist_ok=True)
+    page = write_page(out / "report.html", [section], context, markup(rows, notes))
+    extra = {"artifact": told["name"], "identity": told["identity"], "robot": robot.name, "notes": list(notes),
+             "flights": clean(rows)}
+    write_json(out / "report.json", [section], extra)
+    return page, to_json(evaluation)
+
+
+def context_of(
+    manifest: Manifest, robot: RobotSpec, told: Mapping[str, Any], namespace: str, signals: Mapping[str, Any]
+) -> Context:
+    """What the page says about the whole; scene and figure are the task's where the manifest says which that is."""
+    from policies.evaluate.report import Context
+
+    facts = {"artifact": f"{told['name']} ({told['identity'][:12]})", "interface": str(told["interface"]),
+             "namespace": namespace, "rate": f"{manifest.rate_hz:g} Hz"}
+    shapes, stage = drawing(manifest, robot, signals)
+    arm = robot.parameters["arm"].nominal[0] if "arm" in robot.parameters else 0.1
+    return Context(f"Real run of {manifest.name}", robot.name, manifest.formula, manifest.constants, shapes, stage, arm,
+                   settings=dict(manifest.training), facts=facts)
+
+
+def drawing(manifest: Manifest, robot: RobotSpec, signals: Mapping[str, Any]) -> tuple[Sequence[Any], Any]:
+    """Shapes and stage of the task; without a task, or without the signals that its figure needs, a quadrotor only."""
+    from policies.cli import runs
+
+    task = manifest.training.get("task")
+    if not isinstance(task, dict) or "name" not in task:
+        return (), None
+    made = runs.make_task(manifest.training)
+    if robot.kind == "quadrotor":
+        return made.shapes, None
+    from policies.evaluate.figure import stage_of
+    from policies.evaluate.handover import CORNERS, MOST
+    from policies.evaluate.report import motion
+
+    stage = stage_of(made, corners=CORNERS, most=MOST)
+    try:
+        motion({name: values[:1, 0] for name, values in signals.items()}, stage)
+    except KeyError:  # an object's pose, say, that no topic carries
+        return made.shapes, None
+    return made.shapes, stage
+
+
+def clean(value: Any) -> Any:
+    """As JSON has it."""
+    from policies.evaluate import evaluation
+    from temporeal_bridge.node import plain
+
+    return evaluation.clean(plain(value))
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """A flight for a person."""
+    agreed = {True: "the monitor agrees", False: "the monitor in flight said otherwise", None: "no last word in flight"}
+    latency = row["figures"]["latency_ms"]["controller"]
+    shown = "" if latency["p50"] is None else "; controller " + ", ".join(
+        f"{key} {value:.2f} ms" for key, value in latency.items())
+    lower = "" if row["lower"] is None else f", robustness {row['lower']:.3f}"
+    return f"flight {row['flight']}: {row['verdict']}{lower} ({agreed[row['agrees']]}), {row['end']}{shown}"

@@ -1,0 +1,148 @@
+"""Bags read back: which robots they are of, what was said on a topic, as raw bytes in the order of their receipt.
+
+A bag whose recorder was killed, or of which only a part was copied, is read as far as it goes, and says so; it is not
+changed. Every bag that rosbag2 writes is read (MCAP or SQLite, compressed or not).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rosbags.rosbag2 import Reader
+from rosbags.rosbag2.errors import ReaderError
+from rosbags.rosbag2.storage_mcap import McapReader
+
+from temporeal_bridge import messages
+from temporeal_bridge.recorder import cut_and_close
+
+ARTIFACT = "guard/artifact"
+TEXT = "std_msgs/msg/String"
+
+
+class BagError(ValueError):
+    """The bag cannot be read, or lacks what is needed; the message says what."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """One message: when the recorder received it [ns since the epoch], on which topic, its type and CDR bytes."""
+
+    at: int
+    topic: str
+    type: str
+    data: bytes
+
+    def decode(self) -> Any:
+        """The message itself."""
+        return messages.decode(self.type, self.data)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Messages by time of receipt; ``counts`` of all topics of the bag; ``cut``: why it is not whole, or nothing."""
+
+    path: Path
+    said: list[Said]
+    counts: dict[str, int]
+    cut: str
+
+    def of(self, topic: str) -> list[Said]:
+        """What was said on one topic."""
+        return [message for message in self.said if message.topic == topic]
+
+
+def read(path: Path, wanted: Callable[[str], bool] = lambda topic: True) -> Recording:
+    """The messages of the ``wanted`` topics (full names) of a bag: a folder, or an .mcap or .db3 file."""
+    if not path.exists():
+        raise BagError(f"{path} is not there")
+    said: list[Said] = []
+    counts: dict[str, int] = {}
+    cut = ""
+    with opened(path) as (readers, why):
+        cut = why
+        try:
+            for reader, scan in readers:
+                for connection in reader.connections:
+                    counts.setdefault(connection.topic, 0)
+                chosen = [c for c in reader.connections if wanted(c.topic)]
+                messages_of = reader.messages_scan if scan else reader.messages
+                for connection, at, data in messages_of(chosen) if chosen else ():
+                    counts[connection.topic] += 1
+                    said.append(Said(at, connection.topic, connection.msgtype, bytes(data)))
+        except (ReaderError, OSError, ValueError, EOFError) as error:  # a damaged chunk: what is before it stands
+            if not said:
+                raise BagError(f"{path} cannot be read: {error}") from error
+            cut = f"damaged after {len(said)} messages: {error}"
+    return Recording(path, sorted(said, key=lambda message: message.at), counts, cut)
+
+
+Opened = tuple[list[tuple[Any, bool]], str]
+"""Readers, each with whether it must be scanned (it has no index), and why the bag is not whole."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Opened]:
+    """The bag's readers: of rosbag2 where its index is there, else of its files, cut after their last whole record."""
+    error: Exception | None = None
+    try:
+        reader = Reader(path)
+        reader.open()
+    except Exception as found:  # rosbags' parsers raise whatever their bytes make them raise
+        error = found
+    if error is None:
+        try:
+            yield [(reader, False)], ""
+        finally:
+            reader.close()
+        return
+    files = [path] if path.suffix == ".mcap" else sorted(path.glob("*.mcap")) if path.is_dir() else []
+    if not files:
+        raise BagError(f"{path} is no bag that can be read: {error}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        readers = []
+        try:
+            for file in files:
+                copy = Path(folder) / file.name
+                shutil.copyfile(file, copy)
+                cut_and_close(copy)
+                readers.append(McapReader(copy))
+                readers[-1].open()
+        except Exception as found:
+            raise BagError(f"{path} is no bag that can be read: {found}") from found
+        try:
+            yield [(each, True) for each in readers], "not closed: its recorder was killed, or a part of it is missing"
+        finally:
+            for each in readers:
+                each.close()
+
+
+def flown(recording: Recording) -> dict[str, dict[str, Any]]:
+    """By namespace, what the guard of each robot said of its artifact: the last that it had."""
+    out: dict[str, dict[str, Any]] = {}
+    for message in recording.said:
+        if message.topic.endswith(f"/{ARTIFACT}"):
+            out[message.topic.removesuffix(f"/{ARTIFACT}") or "/"] = json.loads(message.decode().data)
+    return out
+
+
+def robot_of(path: Path, namespace: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Namespace of the robot that a bag is of, and what its guard said of the artifact (:mod:`guard_node`)."""
+    found = flown(read(path, lambda topic: topic.endswith(f"/{ARTIFACT}")))
+    if not found:
+        raise BagError(f"{path} does not say what was flown: no message on */{ARTIFACT}. It was recorded without a "
+                       "guard, or by an older temporeal")
+    if namespace is not None:
+        name = f"/{namespace.strip('/')}"
+        if name not in found:
+            raise BagError(f"{path} has no robot in namespace {name}; it has: {', '.join(sorted(found))}")
+        return name, found[name]
+    if len(found) > 1:
+        raise BagError(f"{path} has {len(found)} robots: choose one with --namespace: {', '.join(sorted(found))}")
+    return next(iter(found.items()))

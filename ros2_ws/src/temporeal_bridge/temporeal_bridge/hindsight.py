@@ -1,0 +1,177 @@
+"""What a recording says of its flights afterwards: the formula by the monitor itself, latencies, counts, gaps.
+
+The verdict is that of the real :class:`~temporeal_bridge.monitor_node.MonitorNode`, in fake time, on the recorded
+bytes.
+Latencies are those of one clock each: the controller's (arrival of a state to the proposal), and the recorder's
+(receipt of a state to receipt of the word that its command was sent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.export.manifest import Manifest
+from robots.spec import RobotSpec
+from temporeal_bridge.bags import Recording, Said
+from temporeal_bridge.interface import Interface
+from temporeal_bridge.logbook import Flight
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.mission import percentiles
+from temporeal_bridge.monitor_node import LATE_S, MonitorNode
+from temporeal_bridge.state import mark
+from temporeal_bridge.transport import QOS
+
+BEFORE_NS = 2_000_000_000  # of the state before a flight, which its first sample may be made of
+GAP = 3.0  # nominal periods without a state that count as a gap
+LATE = 1.5  # periods after the last command in which the next one is not late (as the guard has it)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One flight by the monitor: its last word, and the samples that it was made of (None: lost) by signal name."""
+
+    result: Mapping[str, Any]
+    samples: list[Mapping[str, Any] | None]
+
+
+class Watching:
+    """The monitor's formula, with every sample kept."""
+
+    def __init__(self, monitor: Any) -> None:
+        self.monitor = monitor
+        self.samples: list[Mapping[str, Any] | None] = []
+
+    def update(self, sample: Mapping[str, Any] | None) -> Any:
+        """One grid point."""
+        self.samples.append(sample)
+        return self.monitor.update(sample)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.monitor, name)
+
+
+def full(topic: str, namespace: str) -> str:
+    """The full name of a robot's topic."""
+    return topic if topic.startswith("/") else f"{namespace.rstrip('/')}/{topic}"
+
+
+def judge(
+    said: Sequence[Said], flight: Flight, manifest: Manifest, robot: RobotSpec, interface: Interface, namespace: str
+) -> Judged | None:
+    """A flight as the monitor sees it; None for one that was never begun (the guard refused it).
+
+    ``said``: what was received from ``BEFORE_NS`` before the flight on, until the next one began.
+    """
+    bus = Bus(flight.start_ns - 2 * BEFORE_NS)
+    own, player = MemoryTransport(bus, "monitor_node", namespace), MemoryTransport(bus, "player", namespace)
+    node = MonitorNode(own, manifest, robot, interface)
+    node.monitor = watching = Watching(node.monitor)  # type: ignore[assignment]
+    topics = {full(row.topic, namespace) for row in interface.states} | {full("mission", namespace)}
+    endpoints: dict[str, Any] = {}
+
+    def step() -> None:
+        own.wait(0.0)
+        node.step()
+        while node.behind:
+            node.step()
+
+    for message in said:
+        if message.topic not in topics or message.at < flight.start_ns - BEFORE_NS:
+            continue
+        bus.seconds = max(bus.seconds, 1e-9 * (message.at - bus.epoch_ns))
+        if message.topic not in endpoints:
+            endpoints[message.topic] = player.advertise(message.topic, message.type, QOS["latched"])
+        player.publish(endpoints[message.topic], message.data)
+        step()
+    if node.flight != flight.number:
+        return None
+    if node.running and node.end is not None:  # the state fell silent: what was known stands, as after LATE_S in flight
+        bus.advance(manifest.horizon_s + 2 * LATE_S)
+        step()
+    result = node.results[-1] if node.results else node.result(node.monitor.reading.verdict, node.monitor.reading)
+    return Judged(result, watching.samples)
+
+
+def parts(recording: Recording, flights: Sequence[Flight]) -> list[list[Said]]:
+    """What was said from just before each flight until the next one."""
+    ends = [flight.start_ns for flight in flights[1:]] + [recording.said[-1].at + 1]
+    return [[m for m in recording.said if flight.start_ns - BEFORE_NS <= m.at < end]
+            for flight, end in zip(flights, ends)]
+
+
+def figures(
+    said: Sequence[Said], flight: Flight, manifest: Manifest, interface: Interface, namespace: str
+) -> dict[str, Any]:
+    """Latencies [ms] and counts of one flight.
+
+    ``steps`` of the controller; ``missed``: control periods without one; ``late``: commands that came more than 1.5
+    periods after the last; ``limited``: sent otherwise than proposed; ``bridged``: the guard's own while the controller
+    was late; ``own``: all of the guard's own; ``dropped``: steps of which no command was sent.
+    """
+    end = flight.start_ns + round(1e9 * over(flight))
+    sent = {step: command for step, command in flight.sent if step >= 0}
+    times = [row.at for row in flight.basis if flight.start_ns + round(1e9 * row.at) <= end]
+    return {
+        "steps": len(flight.steps), "missed": sum(row.missed for row in flight.steps), "sent": len(sent),
+        "late": int(np.count_nonzero(np.diff(times) > LATE / manifest.rate_hz)),
+        "limited": sum(not np.array_equal(command, flight.proposed.get(step, command))
+                       for step, command in sent.items()),
+        "bridged": sum(row.step < 0 and flight.start_ns + round(1e9 * row.at) < end for row in flight.basis),
+        "own": sum(step < 0 for step, _ in flight.sent),
+        "dropped": sum(row.step not in sent for row in flight.steps), "unrecorded": flight.lost,
+        "latency_ms": {"controller": percentiles(first_uses(flight)),
+                       "recorder": percentiles(across(said, flight, interface, namespace))}}
+
+
+def over(flight: Flight) -> float:
+    """When the flight was over [s]; infinite where the bag ends before."""
+    return next((at for at, mode in flight.modes if mode != "active"), 1e6)
+
+
+def first_uses(flight: Flight) -> list[float]:
+    """Age [s] of the state behind each command, of states that were new then: what the controller took for it."""
+    marks = [0, *(row.marks[0] for row in flight.steps)]
+    fresh = {row.step for before, row in zip(marks, flight.steps) if row.marks[0] != before}
+    return [age for step, age in flight.age.items() if step in fresh]
+
+
+def across(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[float]:
+    """Seconds from the recorder's receipt of a new state to that of ``guard/sent`` of the command made of it."""
+    paced = full(interface.states[0].topic, namespace)
+    came = {mark(message.data): message.at for message in said if message.topic == paced}
+    used, before = {}, 0
+    for row in flight.steps:
+        if row.marks[0] != before and row.marks[0] in came:
+            used[row.step] = came[row.marks[0]]
+        before = row.marks[0]
+    out = []
+    for message in said:
+        if message.topic == full("guard/sent", namespace):
+            number, step, *_ = message.decode().data
+            if int(number) == flight.number and int(step) in used and message.at >= flight.start_ns - BEFORE_NS:
+                out.append(1e-9 * (message.at - used.pop(int(step))))
+    return out
+
+
+def rates(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[dict[str, Any]]:
+    """Of each state topic during the flight: messages, rate [Hz], the longest pause [s] and when it began, gaps."""
+    out = []
+    end = flight.start_ns + round(1e9 * min(over(flight), 1e6))
+    for row in interface.states:
+        name = full(row.topic, namespace)
+        at = np.array([m.at for m in said if m.topic == name and flight.start_ns <= m.at <= end], dtype=np.int64)
+        pauses = 1e-9 * np.diff(at)
+        found = {"topic": name, "nominal_hz": row.rate_hz, "messages": len(at), "rate_hz": None, "longest_s": None,
+                 "longest_at_s": None, "gaps": None}
+        if len(pauses):
+            worst = int(pauses.argmax())
+            found |= {"rate_hz": float(len(pauses) / max(pauses.sum(), 1e-9)), "longest_s": float(pauses[worst]),
+                      "longest_at_s": 1e-9 * float(at[worst] - flight.start_ns)}
+            if row.rate_hz > 0:
+                found["gaps"] = int(np.count_nonzero(pauses > GAP / row.rate_hz))
+        out.append(found)
+    return out

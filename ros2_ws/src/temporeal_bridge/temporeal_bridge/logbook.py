@@ -1,0 +1,140 @@
+"""What a bag tells of each flight: the controller's steps, what was proposed and sent, modes and events.
+
+Times are seconds since the flight's time zero: by the nodes' own clocks where they say them, else by the recorder's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from temporeal_bridge import messages
+from temporeal_bridge.bags import Recording
+
+BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
+
+
+@dataclass(frozen=True)
+class Row:
+    """One control step of the controller, or one command of the guard.
+
+    Args:
+        step: of the controller; -1: a command of the guard's own.
+        at: time [s].
+        marks: of the message of each state topic that it was made of (:func:`temporeal_bridge.state.mark`).
+        missed: steps before it that were not made in their time (controller only).
+    """
+
+    step: int
+    at: float
+    marks: tuple[int, ...]
+    missed: int = 0
+
+
+@dataclass
+class Flight:
+    """One flight. ``proposed``: command [A] by step; ``sent``: (step, command) in order; ``age``: of the state behind
+    each command [s] by step."""
+
+    number: int
+    start_ns: int
+    steps: list[Row] = field(default_factory=list)
+    basis: list[Row] = field(default_factory=list)
+    proposed: dict[int, np.ndarray] = field(default_factory=dict)
+    sent: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    age: dict[int, float] = field(default_factory=dict)
+    modes: list[tuple[float, str]] = field(default_factory=list)
+    events: list[tuple[float, str, str]] = field(default_factory=list)  # time, code, reason
+    verdict: dict[str, Any] = field(default_factory=dict)  # the monitor's last word
+
+    @property
+    def lost(self) -> int:
+        """Steps of the controller of which the bag has no record."""
+        return sum(row.step - row.missed - before.step - 1 for before, row in zip(self.steps, self.steps[1:]))
+
+
+def flights(recording: Recording, namespace: str) -> tuple[list[Flight], int]:
+    """The flights of one robot, and how many there are of which the bag lacks the beginning."""
+    base = namespace.rstrip("/")
+    found, partial = begun(recording, base)
+    for message in recording.said:
+        taker = TAKERS.get(message.topic.removeprefix(f"{base}/"))
+        if taker is not None and message.topic.startswith(f"{base}/"):
+            taker(found, message.at, message.decode())
+    return found, partial
+
+
+def begun(recording: Recording, base: str) -> tuple[list[Flight], int]:
+    """A flight for every first step, with its steps."""
+    out: list[Flight] = []
+    partial: set[int] = set()
+    for message in recording.of(f"{base}/policy/step"):
+        number, step, missed, at, *marks = (float(x) for x in message.decode().data)
+        row = Row(int(step), at, tuple(int(x) for x in marks), int(missed))
+        if row.step == row.missed:
+            out.append(Flight(int(number), message.at - round(at * 1e9)))
+        if not out or out[-1].number != int(number):
+            partial.add(int(number))
+        else:
+            out[-1].steps.append(row)
+    return out, len(partial)
+
+
+def among(found: list[Flight], number: int, at: int) -> Flight | None:
+    """The flight that a message is about: the last one begun by then, if it has that number."""
+    last = next((flight for flight in reversed(found) if flight.start_ns - BEFORE_NS <= at), None)
+    return last if last is not None and last.number == number else None
+
+
+def _basis(found: list[Flight], at: int, message: Any) -> None:
+    number, step, since, *marks = (float(x) for x in message.data)
+    flight = among(found, int(number), at)
+    if flight is not None:
+        flight.basis.append(Row(int(step), since, tuple(int(x) for x in marks)))
+
+
+def _proposed(found: list[Flight], at: int, message: Any) -> None:
+    flight = among(found, int(message.data[0]), at)
+    if flight is not None:
+        flight.proposed[int(message.data[1])] = np.array(message.data[3:])
+
+
+def _sent(found: list[Flight], at: int, message: Any) -> None:
+    flight, step = among(found, int(message.data[0]), at), int(message.data[1])
+    if flight is not None:
+        flight.sent.append((step, np.array(message.data[3:])))
+        flight.age[step] = float(message.data[2])
+
+
+def _mission(found: list[Flight], at: int, message: Any) -> None:
+    mode, _, number = message.frame_id.partition(" ")
+    flight = among(found, int(number), at)
+    if flight is None:
+        return
+    stamp = messages.nanoseconds(message.stamp)
+    if mode == "active" and abs(stamp - flight.start_ns) < 1_000_000_000:
+        flight.start_ns = stamp  # by the controller's own clock
+    if abs(stamp - flight.start_ns) < 1_000_000_000:  # else it is latched, of an earlier flight of this number
+        flight.modes.append((1e-9 * (at - flight.start_ns), mode))
+
+
+def _event(found: list[Flight], at: int, message: Any) -> None:
+    said = json.loads(message.data)
+    flight = among(found, int(said["flight"]), at)
+    if flight is not None:
+        since = said.get("t")
+        flight.events.append((1e-9 * (at - flight.start_ns) if since is None else since, said["code"], said["reason"]))
+
+
+def _verdict(found: list[Flight], at: int, message: Any) -> None:
+    said = json.loads(message.data)
+    flight = among(found, int(said.get("flight", -1)), at)
+    if flight is not None:
+        flight.verdict = said
+
+
+TAKERS = {"guard/basis": _basis, "guard/proposed": _proposed, "guard/sent": _sent, "mission": _mission,
+          "guard/event": _event, "monitor/verdict": _verdict}

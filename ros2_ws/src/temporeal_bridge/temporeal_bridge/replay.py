@@ -1,0 +1,463 @@
+"""Flies a recording again: the real controller and guard, in fake time, on the raw bytes that were recorded.
+
+Which message each step was made of is not a matter of the order in which a third process received them: the controller
+says it with every step (``policy/step``), the guard with every command (``guard/basis``). Here each node gets the
+messages by the recorder's time, but one that a step was made of always before it, and the next one after it; and a
+step is made when the recording says so, whatever the node's own schedule. All else is the nodes' own doing: what is
+proposed, what is limited, when a flight is stopped and how.
+
+What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
+end, a policy in a worker of its own (chunks). How long a step took is not repeated either. A stop that the guard found
+by its clock (a stale state, a silent controller) is found within a tick of it: a command may be sent more or less.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from policies.export.manifest import ArtifactError
+from policies.export.runtime import Artifact
+from robots.spec import RobotSpec
+from temporeal_bridge import link, logbook
+from temporeal_bridge.bags import BagError, Recording, Said
+from temporeal_bridge.guard_node import TICK_S, GuardNode
+from temporeal_bridge.interface import Interface
+from temporeal_bridge.logbook import Flight, Row
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.state import mark
+from temporeal_bridge.transport import QOS, Received
+
+TOLERANCE = 1e-5  # of each component of a command, in its unit
+INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say to the guard
+OURS = ("policy/step", "guard/basis", "guard/proposed", "guard/sent", "guard/event", "guard/artifact", "mission")
+STOPS = ("operator", "violated")  # codes of stops that somebody asked for
+AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
+ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Commands of one kind, recorded against replayed.
+
+    Args:
+        count: those compared.
+        differing: those of them that differ by more than the tolerance in some component.
+        largest: greatest difference [A]; infinite where the length differs or a number is not finite on one side only.
+        first: step (of the guard's own commands: how many were before) of the first that differs, None: none does.
+        missing: recorded, and not replayed.
+        extra: replayed, and not recorded.
+    """
+
+    count: int
+    differing: int
+    largest: tuple[float, ...]
+    first: int | None
+    missing: int
+    extra: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.differing or self.missing or self.extra)
+
+
+@dataclass(frozen=True)
+class FlightReplay:
+    """One flight, recorded against replayed.
+
+    Args:
+        modes, events: (recorded, replayed) names of modes and codes of events, in order.
+        guessed: steps that were made of a message that the bag lacks: they got the one before it.
+        lost: steps of the controller of which the bag has no record: they got the state of the next one that has.
+    """
+
+    flight: int
+    start_ns: int
+    steps: int
+    proposed: Compared
+    sent: Compared
+    own: Compared
+    modes: tuple[tuple[str, ...], tuple[str, ...]]
+    events: tuple[tuple[str, ...], tuple[str, ...]]
+    guessed: int
+    lost: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return (self.proposed.equal and self.sent.equal and self.own.equal
+                and self.modes[0] == self.modes[1] and self.events[0] == self.events[1])
+
+
+@dataclass(frozen=True)
+class Replay:
+    """All flights of a robot; ``partial``: flights of which the bag lacks the beginning, which were not replayed."""
+
+    flights: list[FlightReplay]
+    partial: int
+    cut: str
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return all(flight.equal for flight in self.flights)
+
+
+def needed(interface: Interface, namespace: str) -> Callable[[str], bool]:
+    """Which topics of a bag a replay reads."""
+    base = namespace.rstrip("/")
+    names = {topic if topic.startswith("/") else f"{base}/{topic}"
+             for topic in (*(state.topic for state in interface.states), *INPUTS, *OURS)}
+    return names.__contains__
+
+
+def replay(
+    recording: Recording, artifact: Artifact, robot: RobotSpec, interface: Interface, namespace: str,
+    tolerance: float = TOLERANCE,
+) -> Replay:
+    """Fly every flight of a recording again with ``artifact`` and say what differs."""
+    if artifact.manifest.chunk is not None:
+        raise ArtifactError(f"{artifact.manifest.name} gives chunks: when they came depends on the worker's speed, "
+                            "which a recording does not repeat")
+    recorded, partial = logbook.flights(recording, namespace)
+    if not recorded:
+        raise BagError(f"{recording.path} has no flight of {namespace}: no control step on policy/step"
+                       + (f"; {partial} began before it" if partial else ""))
+    stage = Stage(recording, artifact, robot, interface, namespace, recorded)
+    stage.play()
+    flown = logbook.flights(stage.heard, namespace)[0]
+    again = {flight.start_ns // 1_000_000: flight for flight in flown}
+    out = []
+    for i, flight in enumerate(recorded):
+        other = next((again[key] for key in again if abs(key - flight.start_ns // 1_000_000) <= 1),
+                     Flight(flight.number, flight.start_ns))
+        last = i == len(recorded) - 1 and bool(recording.cut)
+        out.append(compared(flight, other, stage.guessed[i], tolerance, open_end=last))
+    return Replay(out, partial, recording.cut)
+
+
+# ---------------------------------------------------------------- order
+
+
+@dataclass(order=True)
+class Cue:
+    """Something that happens at ``at`` [ns]; at one time the lower ``rank`` goes first."""
+
+    at: int
+    rank: int
+    number: int
+    act: Callable[[], None] = field(compare=False)
+
+
+def delivery(at: Sequence[int], used: Sequence[int], when: Sequence[int]) -> list[tuple[int, int]]:
+    """When each message of a topic is given to a node: (time [ns], 0 before a record of that time, 2 after it).
+
+    Args:
+        at: when each was recorded.
+        used: for each record of the node, in order, the newest message that it was made of; -1: none. Never falls.
+        when: time of each record.
+    """
+    out = []
+    for i, time in enumerate(at):
+        r = bisect_left(used, i)  # the first record that has this message
+        floor, ceiling = when[r - 1] if r else -inf, when[r] if r < len(used) else inf
+        if time >= ceiling:
+            out.append((int(ceiling), 0))
+        elif time <= floor:
+            out.append((int(floor), 2))
+        else:
+            out.append((time, 0))
+    for i in range(len(out) - 2, -1, -1):  # in the order in which they were recorded
+        out[i] = min(out[i], out[i + 1])
+    return out
+
+
+def uses(at: Sequence[int], marks: Sequence[int], wanted: Sequence[int], when: Sequence[int]) -> tuple[list[int], int]:
+    """For each record the index of the message with its mark, nearest in time and not before that of the record before;
+    and how many were not found: those keep the one before."""
+    places: dict[int, list[int]] = {}
+    for i, found in enumerate(marks):
+        places.setdefault(found, []).append(i)
+    out, last, missing = [], -1, 0
+    for target, time in zip(wanted, when):
+        near = [i for i in places.get(target, ()) if i >= last]
+        if near:
+            last = min(near, key=lambda i: abs(at[i] - time))
+        elif target:
+            missing += 1
+        out.append(last)
+    return out, missing
+
+
+# ---------------------------------------------------------------- the stage
+
+
+class Stage:
+    """Controller and guard, each on a bus of its own (each has its own view of what came when), one clock."""
+
+    def __init__(
+        self, recording: Recording, artifact: Artifact, robot: RobotSpec, interface: Interface, namespace: str,
+        flights: Sequence[Flight],
+    ) -> None:
+        self.recording, self.namespace, self.base = recording, namespace, namespace.rstrip("/")
+        self.flights = flights
+        self.guessed = [0] * len(flights)
+        self.begin_ns = recording.said[0].at - 1_000_000_000
+        self.buses = [Bus(self.begin_ns), Bus(self.begin_ns)]
+        ends = link.line()
+        self.line = ends[1]
+        self.own = own = [MemoryTransport(bus, name, namespace)
+                          for bus, name in zip(self.buses, ("policy_node", "guard_node"))]
+        self.policy = PolicyNode(own[0], artifact, robot, interface, ends[0])
+        self.guard = GuardNode(own[1], artifact.manifest, robot, interface, ends[1])
+        self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
+        self.endpoints: dict[tuple[int, str], Any] = {}
+        self.heard = Recording(recording.path, [], {}, "")
+        topics = [("policy/step", "Float64MultiArray"), *((name, "Float64MultiArray") for name in OURS[1:4]),
+                  ("guard/event", "String"), ("mission", "Header")]
+        for i, player in enumerate(self.players):
+            for topic, kind in topics[:1] if i == 0 else topics[1:]:
+                player.subscribe(topic, f"std_msgs/msg/{kind}", QOS["deep"], self._hear)
+        # the guard's one zero setpoint on the ground waits for somebody who listens
+        self.players[1].subscribe(self.guard.topic.topic, self.guard.topic.type, QOS["deep"], lambda received: None)
+        self.states = [row.topic if row.topic.startswith("/") else f"{self.base}/{row.topic}"
+                       for row in interface.states]
+        self.coming: list[int] = []  # times of the guard's records still to come, latest first
+        self.to_come: set[tuple[int, int]] = set()  # (flight, step) that the guard has a record of
+        self.pending = False  # whether the guard's turn is a recorded one
+        self.first_seen: dict[int, int] = {}  # by flight, when the state that it began with was given to the controller
+
+    def play(self) -> None:
+        """From the first message to the last."""
+        cues = sorted(self._cues())
+        for cue in cues:
+            self._until(cue.at)
+            cue.act()
+            self._drain()
+
+    # time
+
+    def _set(self, seconds: float) -> None:
+        for bus in self.buses:
+            bus.seconds = max(bus.seconds, seconds)
+
+    def _until(self, at: int) -> None:
+        """Let time pass; the guard looks at its clock meanwhile as it does in flight."""
+        target = 1e-9 * (at - self.begin_ns)
+        while target - self.buses[1].seconds > TICK_S:
+            self._set(self.buses[1].seconds + TICK_S)
+            self._idle()
+        self._set(target)
+
+    def _idle(self) -> None:
+        """What the nodes do by themselves between two recorded steps."""
+        if self.policy.mode != "starting":  # in flight it only hears what the guard says: its steps are recorded ones
+            self.policy.step()
+        now = self.begin_ns + round(1e9 * self.buses[1].seconds)
+        while self.coming and self.coming[-1] < now:
+            self.coming.pop()
+        soon = bool(self.coming) and self.coming[-1] - now < 0.5e9 * self.guard.period
+        if not (soon or self.pending):
+            self.guard.step()
+            self._drain()
+
+    # what is heard
+
+    def _hear(self, received: Received) -> None:
+        at = self.begin_ns + round(1e9 * received.at)
+        self.heard.said.append(Said(at, received.topic, received.type, received.data))
+
+    def _drain(self) -> None:
+        for player in self.players:
+            player.wait(0.0)
+
+    def _give(self, side: int, message: Said) -> None:
+        """A recorded message to one node."""
+        key = (side, message.topic)
+        if key not in self.endpoints:
+            self.endpoints[key] = self.players[side].advertise(message.topic, message.type, QOS["latched"])
+        self.players[side].publish(self.endpoints[key], message.data)
+        self.own[side].wait(0.0)
+        self._drain()
+
+    # cues
+
+    def _cues(self) -> Iterable[Cue]:
+        """Everything that was recorded, in the order in which each node saw it."""
+        steps, commands = self._records()
+        self.coming = sorted((at for at, _, _ in commands), reverse=True)
+        self.to_come = {(i, row.step) for _, i, row in commands}
+        for side, records in ((0, steps), (1, commands)):
+            for k, topic in enumerate(self.states):
+                yield from self._state_cues(side, k, self.recording.of(topic), records)
+        for n, (at, i, row) in enumerate(steps):
+            if row.step == row.missed:
+                yield Cue(min(at, self.first_seen.get(i, at)), -1, n, lambda i=i: self._begin(i))
+            yield Cue(at, 1, n, lambda i=i, row=row: self._step(i, row))
+        for n, (at, _, row) in enumerate(commands):
+            yield Cue(at, 5, n, lambda row=row: self._command(row))
+        said = [message for name in INPUTS for message in self.recording.of(f"{self.base}/{name}")]
+        for n, message in enumerate(sorted(said, key=lambda message: message.at)):
+            yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
+
+    def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
+        """(time [ns], flight, row) of the controller's steps and of the guard's commands.
+
+        A step is not later than the command that it led to, and the guard's mission begins with the controller's.
+        """
+        steps, commands = [], []
+        for i, flight in enumerate(self.flights):
+            begun = [Row(row.step, 0.0 if n == 0 else row.at, row.marks) for n, row in enumerate(flight.basis)]
+            commands += [(flight.start_ns + round(1e9 * row.at), i, row) for row in begun]
+            by_step = {row.step: row.at for row in begun if row.step >= 0}
+            at = inf
+            own = []
+            for row in reversed(flight.steps):
+                at = min(at, row.at, by_step.get(row.step, inf))
+                own.append((flight.start_ns + round(1e9 * at), i, row))
+            steps += own[::-1]
+        return steps, commands
+
+    def _state_cues(
+        self, side: int, k: int, said: Sequence[Said], records: Sequence[tuple[int, int, Row]]
+    ) -> Iterable[Cue]:
+        """Deliveries of one state topic to one node."""
+        at, when = [message.at for message in said], [time for time, _, _ in records]
+        wanted = [row.marks[k] if k < len(row.marks) else 0 for _, _, row in records]
+        used, _ = uses(at, [mark(message.data) for message in said], wanted, when)
+        if side == 0:
+            self._note(k, said, wanted, used, records)
+        times = delivery(at, used, when)
+        if side == 0 and k == 0:
+            self.first_seen = {i: times[used[n]][0] for n, (_, i, row) in enumerate(records)
+                               if row.step == row.missed and used[n] >= 0}
+        for n, (message, (time, rank)) in enumerate(zip(said, times)):
+            yield Cue(time, rank + side * (3 if rank == 0 else 4), n, lambda message=message: self._give(side, message))
+
+    def _note(
+        self, k: int, said: Sequence[Said], wanted: Sequence[int], used: Sequence[int],
+        records: Sequence[tuple[int, int, Row]]
+    ) -> None:
+        """Count the steps whose message the bag lacks."""
+        for target, index, (_, i, _) in zip(wanted, used, records):
+            self.guessed[i] += bool(target) and (index < 0 or mark(said[index].data) != target)
+
+    def _asked(self, message: Said, commands: Sequence[tuple[int, int, Row]]) -> int:
+        """When the guard heard what somebody asked for: the event or the mode that followed, and the command that began
+        the stop, know it better than the recorder (outside missions the guard looks at its bus every 20 ms)."""
+        reset = message.topic == f"{self.base}/mission/reset"
+        for flight in self.flights:
+            told = ([at for at, mode in flight.modes if mode == "waiting"] if reset else
+                    [at for at, code, _ in flight.events if code in STOPS])
+            for since in told:
+                event = flight.start_ns + round(1e9 * since)
+                if ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]:
+                    stops = (at for at, _, row in commands if row.step < 0 and 0 <= at - event < AT_ONCE_NS)
+                    return event if reset else next(stops, event)
+        return message.at
+
+    # acts
+
+    def _begin(self, i: int) -> None:
+        """A mission is about to start: the next state is its first."""
+        flight, policy = self.flights[i], self.policy
+        policy.next_hello = 0.0  # the line to the guard is not recorded: it must know by now who is there
+        if policy.mode in ("waiting", "ready"):
+            policy.step()
+        self.guard.step()
+        policy.after = "silence" if ended_silent(flight) else "stop"
+        policy.begin(flight.number)
+        policy.used -= 1.0  # the state that comes now is newer
+
+    def _step(self, i: int, row: Row) -> None:
+        """One control step, now, with as many missed before it as there were."""
+        policy = self.policy
+        before = policy.flight.steps
+        if policy.mode == "active":
+            missed = row.step - before
+            policy.next = policy.transport.monotonic() - policy.window - (missed + 1e-6) * policy.period
+        policy.step()
+        if policy.mode == "active":
+            policy.next = inf  # until the next recorded one
+        self.pending = (i, row.step) in self.to_come
+        if not self.pending:
+            self.guard.step()
+
+    def _command(self, row: Row) -> None:
+        """The guard's turn: what the controller has proposed, or a command of its own."""
+        now = self.guard.transport.monotonic()
+        if row.step < 0 and self.guard.mode in ("stopping", "holding") and self.guard.sent_at < now:
+            self.guard.due = min(self.guard.due, now)
+        self.guard.step()
+        self.pending = self.pending and row.step < 0
+
+
+def ended_silent(flight: Flight) -> bool:
+    """Whether the controller was to be silent after the mission: then the guard goes from active to finished."""
+    names = [mode for _, mode in flight.modes]
+    return any(pair == ("active", "finished") for pair in zip(names, names[1:]))
+
+
+# ---------------------------------------------------------------- comparison
+
+
+def compared(
+    recorded: Flight, replayed: Flight, guessed: int, tolerance: float, open_end: bool = False
+) -> FlightReplay:
+    """What differs. ``open_end``: the bag breaks off in this flight; what comes after its last command is not asked."""
+    sent = [{step: command for step, command in flight.sent if step >= 0} for flight in (recorded, replayed)]
+    own = [dict(enumerate(command for step, command in flight.sent if step < 0)) for flight in (recorded, replayed)]
+    modes = [tuple(mode for _, mode in flight.modes) for flight in (recorded, replayed)]
+    events = [tuple(code for _, code, _ in flight.events) for flight in (recorded, replayed)]
+    if open_end:
+        modes[1], events[1] = modes[1][: len(modes[0])], events[1][: len(events[0])]
+    return FlightReplay(
+        recorded.number, recorded.start_ns, len(recorded.steps),
+        compare(recorded.proposed, replayed.proposed, tolerance, open_end), compare(*sent, tolerance, open_end),
+        compare(*own, tolerance, open_end), (modes[0], modes[1]), (events[0], events[1]), guessed, recorded.lost)
+
+
+def compare(
+    recorded: Mapping[int, np.ndarray], replayed: Mapping[int, np.ndarray], tolerance: float, open_end: bool = False
+) -> Compared:
+    """Commands by step."""
+    both = sorted(set(recorded) & set(replayed))
+    last = max(recorded, default=-1)
+    extra = [step for step in replayed if step not in recorded and not (open_end and step > last)]
+    difference = [apart(recorded[step], replayed[step]) for step in both]
+    size = max((len(row) for row in difference), default=0)
+    largest = np.max([np.broadcast_to(row, size) for row in difference], axis=0) if both else np.zeros(0)
+    bad = [step for step, row in zip(both, difference) if not row.max(initial=0.0) <= tolerance]
+    return Compared(len(both), len(bad), tuple(float(x) for x in largest), bad[0] if bad else None,
+                    len(set(recorded) - set(replayed)), len(extra))
+
+
+def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """|a - b| of two commands [A]; equal where both are the same infinity or no number, else infinite."""
+    if a.shape != b.shape:
+        return np.array([inf])
+    with np.errstate(invalid="ignore"):
+        out = np.abs(a - b)
+    out[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+    return np.where(np.isnan(out), inf, out)
+
+
+def to_json(found: Replay) -> dict[str, Any]:
+    """As plain JSON values."""
+    def kind(c: Compared) -> dict[str, Any]:
+        return {"compared": c.count, "differing": c.differing, "first": c.first, "missing": c.missing, "extra": c.extra,
+                "largest": [x if np.isfinite(x) else None for x in c.largest], "equal": c.equal}
+
+    return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial, "flights": [
+        {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
+         "sent": kind(f.sent), "own": kind(f.own), "guessed": f.guessed, "lost": f.lost,
+         "modes": {"recorded": f.modes[0], "replayed": f.modes[1]},
+         "events": {"recorded": f.events[0], "replayed": f.events[1]}} for f in found.flights]}))

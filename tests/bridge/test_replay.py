@@ -1,0 +1,244 @@
+"""Replays: a recorded flight comes out the same, command by command; what is changed shows; what is missing is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import load_manifest
+from robots.spec import load_robot
+from temporeal_bridge import bags, messages, policy_node
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import line
+from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.monitor_node import MonitorNode
+from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.replay import compare, delivery, needed, replay, uses
+from temporeal_bridge.transport import QOS
+
+pytest.importorskip("mujoco")
+
+from temporeal_bridge.robot_sim import RobotSim
+
+ROBOT = load_robot("crazyflie")
+INTERFACE = load_interface(ROBOT)
+NUMBER, EMPTY = "std_msgs/msg/UInt64", "std_msgs/msg/Empty"
+
+
+class Flown:
+    """Robot, controller, guard, monitor and recorder on one memory bus."""
+
+    def __init__(self, lockstep: Any, artifact: Path, bag: Path) -> None:
+        self.lockstep, manifest = lockstep, load_manifest(artifact)
+        ends = line()
+        self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1")
+                    for name in ("robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer")}
+        self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
+        self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
+        loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+        self.policy = self.add("policy_node", lambda bus: PolicyNode(
+            bus, loaded, ROBOT, INTERFACE, ends[0], after="silence"))
+        self.guard = self.add("guard_node", lambda bus: GuardNode(
+            bus, manifest, ROBOT, INTERFACE, ends[1], artifact))
+        self.monitor = self.add("monitor_node", lambda bus: MonitorNode(bus, manifest, ROBOT, INTERFACE))
+
+    def add(self, name: str, make: Any) -> Any:
+        return self.lockstep.add(self.bus[name], make(self.bus[name]))
+
+    def send(self, topic: str, kind: str, **content: Any) -> None:
+        peer = self.bus["peer"]
+        data = messages.empty() if kind == EMPTY else messages.encode(kind, messages.record(kind)(**content))
+        peer.publish(peer.advertise(topic, kind, QOS["default"]), data)
+
+    def start(self, number: int) -> None:
+        self.send("sim/reset", NUMBER, data=number)
+        self.lockstep.run(0.2)
+        self.send("mission/start", NUMBER, data=number)
+
+    def fly(self, number: int) -> None:
+        self.start(number)
+        done = self.monitor.results
+        self.lockstep.run(8.0, until=lambda: bool(done) and done[-1]["flight"] == number)
+        self.lockstep.run(0.3)
+
+    def close(self) -> Path:
+        self.recorder.close()
+        return self.recorder.bag.path
+
+
+@pytest.fixture(scope="module")
+def bag(artifact, lockstep_of, tmp_path_factory) -> Path:
+    """Two flights, the second one stopped by the operator and reset."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("replay") / "bag")
+    flown.fly(3)
+    flown.start(4)
+    flown.lockstep.run(2.0)
+    flown.send("mission/stop", EMPTY)
+    flown.lockstep.run(7.0)
+    flown.send("mission/reset", EMPTY)
+    flown.lockstep.run(0.5)
+    return flown.close()
+
+
+def again(bag: Path, artifact: Path, **changes: Any) -> Any:
+    namespace, told = bags.robot_of(bag)
+    recording = bags.read(bag, needed(INTERFACE, namespace))
+    return replay(recording, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, namespace, **changes)
+
+
+def test_a_flight_comes_out_bit_for_bit(bag, artifact):
+    found = again(bag, artifact, tolerance=0.0)
+    assert found.equal and not found.cut and [flight.flight for flight in found.flights] == [3, 4]
+    first, second = found.flights
+    assert first.sent.count == first.proposed.count == 306 == first.steps and first.own.count == 0
+    assert first.modes[1] == ("active", "finished") and first.sent.largest == (0.0,) * 4
+    assert second.events == (("operator",),) * 2 and second.own.count > 50
+    assert second.modes[1][:3] == ("active", "stopping", "stopped")
+    assert all(flight.guessed == flight.lost == 0 for flight in found.flights)
+
+
+def test_another_network_shows_where_it_differs(bag, other_artifact):
+    """Other weights: what is proposed differs, and what is sent with it, in the rates and not in the thrust."""
+    found = again(bag, other_artifact)
+    for kind in (found.flights[0].proposed, found.flights[0].sent):
+        assert kind.differing > 250 and kind.first == 0 and kind.missing == kind.extra == 0
+        assert kind.largest[0] == 0.0 and max(kind.largest[1:3]) > 0.01
+    assert not found.equal and not found.flights[1].equal
+
+
+def test_a_changed_byte_shows_at_its_step(bag, artifact, tmp_path):
+    """What was sent in step 50 is falsified in the recording: that step differs, by as much, and no other."""
+    namespace, _ = bags.robot_of(bag)
+    recording = bags.read(bag, needed(INTERFACE, namespace))
+    said = list(recording.said)
+    for i, message in enumerate(said):
+        if message.topic == "/cf1/guard/sent":
+            data = np.array(message.decode().data)
+            if data[0] == 3 and data[1] == 50:
+                data[5] += 0.25
+                said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
+                    message.type, messages.array64(data)))
+    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
+    assert (found.sent.differing, found.sent.first) == (1, 50) and found.proposed.equal
+    assert found.sent.largest == pytest.approx((0, 0, 0.25, 0), abs=1e-12)
+
+
+def test_states_that_the_bag_lacks_are_counted(bag, artifact):
+    namespace, _ = bags.robot_of(bag)
+    recording = bags.read(bag, needed(INTERFACE, namespace))
+    odom = [m for m in recording.said if m.topic == "/cf1/odom"]
+    gone = {id(m) for m in odom[100:104]}
+    said = [m for m in recording.said if id(m) not in gone]
+    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
+    assert found.guessed == 2 == found.proposed.differing and found.lost == 0  # 100 Hz of state, 50 Hz of steps
+    assert found.proposed.count == 306 and not found.equal
+
+
+def test_a_bag_that_breaks_off_is_replayed_as_far_as_it_goes(bag, artifact, tmp_path):
+    """Half a file without index and metadata, as a killed recorder leaves it: all that is there comes out the same."""
+    cut = tmp_path / "bag"
+    shutil.copytree(bag, cut)
+    (cut / "metadata.yaml").unlink()
+    file = cut / "bag.mcap"
+    file.write_bytes(file.read_bytes()[: int(0.6 * file.stat().st_size)])
+    before = file.read_bytes()
+    found = again(cut, artifact, tolerance=0.0)
+    assert found.equal and "killed" in found.cut and found.flights[0].sent.count > 100
+    assert file.read_bytes() == before
+
+
+def test_messages_are_given_as_the_records_say():
+    """Ten messages a second, two records: what a record was made of comes before it, what it had not seen after it."""
+    at = [100, 200, 300, 400]
+    used, missing = uses(at, [7, 8, 7, 9], [8, 9, 5], [150, 390, 500])
+    assert used == [1, 3, 3] and missing == 1  # the mark 5 is of no message
+    assert delivery(at, [1, 3], [150, 390]) == [(100, 0), (150, 0), (300, 0), (390, 0)]
+    assert delivery(at, [0, 0], [150, 390]) == [(100, 0), (390, 2), (390, 2), (400, 0)]
+
+
+def test_commands_are_compared_component_by_component():
+    one = {0: np.array([1.0, 2.0]), 1: np.array([np.nan, 0.0]), 2: np.zeros(2), 4: np.zeros(2)}
+    two = {0: np.array([1.0, 2.0 + 1e-6]), 1: np.array([np.nan, 0.0]), 2: np.array([np.nan, 0.0]), 3: np.zeros(2)}
+    found = compare(one, two, 1e-5)
+    assert (found.count, found.differing, found.first, found.missing, found.extra) == (3, 1, 2, 1, 1)
+    assert found.largest == (np.inf, pytest.approx(1e-6)) and compare(one, one, 0.0).equal
+    assert compare(one, {**one, 5: np.zeros(2)}, 0.0, open_end=True).equal
+    assert compare({0: np.zeros(2)}, {0: np.zeros(3)}, 1.0).differing == 1
+
+
+def test_the_command_line(bag, artifact, other_artifact, tmp_path, capsys):
+    from policies.cli.main import main
+
+    assert main(["replay", str(bag)]) == 0  # the bag says which artifact
+    assert "the same within 1e-05" in capsys.readouterr().out
+    assert main(["replay", str(bag), "--artifact", str(other_artifact), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["flights"][0]["proposed"]["first"] == 0 and said["artifact"]["identity"] != said["recorded_artifact"][
+        "identity"]
+    for words, told in (([str(tmp_path / "nothing")], "is not there"),
+                        ([str(bag), "--namespace", "/x"], "it has: /cf1"),
+                        ([str(bag), "--robot", "franka"], "is of robot 'crazyflie'"), ([str(artifact)], "no bag")):
+        assert main(["replay", *words]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_all_that_a_node_says_or_hears_is_recorded(lockstep, artifact, tmp_path):
+    """What a node advertises or subscribes to is a topic of the bag, but what only the simulator has."""
+    flown = Flown(lockstep, artifact, tmp_path / "bag")
+    used = {endpoint.topic for name, bus in flown.bus.items() for endpoint in bus.endpoints if name != "recorder"}
+    assert {topic for topic in used if not topic.startswith("/cf1/sim/")} <= set(flown.recorder.counts)
+    assert len(used) > 15
+    flown.close()
+
+
+def test_a_bag_without_a_guard_is_refused(tmp_path, capsys):
+    from policies.cli.main import main
+
+    made = Bag(tmp_path / "bag")
+    made.close()
+    assert main(["replay", str(tmp_path / "bag")]) == 2
+    assert "does not say what was flown" in capsys.readouterr().err
+
+
+def test_the_report_of_a_real_run(bag, tmp_path, capsys):
+    """The monitor says the same of the recording as in flight, the evaluation too; the page needs nothing else."""
+    from policies.cli.main import main
+
+    assert main(["report", str(bag), "--out", str(tmp_path / "out"), "--json"]) == 1  # the second flight was stopped
+    said = json.loads(capsys.readouterr().out)
+    first, second = said["flights"]
+    assert first["verdict"] == "satisfied" == first["recorded"]["verdict"] and first["agrees"] is True
+    assert second["verdict"] == "violated" and second["agrees"] is True and second["events"][0][1] == "operator"
+    assert said["evaluation"]["satisfied"] == 1 and said["evaluation"]["episodes"] == 2
+    assert said["evaluation"]["robustness"]["quantiles"]["1"] == pytest.approx(first["lower"], abs=1e-5)
+    assert [c["first_to_fail"] for c in said["evaluation"]["clauses"]].count(1) == 1
+    counted = first["figures"]
+    assert (counted["steps"], counted["sent"], counted["missed"], counted["own"]) == (306, 306, 0, 0)
+    assert second["figures"]["own"] > 50 and second["figures"]["bridged"] == 0
+    assert counted["latency_ms"]["controller"]["max"] >= counted["latency_ms"]["controller"]["p50"] > 0
+    assert [t["messages"] > 600 and t["gaps"] == 0 for t in first["topics"]] == [True, True]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "stopped by the operator" in page and "src=" not in page and "https://" not in page
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["real"]["episodes"] == 2
+
+
+@pytest.mark.slow
+def test_real_flights_come_out_the_same(artifact, tmp_path):
+    """Processes over DDS, in real time: what each step was made of is recorded, so that nothing differs."""
+    from policies.cli.main import main
+    from temporeal_bridge.flights import fly
+
+    report = fly(artifact, "crazyflie", 2, 1, 7, tmp_path)
+    assert report.flown == 2
+    assert main(["replay", str(report.bag)]) == 0 and main(["report", str(report.bag)]) == 0
