@@ -464,7 +464,7 @@ def live(
     ``standing``: name of the robot that is there, as a person says; None: not said.
     """
     robot = load_robot(manifest.robot)
-    interface = load_interface(robot, deploy["interface"])
+    interface = load_interface(robot, deploy["interface"], deploy["signals"])
     loaded, check = examined(folder, robot)
     yield check
     yield same_robot(manifest, standing)

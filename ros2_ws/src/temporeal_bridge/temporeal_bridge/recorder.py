@@ -240,7 +240,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
     for namespace in namespaces:
         base = f"/{namespace.strip('/')}".rstrip("/")
         rows: list[StateTopic | CommandTopic] = [*interface.states, *interface.commands.values()]
-        out += [(f"{base}/{row.topic}", row.type, deep) for row in rows]
+        out += [(f"{base}/{row.topic}", row.type, latched if row.qos == "latched" else deep) for row in rows]
         out += [(f"{base}/mission", "std_msgs/msg/Header", latched),
                 (f"{base}/monitor/robustness", "std_msgs/msg/Float64MultiArray", deep),
                 (f"{base}/monitor/verdict", "std_msgs/msg/String", latched)]
@@ -249,7 +249,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
 
 def make(args: argparse.Namespace, transport: Transport) -> Recorder:
     """The node from its command line."""
-    interface = load_interface(load_robot(args.robot), args.interface)
+    interface = load_interface(load_robot(args.robot), args.interface, args.signals)
     return Recorder(transport, Bag(args.bag), robot_topics(interface, args.of or [transport.namespace]))
 
 
