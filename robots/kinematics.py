@@ -32,35 +32,43 @@ class Chain:
     """
 
     def __init__(self, rows: Sequence[Sequence[float]], tool: Sequence[float]) -> None:
-        self.turns, self.shifts = [], []  # frame i - 1 to frame i at joint angle 0
-        for a, d, alpha in rows:
-            c, s = cos(alpha), sin(alpha)
-            self.turns.append(np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]]))
-            self.shifts.append(np.array([a, -s * d, c * d]))
+        # frame i - 1 to frame i at joint angle 0: its place in frame i - 1, and cos, sin of its tilt about x
+        self.steps = [(a, -sin(alpha) * d, cos(alpha) * d, cos(alpha), sin(alpha)) for a, d, alpha in rows]
         x, y, z, turn = tool
-        self.end = np.array([[cos(turn), -sin(turn), 0.0], [sin(turn), cos(turn), 0.0], [0.0, 0.0, 1.0]])
-        self.reach = np.array([x, y, z])
+        self.end, self.reach = (cos(turn), sin(turn)), (x, y, z)
         self.joints = len(rows) - 1
 
     def __call__(self, angles: Any, speeds: Any = None) -> tuple[Array, Array, Array]:
         """Position [3] m, attitude [4] wxyz and velocity [3] m/s of the tool at joint ``angles`` [J] rad and their
-        ``speeds`` [J] rad/s (None: at rest), in the base frame."""
+        ``speeds`` [J] rad/s (None: at rest), in the base frame.
+
+        Written in plain numbers: arrays of three would take ten times as long, and this is done for every state.
+        """
         q = np.asarray(angles, dtype=np.float64)
         v = np.zeros(self.joints) if speeds is None else np.asarray(speeds, dtype=np.float64)
         if q.shape != (self.joints,) or v.shape != (self.joints,):
             raise KinematicsError(f"{self.joints} joints are needed, got angles {q.shape} and speeds {v.shape}")
-        rotation, place = np.eye(3), np.zeros(3)
-        axes, places = np.empty((self.joints, 3)), np.empty((self.joints, 3))
-        for i in range(self.joints):
-            place = place + rotation @ self.shifts[i]
-            rotation = rotation @ self.turns[i]
-            c, s = cos(q[i]), sin(q[i])
-            x, y = rotation[:, 0].copy(), rotation[:, 1].copy()
-            rotation[:, 0], rotation[:, 1] = c * x + s * y, c * y - s * x
-            axes[i], places[i] = rotation[:, 2], place
-        flange = rotation @ self.turns[-1]
-        tool = place + rotation @ self.shifts[-1] + flange @ self.reach
-        return tool, from_matrix(flange @ self.end), v @ np.cross(axes, tool - places)
+        px = py = pz = 0.0
+        xx, xy, xz, yx, yy, yz, zx, zy, zz = 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0  # axes x, y, z of the frame
+        axes = []
+        for (a, b, h, c, s), angle in zip(self.steps, (*q.tolist(), 0.0)):
+            px, py, pz = px + a * xx + b * yx + h * zx, py + a * xy + b * yy + h * zy, pz + a * xz + b * yz + h * zz
+            yx, yy, yz, zx, zy, zz = (
+                c * yx + s * zx, c * yy + s * zy, c * yz + s * zz, c * zx - s * yx, c * zy - s * yy, c * zz - s * yz)
+            c, s = cos(angle), sin(angle)
+            xx, xy, xz, yx, yy, yz = (
+                c * xx + s * yx, c * xy + s * yy, c * xz + s * yz, c * yx - s * xx, c * yy - s * xy, c * yz - s * xz)
+            axes.append((zx, zy, zz, px, py, pz))
+        (x, y, z), (c, s) = self.reach, self.end
+        tx, ty, tz = px + x * xx + y * yx + z * zx, py + x * xy + y * yy + z * zy, pz + x * xz + y * yz + z * zz
+        vx = vy = vz = 0.0
+        for (ax, ay, az, px, py, pz), w in zip(axes, v.tolist()):  # w times axis x lever; the flange does not turn
+            rx, ry, rz = tx - px, ty - py, tz - pz
+            vx, vy, vz = vx + w * (ay * rz - az * ry), vy + w * (az * rx - ax * rz), vz + w * (ax * ry - ay * rx)
+        attitude = from_matrix(np.array([
+            [c * xx + s * yx, c * yx - s * xx, zx], [c * xy + s * yy, c * yy - s * xy, zy],
+            [c * xz + s * yz, c * yz - s * xz, zz]]))
+        return np.array([tx, ty, tz]), attitude, np.array([vx, vy, vz])
 
 
 @cache

@@ -121,7 +121,9 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
     if twice:
         raise CodecError(f"JointState has joint {twice[0]!r} more than once")
     order, values = [found[name] for name in joints], {}
-    for field, (offset, factor) in conversions(options, len(joints)).items():
+    ours = not {"offset", "sign", "scale"} & set(options)  # most drivers, at up to 1 kHz: nothing to convert
+    converted = {} if ours else conversions(options, len(joints))
+    for field in (field for field in FIELDS if field in options):
         raw = np.asarray(getattr(message, field), dtype=np.float64)
         if len(raw) != len(message.name):
             raise CodecError(f"JointState has {len(message.name)} names and {len(raw)} values of {field}")
@@ -129,7 +131,7 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
         if not np.isfinite(value).all():
             bad = int(np.flatnonzero(~np.isfinite(value))[0])
             raise CodecError(f"JointState: {field} of joint {joints[bad]!r} is {value[bad]}")
-        values[field] = factor * (value - offset)
+        values[field] = value if ours else converted[field][1] * (value - converted[field][0])
     out = {options[field]: value.astype(np.float32) for field, value in values.items()}
     return {**out, **tool_signals(values, options["tool"])} if "tool" in options else out
 
