@@ -12,6 +12,6 @@ from pathlib import Path
 from temporeal_bridge.launching import description
 
 
-def generate_launch_description():  # noqa: ANN201  (launch is ROS 2's)
+def generate_launch_description():
     """What to start."""
     return description("arm", Path(__file__))

@@ -195,8 +195,9 @@ def node_words(
 
     shared = [*node_options(deploy, robot), "--out", str(out)]
     flown = [*shared, "--artifact", str(artifact)]
-    nodes = {"guard_node": flown, "policy_node": [
-        *flown, *(["--start"] if deploy["autostart"] else []), *(["--worker", str(folder)] if folder else [])]}
+    first = [*flown, "--priority", deploy["priority"]]
+    nodes = {"guard_node": first, "policy_node": [
+        *first, *(["--start"] if deploy["autostart"] else []), *(["--worker", str(folder)] if folder else [])]}
     if folder is not None and deploy["worker"] is None:
         nodes["worker_node"] = worker_options(artifact, folder, out)
     nodes["monitor_node"] = flown
@@ -218,8 +219,8 @@ def worker_folder(artifact: Path, given: str | None) -> Path | None:
     return new_folder() if given is None else Path(given)
 
 
-def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path) -> None:
-    """What every node would refuse is refused once, before any is started."""
+def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = None) -> None:
+    """What every node would refuse is refused once, before any is started; with an ``artifact`` also what it needs."""
     from policies.cli import runs
     from policies.export.manifest import load_manifest
     from robots.spec import load_robot
@@ -230,11 +231,13 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path) -> None:
 
     try:
         with runs.bad_input():
-            spec, manifest = load_robot(robot), load_manifest(artifact)
+            spec = load_robot(robot)
             interface = load_interface(spec, deploy["interface"], deploy["signals"])
-            check_fits(manifest, spec, interface)
-            interface.command(manifest.commands[0].name)
-            formula_of(manifest, spec, interface)
+            if artifact is not None:
+                manifest = load_manifest(artifact)
+                check_fits(manifest, spec, interface)
+                interface.command(manifest.commands[0].name)
+                formula_of(manifest, spec, interface)
         choose(deploy["transport"])
         domain_id(deploy["domain"])
         resolve_name("mission", deploy["namespace"])

@@ -78,7 +78,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ARM_HOLD_S, ARM_RATE_HZ = 3.0, 25.0
-ARM_FORMULA = f"F[0,2] G[0,{ARM_HOLD_S - 2:g}] (norm(joint_pos - goal) < reach) & G[0,{ARM_HOLD_S:g}] (grip_pos_w.z > 0.1)"
+ARM_FORMULA = "F[0,2] G[0,1] (norm(joint_pos - goal) < reach) & G[0,3] (grip_pos_w.z > 0.1)"
 
 
 def build_arm_policy(chunk: int = 0) -> Any:

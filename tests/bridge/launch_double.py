@@ -84,7 +84,7 @@ def in_place() -> Iterator[None]:
 
 
 def launched(path: Path, **given: Any) -> list[Node]:
-    """The nodes that `ros2 launch path name:=value ...` starts. An unknown or missing argument is an error, as there."""
+    """The nodes that `ros2 launch path name:=value ...` starts. Unknown or missing arguments are errors, as there."""
     spec = importlib.util.spec_from_file_location(path.name.partition(".")[0] + "_launch", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -92,7 +92,8 @@ def launched(path: Path, **given: Any) -> list[Node]:
         spec.loader.exec_module(module)
         description = module.generate_launch_description()
         declared = [entity for entity in description.entities if isinstance(entity, DeclareLaunchArgument)]
-        values = {argument.name: argument.default_value for argument in declared} | {k: str(v) for k, v in given.items()}
+        values = {argument.name: argument.default_value for argument in declared}
+        values |= {name: str(value) for name, value in given.items()}
         assert set(values) == {argument.name for argument in declared}, "an argument that is not declared"
         assert None not in values.values(), "an argument that must be given"
         return [node for entity in description.entities if isinstance(entity, OpaqueFunction)

@@ -29,7 +29,7 @@ from temporeal_bridge.transport import QOS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"transport": "dds", "domain": None, "namespace": "/arm1", "interface": None, "signals": None,
-            "worker": None, "loopback": True, "autostart": True, "record": True}
+            "worker": None, "priority": "auto", "loopback": True, "autostart": True, "record": True}
 
 
 # ---------------------------------------------------------------- what a task adds
@@ -89,7 +89,7 @@ def test_signals_that_a_task_computes_run_with_the_flight(lockstep):
     calls, added = [], made.added
     made.added = lambda signals: calls.append(1) or added(signals)
     bus = MemoryTransport(lockstep.bus, "robot_sim", "/hand1")
-    sim = lockstep.add(bus, RobotSim(bus, robot, interface, world=made))
+    lockstep.add(bus, RobotSim(bus, robot, interface, world=made))
     peer = MemoryTransport(lockstep.bus, "peer", "/hand1")
     said = []
     peer.subscribe("sim/turned", "std_msgs/msg/Float64MultiArray", QOS["deep"],
@@ -129,8 +129,9 @@ def test_the_guard_ends_first_and_chunks_bring_a_worker(arm_artifact, chunked_ar
         assert nodes["policy_node"][nodes["policy_node"].index("--worker") + 1] == str(folder)
     finally:
         folder.rmdir()
-    there = {**SETTINGS, "worker": "/dev/shm/theirs"}
-    nodes = deploy.node_words(there, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", Path("/dev/shm/theirs"))
+    there = Path("/dev/shm/theirs")
+    settings = {**SETTINGS, "worker": str(there)}
+    nodes = deploy.node_words(settings, "franka", chunked_arm_artifact, tmp_path, tmp_path / "bag", there)
     assert "worker_node" not in nodes and "/dev/shm/theirs" in nodes["policy_node"]
 
 
@@ -188,7 +189,8 @@ def test_ctrl_c_in_flight_stops_the_robot_first(arm_artifact, tmp_path):
     common = [sys.executable, "-m"]
     simulated = subprocess.Popen(
         [*common, "temporeal_bridge.robot_sim", "--artifact", str(arm_artifact), "--robot", "franka", "--namespace",
-         "/arm1", "--transport", "dds", "--domain", str(domain), "--loopback"], env=environment, cwd=ROOT)
+         "/arm1", "--transport", "dds", "--domain", str(domain), "--loopback", "--priority", "auto"],
+        env=environment, cwd=ROOT)
     deployed = subprocess.Popen(
         [*common, "policies.cli.main", "deploy", str(arm_artifact), f"deploy.domain={domain}", "deploy.loopback=true",
          "deploy.namespace=/arm1", "deploy.autostart=true", "--out", str(tmp_path)], env=environment, cwd=ROOT)

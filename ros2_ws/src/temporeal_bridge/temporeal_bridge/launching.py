@@ -4,9 +4,9 @@
     def generate_launch_description():
         return description("arm", Path(__file__))
 
-:func:`processes` is a pure function of the launch arguments; only :func:`description` needs ROS 2. What a kind of robot
-has as defaults (its robot and interface) stands in ``params/<kind>.yaml`` of temporeal_bringup, which each node reads as
-well; an argument that is given goes before it.
+:func:`processes` is a pure function of the launch arguments; only :func:`description` needs ROS 2. The defaults of a
+kind (its robot) stand in ``params/<kind>.yaml`` of temporeal_bringup, which each node reads as well; an argument that is
+given goes before them.
 """
 
 from __future__ import annotations
@@ -165,13 +165,14 @@ def params_of(kind: str, launch_file: Path) -> Path:
 def description(kind: str, launch_file: Path) -> Any:
     """The LaunchDescription of launch file ``kind``.
 
-    Where a process of a single robot ends, the others are stopped, the robot with them. Those of a swarm are left alone:
-    one robot's monitor must not bring the others down.
+    Where a process of a single robot ends, the others are stopped, the robot with them. Those of a swarm are left
+    alone: one robot's monitor must not bring the others down.
     """
-    from launch import LaunchDescription
     from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
+
+    from launch import LaunchDescription
 
     known = arguments(kind)
 
@@ -180,8 +181,8 @@ def description(kind: str, launch_file: Path) -> Any:
         params = Path(given["params"]) if given["params"] else params_of(kind, launch_file)
         return [
             Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
-                 output="screen", arguments=list(row.options), parameters=[str(params), *([dict(row.parameters)] if row.parameters else [])],
-                 remappings=list(row.remaps),
+                 output="screen", arguments=list(row.options), remappings=list(row.remaps),
+                 parameters=[str(params), *filter(None, [dict(row.parameters)])],
                  on_exit=None if kind == "swarm" else Shutdown(reason=f"{row.executable} has ended"))
             for row in processes(kind, given, params)]
 

@@ -83,9 +83,9 @@ class Held:
         return bool(self.samples) and (self.steady or self.samples[-1][0] > time)
 
     def at(self, time: int, hold_ns: float) -> dict[str, np.ndarray] | None:
-        """The newest sample at or before ``time``, not older than ``hold_ns`` [ns], else None. Older ones are forgotten.
+        """The newest sample at or before ``time``, not older than ``hold_ns`` [ns] unless it is steady, else None.
 
-        What is steady does not grow old.
+        Older ones are forgotten.
         """
         while len(self.samples) > 1 and self.samples[1][0] <= time:
             self.samples.popleft()

@@ -17,8 +17,8 @@ Topics of the simulation itself, in the robot's namespace:
   wish was refused) out;
 - ``sim/<object>`` (geometry_msgs/PoseStamped) out: where each object of a task's scene that moves truly is.
 
-With a task, what it adds (a goal, drawn for each flight as in training) comes on the topics that ``--signals`` gives it,
-without one on those of :mod:`temporeal_bridge.task_topics`.
+With a task, what it adds (a goal, drawn for each flight as in training) comes on the topics that ``--signals`` gives
+it, without one on those of :mod:`temporeal_bridge.task_topics`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from temporeal_bridge.drivers import Refused
 from temporeal_bridge.interface import CommandTopic, Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.node import parser, run, whole
 from temporeal_bridge.plants import Start, plant_of
-from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
+from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 
 if TYPE_CHECKING:
     from sim.scene import Scene

@@ -50,7 +50,8 @@ class StateInput:
         self.specs = interface.carried
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
-            transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos if qos and s.topic.rate_hz > 0 else s.topic.qos), self._taker(s))
+            transport.subscribe(s.topic.topic, s.topic.type,
+                                qos_named(qos if qos and s.topic.rate_hz > 0 else s.topic.qos), self._taker(s))
             for s in self.sources]
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
 
