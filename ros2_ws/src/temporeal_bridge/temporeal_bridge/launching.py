@@ -5,8 +5,8 @@
         return description("arm", Path(__file__))
 
 :func:`processes` is a pure function of the launch arguments; only :func:`description` needs ROS 2. The defaults of a
-kind (its robot) stand in ``params/<kind>.yaml`` of temporeal_bringup, which each node reads as well; an argument that is
-given goes before them.
+kind (its robot) stand in ``params/<kind>.yaml`` of temporeal_bringup, which each node reads as well; an argument that
+is given goes before them.
 """
 
 from __future__ import annotations
