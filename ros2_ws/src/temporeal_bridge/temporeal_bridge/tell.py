@@ -4,7 +4,7 @@
     python -m temporeal_bridge.tell stop --namespace /arm1
     python -m temporeal_bridge.tell reset --namespace /arm1
 
-This is no emergency stop: it takes a second to join the bus. Have the robot's own stop in your hand.
+This is no emergency stop: it takes seconds to start and join the bus. Have the robot's own stop in your hand.
 """
 
 from __future__ import annotations
