@@ -1,34 +1,73 @@
-"""A task's scene and starts for whoever simulates one robot with numpy: the simulated robot behind ROS 2 topics."""
+"""A task for whoever simulates one robot with numpy: its scene, its starts, and the signals that it adds itself.
+
+The simulated robot behind ROS 2 topics is one. Needs torch: tasks are written with it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
+from robots.signals import Schema
 from robots.spec import RobotSpec
-from sim.scene import Scene
-from sim.task import load_task
-
-Start = Callable[[np.random.Generator], dict[str, Any]]
+from sim.task import Constant, Task, load_task
 
 
-def of_task(name: str, robot: RobotSpec, command: str | None = None) -> tuple[Scene, Start, str]:
-    """Scene of task ``name``, what draws its starts (signals of the scene by name, from a generator), its command.
+class OneWorld:
+    """One world of a task, as its environment has it: what :meth:`start` draws, :meth:`added` goes on from.
+
+    Attributes:
+        scene: the robot among the task's objects.
+        command: what the task's policies give.
+        dt: control period, s.
+        specs: signals that the task adds, such as a goal.
+        steady: whether they keep for a flight what its start gave them.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.scene, self.command, self.dt = task, task.scene, task.command, task.control_dt
+        self.specs: Schema = task.extra.signals if task.extra is not None else {}
+        self.steady = task.extra is None or isinstance(task.extra, Constant)
+        self.memory: dict[str, torch.Tensor] = {}
+        self.rng = np.random.default_rng(0)
+
+    def start(self, rng: np.random.Generator) -> dict[str, Any]:
+        """A start by signal name, for the simulator, drawn by the task's own distribution."""
+        drawn = self.task.initial(lambda stream, count: _uniform(rng, count))
+        extra = self.task.extra
+        self.rng = rng
+        self.memory = {} if extra is None else {
+            name: drawn.get(name, torch.zeros(1, *shape)) for name, shape in extra.memory.items()}
+        return {key: value[0].numpy() for key, value in drawn.items() if key in self.scene.signals}
+
+    def added(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The task's signals of the next control step, given the simulator's true ones. Called once a step."""
+        extra = self.task.extra
+        if extra is None:
+            return {}
+        truth = {key: torch.from_numpy(np.array(value, dtype=np.float32)[None]) for key, value in signals.items()}
+        found, self.memory = extra(truth, _uniform(self.rng, extra.chances), self.memory)
+        return {key: value[0].numpy() for key, value in found.items()}
+
+
+def _uniform(rng: np.random.Generator, count: int) -> torch.Tensor:
+    return torch.from_numpy(rng.random((1, count), dtype=np.float32))
+
+
+def of_task(
+    name: str, robot: RobotSpec, command: str | None = None, settings: Mapping[str, Any] | None = None
+) -> OneWorld:
+    """A world of task ``name`` with ``settings`` of its own (see its ``make``).
 
     Raises:
         ValueError: the task is another robot's, or its policies give another command than ``command`` (None: any).
     """
-    task = load_task(name)
+    task = load_task(name, **dict(settings or {}))
     if task.robot.name != robot.name:
         raise ValueError(f"task {name!r} is for the robot {task.robot.name!r}, not for {robot.name!r}")
     if command not in (None, task.command):
         raise ValueError(f"policies of task {name!r} give {task.command!r}, not {command!r}")
-
-    def start(rng: np.random.Generator) -> dict[str, Any]:
-        state = task.initial(lambda stream, count: torch.from_numpy(rng.random((1, count), dtype=np.float32)))
-        return {key: value[0].numpy() for key, value in state.items() if key in task.scene.signals}
-
-    return task.scene, start, task.command
+    return OneWorld(task)

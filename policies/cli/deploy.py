@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 SUMMARY = "fly an artifact through the ROS 2 nodes; --sim with a simulated robot"
 HELP = """\
 Starts the controller, the guard (which alone commands the robot), the monitor and the recorder of one robot, each in
-its own process, and stops them together (Ctrl-C: the guard stops the robot first). With --sim the robot is a simulated
-one (MuJoCo, noise, latency) in a further process, in real time, on a bus of its own; every flight is judged by the
-monitor and by the true trajectory.
+its own process, and stops them together (Ctrl-C: the guard stops the robot first). A policy that gives action chunks
+gets an inference worker. With --sim the robot is a simulated one (MuJoCo, noise, latency) in a further process, in real
+time, on a bus of its own, with the goals and objects of the task that the artifact was trained on; every flight is
+judged by the monitor and by the true trajectory.
 Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rclpy, deploy.namespace=/cf1, ...
 
 Read "Flying a real machine" in the README before you fly one.
@@ -41,6 +43,7 @@ Example:
   temporeal deploy outputs/artifact --sim --flights 3
   temporeal deploy outputs/artifact deploy.namespace=/cf1 deploy.loopback=true
   temporeal deploy outputs/artifact --trust team.pem.pub deploy.namespace=/cf1
+  temporeal deploy outputs/reach deploy.namespace=/arm1 deploy.signals=goal.yaml
 """
 
 
@@ -163,18 +166,18 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     for name in ("flights", "parallel", "seed", "spread"):
         if getattr(options, name) != parser().get_default(name):
             raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
-    check_bus(deploy, robot)
+    check_bus(deploy, robot, options.artifact)
     bag = fresh(out / "bag")
-    shared = node_options(deploy, robot) + ["--out", str(out)]
-    artifact = ["--artifact", str(options.artifact), *(["--trust", str(options.trust)] if options.trust else [])]
-    nodes = {"policy_node": [*shared, *artifact, *(["--start"] if deploy["autostart"] else [])],
-             "guard_node": [*shared, *artifact], "monitor_node": [*shared, *artifact]}
-    if deploy["record"]:
-        nodes["recorder"] = [*shared, "--bag", str(bag)]
+    folder = worker_folder(options.artifact, deploy["worker"])
+    nodes = node_words(deploy, robot, options.artifact, out, bag, folder, options.trust)
     if not options.json:
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
     (out / "monitor.json").unlink(missing_ok=True)  # of an earlier flight into this folder
-    ended = run_nodes(nodes)
+    try:
+        ended = run_nodes(nodes)
+    finally:
+        if folder is not None and deploy["worker"] is None:
+            shutil.rmtree(folder, ignore_errors=True)
     if ended:
         complain(f"temporeal: {how_ended(ended)}; the other nodes were stopped{rescue(bag)}")
     flights = summary(out / "monitor.json")
@@ -187,16 +190,59 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     return OK if all(row["verdict"] == "satisfied" for row in flights) else FAILED
 
 
-def check_bus(deploy: Mapping[str, Any], robot: str) -> None:
-    """What every node would refuse is refused once, before any is started."""
+def node_words(
+    deploy: Mapping[str, Any], robot: str, artifact: Path, out: Path, bag: Path, folder: Path | None,
+    trust: Path | None = None,
+) -> dict[str, list[str]]:
+    """What each node process is told, the guard first: who asks them to end asks in this order."""
+    from temporeal_bridge.flights import worker_options
+
+    shared = [*node_options(deploy, robot), "--out", str(out)]
+    trusted = ["--trust", str(trust)] if trust else []
+    flown = [*shared, "--artifact", str(artifact), *trusted]
+    first = [*flown, "--priority", deploy["priority"]]
+    nodes = {"guard_node": first, "policy_node": [
+        *first, *(["--start"] if deploy["autostart"] else []), *(["--worker", str(folder)] if folder else [])]}
+    if folder is not None and deploy["worker"] is None:
+        nodes["worker_node"] = [*worker_options(artifact, folder, out), *trusted]
+    nodes["monitor_node"] = flown
+    if deploy["record"]:
+        nodes["recorder"] = [*shared, "--bag", str(bag)]
+    return nodes
+
+
+def worker_folder(artifact: Path, given: str | None) -> Path | None:
+    """Where controller and inference worker meet: as given, else a new folder; None for a policy without chunks."""
+    from policies.export.manifest import load_manifest
+    from temporeal_bridge.mailbox import new_folder
+
+    if load_manifest(artifact).chunk is None:
+        if given is not None:
+            raise BadInput(f"deploy.worker={given}: {artifact} gives one command at a time, which the controller runs "
+                           "by itself")
+        return None
+    return new_folder() if given is None else Path(given)
+
+
+def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = None) -> None:
+    """What every node would refuse is refused once, before any is started; with an ``artifact`` also what it needs."""
     from policies.cli import runs
+    from policies.export.manifest import load_manifest
     from robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
+    from temporeal_bridge.mission import check_fits
+    from temporeal_bridge.monitor_node import formula_of
     from temporeal_bridge.transport import TransportError, choose, domain_id, resolve_name
 
     try:
         with runs.bad_input():
-            load_interface(load_robot(robot), deploy["interface"])
+            spec = load_robot(robot)
+            interface = load_interface(spec, deploy["interface"], deploy["signals"])
+            if artifact is not None:
+                manifest = load_manifest(artifact)
+                check_fits(manifest, spec, interface)
+                interface.command(manifest.commands[0].name)
+                formula_of(manifest, spec, interface)
         choose(deploy["transport"])
         domain_id(deploy["domain"])
         resolve_name("mission", deploy["namespace"])
@@ -210,12 +256,13 @@ def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
     out += [] if deploy["domain"] is None else ["--domain", str(deploy["domain"])]
     out += ["--namespace", deploy["namespace"]]
     out += ["--interface", deploy["interface"]] if deploy["interface"] else []
+    out += ["--signals", str(deploy["signals"])] if deploy["signals"] else []
     return out + (["--loopback"] if deploy["loopback"] else [])
 
 
 def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
-    """Run all until interrupted (None) or until one ends by itself: that one. Then stop the others, the controller
-    first.
+    """Run all until interrupted (None) or until one ends by itself: that one. Then stop the others: the first, which is
+    the guard, stops the robot, and only when it has ended the rest, so that the stop is watched and recorded.
     """
     from temporeal_bridge.processes import end, start
 
@@ -230,7 +277,8 @@ def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
     except KeyboardInterrupt:
         return None
     finally:
-        end(running)
+        end(running[:1])
+        end(running[1:])
 
 
 def summary(path: Path) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ def watch(
         with runs.bad_input():
             transport = open_transport(deploy["transport"], "monitor", deploy["namespace"], domain=deploy["domain"],
                                        loopback=deploy["loopback"])
-            interface = load_interface(robot, deploy["interface"])
+            interface = load_interface(robot, deploy["interface"], deploy["signals"])
             node = MonitorNode(transport, manifest, robot, interface)
     except TransportError as error:
         raise BadInput(str(error)) from error

@@ -18,7 +18,7 @@ import numpy as np
 from policies.cli.console import BadInput
 from policies.cli.doctor import Check, guarded
 from policies.cli.listening import CommandHeard, Heard, StateHeard, listen
-from policies.export.manifest import ArtifactError, Manifest
+from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec, load_robot
@@ -464,7 +464,7 @@ def live(
     ``standing``: name of the robot that is there, as a person says; None: not said.
     """
     robot = load_robot(manifest.robot)
-    interface = load_interface(robot, deploy["interface"])
+    interface = load_interface(robot, deploy["interface"], deploy["signals"])
     loaded, check = examined(folder, robot)
     yield check
     yield same_robot(manifest, standing)
@@ -488,9 +488,13 @@ def live(
 
 
 def examined(folder: Path, robot: RobotSpec) -> tuple[Artifact | None, Check]:
-    """The artifact as the nodes load it: complete, unchanged, this robot's, and it gives its recorded commands."""
+    """The artifact as the nodes load it: complete, unchanged, this robot's, and it gives its recorded commands.
+
+    Whether topics bring what its task adds to the robot is asked of the interface: :func:`carried`.
+    """
     try:
-        artifact = Artifact.load(folder, robot, task_signals={MISSION_TIME.name: MISSION_TIME})
+        own = {signal.name: signal for signal in load_manifest(folder).signals if signal.name not in robot.signals}
+        artifact = Artifact.load(folder, robot, task_signals=own)
         test = artifact.self_test()
     except ArtifactError as error:
         return None, Check("artifact", "fail", str(error), "export it again; its files must stay as they were written")

@@ -85,6 +85,76 @@ def grounded(tmp_path_factory: pytest.TempPathFactory) -> Path:
                           constants=constants)
 
 
+ARM_HOLD_S, ARM_RATE_HZ = 3.0, 25.0
+ARM_FORMULA = "F[0,2] G[0,1] (norm(joint_pos - goal) < reach) & G[0,3] (grip_pos_w.z > 0.1)"
+
+
+def build_arm_policy(chunk: int = 0) -> Any:
+    """Joint targets that go from where the arm is to home + 0.15 rad at 0.25 rad/s; with ``chunk`` rows, that many."""
+    import torch
+    from torch import nn
+
+    from robots.spec import load_robot
+
+    goal, step = torch.tensor(load_robot("franka").home["joint_pos"]) + 0.15, 0.25 / ARM_RATE_HZ
+
+    class Servo(nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {} if chunk else {"target": torch.zeros(n, 7), "tick": torch.zeros(n)}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            here = signals["joint_pos"] + 0.0 * signals["grip_pos_w"].sum(-1, keepdim=True)
+            if chunk:
+                ahead = 0.5 * (torch.arange(chunk) + 1.0)[None, :, None] * step
+                return {"joint_pos_cmd": here[:, None] + (goal - here)[:, None].clamp(-ahead, ahead)}, {}
+            first = (memory["tick"] == 0).float()[:, None]
+            target = first * here + (1 - first) * memory["target"]
+            target = target + (goal - target).clamp(-step, step)
+            return {"joint_pos_cmd": target}, {"target": target, "tick": memory["tick"] + 1.0}
+
+    return Servo()
+
+
+def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
+    """The arm's policy as an artifact in folder ``path``."""
+    import torch
+
+    from policies.export.artifact import export
+    from policies.export.manifest import ChunkSpec
+    from robots.spec import load_robot
+
+    robot, policy, rng, steps = load_robot("franka"), build_arm_policy(chunk), np.random.default_rng(0), 8
+    home = np.array(robot.home["joint_pos"])
+    signals = {"joint_pos": (home + 0.1 * rng.normal(size=(steps, 7))).astype(np.float32),
+               "grip_pos_w": rng.normal(size=(steps, 3)).astype(np.float32)}
+    memory, commands = policy.initial_memory(1), []
+    with torch.no_grad():
+        for t in range(steps):
+            command, memory = policy({k: torch.from_numpy(v[t][None]) for k, v in signals.items()}, memory)
+            commands.append(command["joint_pos_cmd"][0].numpy())
+    golden = {**{f"signals.{k}": v for k, v in signals.items()}, "commands.joint_pos_cmd": np.stack(commands)}
+    arguments: dict[str, Any] = {
+        "robot": robot, "signals": tuple(signals), "command": "joint_pos_cmd", "rate_hz": ARM_RATE_HZ,
+        "formula_text": ARM_FORMULA, "constants": {"goal": tuple(float(x) for x in home + 0.15), "reach": 0.1},
+        "horizon_s": ARM_HOLD_S, "training": {"by": "hand"}, "seed": 0, "stop": "hold", "golden": golden,
+        "name": "servo", "git_revision": "test", **({"chunk": ChunkSpec(chunk, 1 / ARM_RATE_HZ)} if chunk else {}),
+        **changes}
+    export(policy, path, **arguments)
+    return path
+
+
+@pytest.fixture(scope="session")
+def arm_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the arm's policy."""
+    return write_arm_artifact(tmp_path_factory.mktemp("arm") / "artifact")
+
+
+@pytest.fixture(scope="session")
+def chunked_arm_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, as one that gives twenty commands at a time."""
+    return write_arm_artifact(tmp_path_factory.mktemp("chunked") / "artifact", chunk=20)
+
+
 class Lockstep:
     """Nodes on one memory bus, each run when a message came or its deadline has: real nodes, fake time."""
 

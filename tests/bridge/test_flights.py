@@ -50,6 +50,8 @@ class Robot:
         self.verdict = self.bus.advertise("monitor/verdict", TEXT, latched)
         self.bus.subscribe("sim/reset", NUMBER, QOS["default"], self.on_reset)
         self.bus.subscribe("mission/start", NUMBER, QOS["default"], self.on_start)
+        self.bus.subscribe("mission/reset", "std_msgs/msg/Empty", QOS["default"], self.on_release)
+        self.ends_as, self.mode = "finished", "ready"
         self.flight, self.ends = -1, float("inf")
         self.say(self.episode, data=0)
         self.say(self.mission, stamp=messages.header(0, "").stamp, frame_id="ready -1")
@@ -58,7 +60,17 @@ class Robot:
     def say(self, endpoint: Any, **content: Any) -> None:
         self.bus.publish(endpoint, messages.encode(endpoint.type, messages.record(endpoint.type)(**content)))
 
+    def tell(self, mode: str) -> None:
+        self.mode = mode
+        self.say(self.mission, stamp=messages.header(7, "").stamp, frame_id=f"{mode} {self.flight}")
+
+    def on_release(self, received: Any) -> None:
+        if self.mode == "holding":
+            self.tell("waiting")
+            self.tell("ready")
+
     def on_reset(self, received: Any) -> None:
+        assert self.mode != "holding", "the robot was moved while the guard held it"
         seed = int(messages.decode(NUMBER, received.data).data)
         if "reset" not in self.world.deaf.get(seed, ""):
             self.say(self.episode, data=seed)
@@ -72,8 +84,7 @@ class Robot:
         if self.world.bus.seconds < self.ends or "verdict" in self.world.deaf.get(self.flight, ""):
             return
         self.ends = float("inf")
-        stamp = messages.header(7, "").stamp
-        self.say(self.mission, stamp=stamp, frame_id=f"finished {self.flight}")
+        self.tell(self.ends_as)
         result = {"flight": self.flight, "verdict": "satisfied", "final": True, "lower": 0.1}
         self.say(self.verdict, data=json.dumps(result))
 
@@ -153,6 +164,12 @@ def test_a_flight_that_falls_silent_fails_after_its_time(tmp_path: Path, deaf: s
     assert verdicts(rows) == [FAILED, "satisfied"] and not fault
     assert f"still {stage}" in rows[0]["reason"] and "policy_node: warning: slow" in rows[0]["reason"]
     assert world.bus.seconds < 30
+
+
+def test_a_robot_that_is_held_is_let_go_before_it_is_reset(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.robots["/cf1"].ends_as = "holding"
+    assert verdicts(world.fly(3)[0]) == ["satisfied"] * 3
 
 
 def test_a_machine_that_stands_still_makes_nobody_late(tmp_path: Path) -> None:

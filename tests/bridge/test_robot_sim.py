@@ -315,9 +315,10 @@ def test_starts_of_a_task():
     from sim.starts import of_task
 
     robot = load_robot("franka")
-    scene, start, command = of_task("lift", robot)
-    first, again, other = (start(np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert command == "arm_cmd" and {o.name for o in scene.objects} == {"cube"} and set(first) <= set(scene.signals)
+    world = of_task("lift", robot)
+    first, again, other = (world.start(np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert world.command == "arm_cmd" and {o.name for o in world.scene.objects} == {"cube"}
+    assert set(first) <= set(world.scene.signals)
     assert all(np.array_equal(first[k], again[k]) for k in first)
     assert not np.array_equal(first["cube_pos_w"], other["cube_pos_w"]) and 0.38 <= first["cube_pos_w"][0] <= 0.62
     with pytest.raises(ValueError, match="for the robot 'franka', not for 'leap_hand'"):

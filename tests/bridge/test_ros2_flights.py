@@ -57,23 +57,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 class Bench:
     """A launched robot, and a ROS 2 node that talks to it."""
 
-    def __init__(self, environment: dict[str, str], domain: int, artifact: Path, out: Path, *arguments: str) -> None:
+    def __init__(
+        self, environment: dict[str, str], domain: int, artifact: Path, out: Path, *arguments: str,
+        kind: str = "quadrotor", namespace: str = "/cf1",
+    ) -> None:
         import rclpy
         from geometry_msgs.msg import Twist
         from lifecycle_msgs.srv import ChangeState, GetState
         from rclpy.context import Context
         from rclpy.executors import SingleThreadedExecutor
         from rclpy.qos import DurabilityPolicy, QoSProfile
-        from std_msgs.msg import Empty, String, UInt64
+        from std_msgs.msg import Empty, Header, String, UInt64
+        from trajectory_msgs.msg import JointTrajectory
 
         self.out, self.number = out, UInt64
         self.log = (out / "launch.log").open("w")
         self.launch = subprocess.Popen(
-            ["ros2", "launch", "temporeal_bringup", "quadrotor_sim.launch.py", f"artifact:={artifact}", f"out:={out}",
-             *arguments], env=environment, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            ["ros2", "launch", "temporeal_bringup", f"{kind}.launch.py", f"artifact:={artifact}", f"out:={out}",
+             "simulate:=true", *arguments],
+            env=environment, stdout=self.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self.context = Context()
         rclpy.init(context=self.context, domain_id=domain)
-        self.node = rclpy.create_node("tester", namespace="/cf1", context=self.context)
+        self.node = rclpy.create_node("tester", namespace=namespace, context=self.context)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
         self.verdicts: list[dict[str, Any]] = []
@@ -81,11 +86,15 @@ class Bench:
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.node.create_subscription(
             String, "monitor/verdict", lambda m: self.verdicts.append(json.loads(m.data)), latched)
-        self.node.create_subscription(Twist, "cmd_vel_legacy", lambda _: self.commands.append(time.monotonic()), 10)
+        for type, topic in ((Twist, "cmd_vel_legacy"), (JointTrajectory, "fr3_arm_controller/joint_trajectory")):
+            self.node.create_subscription(type, topic, lambda _: self.commands.append(time.monotonic()), 10)
+        self.modes: list[str] = []
+        self.node.create_subscription(Header, "mission", lambda m: self.modes.append(m.frame_id.split()[0]), latched)
         self.start = self.node.create_publisher(UInt64, "mission/start", 10)
         self.stop = self.node.create_publisher(Empty, "mission/stop", 10)
-        self.change = self.node.create_client(ChangeState, "policy_node/change_state")
-        self.state = self.node.create_client(GetState, "policy_node/get_state")
+        self.reset, self.empty = self.node.create_publisher(Empty, "mission/reset", 10), Empty
+        self.change = self.node.create_client(ChangeState, "guard_node/change_state")
+        self.state = self.node.create_client(GetState, "guard_node/get_state")
 
     def until(self, done: Callable[[], Any], within_s: float = WITHIN_S) -> None:
         end = time.monotonic() + within_s
@@ -100,7 +109,7 @@ class Bench:
             self.executor.spin_once(timeout_sec=0.02)
 
     def call(self, client: Any, **request: Any) -> Any:
-        """The answer of a service of the controller."""
+        """The answer of a service of the guard."""
         message = client.srv_type.Request()
         for name, value in request.items():
             setattr(message.transition, name, value)
@@ -113,8 +122,13 @@ class Bench:
         """The final verdict of ``flight``, or ""."""
         return next((v["verdict"] for v in self.verdicts if v["flight"] == flight and v["final"]), "")
 
+    @property
+    def ready(self) -> bool:
+        """Whether the guard has state and controller, and no reason against a start."""
+        return bool(self.modes) and self.modes[-1] in ("ready", "finished")
+
     def begin(self, flight: int) -> None:
-        self.until(lambda: self.start.get_subscription_count() > 0 and self.verdicts)
+        self.until(lambda: self.start.get_subscription_count() > 0 and self.verdicts and self.ready)
         self.start.publish(self.number(data=flight))
 
     def close(self) -> str:
@@ -141,8 +155,8 @@ def launched(
     environment = {**built, "ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
                    "ROS_LOG_DIR": str(tmp_path / "log")}
 
-    def start(*arguments: str) -> Bench:
-        opened.append(Bench(environment, domain, artifact, tmp_path, *arguments))
+    def start(*arguments: str, artifact: Path = artifact, **where: str) -> Bench:
+        opened.append(Bench(environment, domain, artifact, tmp_path, *arguments, **where))
         return opened[-1]
 
     yield start
@@ -160,7 +174,7 @@ def test_a_launched_mission_ends_satisfied(launched: Callable[..., Bench], trans
     bench.until(lambda: bench.verdict(4))
     assert bench.verdict(4) == "satisfied"
     text = bench.close()
-    assert len(re.findall("process has finished cleanly", text)) == 4 and "rror" not in text, text
+    assert len(re.findall("process has finished cleanly", text)) == 5 and "rror" not in text, text
     assert "type hash" not in text.lower()
     summary = json.loads((bench.out / "policy.json").read_text())
     assert [flight["reason"] for flight in summary["flights"]] == [""]
@@ -168,7 +182,22 @@ def test_a_launched_mission_ends_satisfied(launched: Callable[..., Bench], trans
 
 
 @COLCON
-def test_deactivation_in_flight_silences_the_controller(launched: Callable[..., Bench]) -> None:
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_a_launched_arm_reaches_its_posture(
+    launched: Callable[..., Bench], arm_artifact: Path, transport: str
+) -> None:
+    bench = launched(f"transport:={transport}", artifact=arm_artifact, kind="arm", namespace="/arm1")
+    bench.begin(2)
+    bench.until(lambda: bench.verdict(2))
+    assert bench.verdict(2) == "satisfied" and len(bench.commands) > 50
+    bench.close()
+    guard = json.loads((bench.out / "guard.json").read_text())
+    assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
+
+
+@COLCON
+def test_deactivation_of_the_guard_silences_the_robot(launched: Callable[..., Bench]) -> None:
+    """The reason is latched: activation alone permits nothing."""
     from lifecycle_msgs.msg import State, Transition
 
     bench = launched("record:=false")
@@ -178,13 +207,36 @@ def test_deactivation_in_flight_silences_the_controller(launched: Callable[..., 
     assert bench.call(bench.change, id=Transition.TRANSITION_DEACTIVATE).success
     silent_from = time.monotonic() + 0.2  # what was on its way
     bench.listen(1.5)
-    assert not [at for at in bench.commands if at > silent_from]
+    assert bench.modes[-1] == "stopped"
+    assert bench.call(bench.change, id=Transition.TRANSITION_ACTIVATE).success
     bench.start.publish(bench.number(data=2))
     bench.listen(1.0)
     assert not [at for at in bench.commands if at > silent_from]
-    assert bench.call(bench.change, id=Transition.TRANSITION_ACTIVATE).success
+    bench.reset.publish(bench.empty())
+    bench.until(lambda: bench.ready)
     bench.start.publish(bench.number(data=3))
     bench.until(lambda: bench.commands[-1] > silent_from)
     bench.close()
-    flights = json.loads((bench.out / "policy.json").read_text())["flights"]
-    assert flights[0]["reason"] == "deactivated" and "not active" in flights[1]["reason"]
+    guard = json.loads((bench.out / "guard.json").read_text())["flights"]
+    assert [flight["flight"] for flight in guard] == [1, 3]
+    assert (guard[0]["code"], guard[0]["reason"]) == ("inactive", "deactivated")
+    controller = json.loads((bench.out / "policy.json").read_text())["flights"]
+    assert "mission/reset clears it" in controller[1]["reason"]
+
+
+@COLCON
+def test_a_guard_that_was_never_activated_starts_nothing(launched: Callable[..., Bench]) -> None:
+    from lifecycle_msgs.msg import State, Transition
+
+    bench = launched("record:=false", "managed:=true")
+    bench.begin(1)
+    bench.listen(1.5)
+    assert not bench.commands
+    assert bench.call(bench.state).current_state.id == State.PRIMARY_STATE_UNCONFIGURED
+    assert bench.call(bench.change, id=Transition.TRANSITION_CONFIGURE).success
+    assert bench.call(bench.change, id=Transition.TRANSITION_ACTIVATE).success
+    bench.start.publish(bench.number(data=2))
+    bench.until(lambda: len(bench.commands) > 10)
+    bench.close()
+    controller = json.loads((bench.out / "policy.json").read_text())["flights"]
+    assert "not active" in controller[0]["reason"] and "ros2 lifecycle set" in controller[0]["reason"]

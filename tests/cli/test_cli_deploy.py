@@ -58,7 +58,8 @@ def test_monitor_refuses(words: list[str], told: str, capsys: pytest.CaptureFixt
 
 
 def test_node_options_of_a_namespace() -> None:
-    settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": None, "loopback": True}
+    settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": None, "signals": None,
+                "loopback": True}
     words = deploy.node_options(settings, "crazyflie")
     assert words == ["--robot", "crazyflie", "--transport", "dds", "--domain", "7", "--namespace", "/cf1", "--loopback"]
 
@@ -67,9 +68,11 @@ def test_the_nodes_know_these_options() -> None:
     """What deploy tells the nodes is what they understand."""
     from temporeal_bridge.node import parser
 
-    settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": "x", "loopback": True}
+    settings = {"transport": "dds", "domain": 7, "namespace": "/cf1", "interface": "x", "signals": "goal.yaml",
+                "loopback": True}
     parsed = parser("node", "").parse_args(deploy.node_options(settings, "crazyflie"))
     assert (parsed.robot, parsed.transport, parsed.namespace, parsed.loopback) == ("crazyflie", "dds", "/cf1", True)
+    assert (parsed.interface, parsed.signals) == ("x", Path("goal.yaml"))
 
 
 def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

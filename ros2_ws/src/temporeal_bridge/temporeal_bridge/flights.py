@@ -2,9 +2,12 @@
 
     report = fly(Path("artifact"), "crazyflie", flights=10, parallel=2, seed=0, out=Path("outputs/flights"))
 
-Each robot has a namespace and its four processes, which stay up over its flights; one recorder records all. A
-flight: reset the robot, wait until it is there, start the mission, wait for the monitor's verdict. The true
-trajectory, which only the simulated robot knows, is judged by the same formula afterwards.
+Each robot has a namespace and its four processes (with action chunks five), which stay up over its flights; one
+recorder records all. A flight: let go of the robot, reset it, wait until it is there, start the mission, wait for the
+monitor's verdict. The true trajectory, which only the simulated robot knows, is judged by the same formula afterwards.
+
+What the artifact's task adds to the robot (a goal, objects) is simulated as well; the file of its topics, which all
+nodes read, is left in the folder of the flights: ``signals.yaml``.
 
 A flight whose processes die or fall silent is a row with the verdict "failed" and the reason; its robot's processes are
 started anew for the next one. What makes further flights pointless (no robot starts, the recorder ended, several
@@ -14,6 +17,7 @@ flights in a row failed) ends all at once: the rest are rows that say so.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +25,9 @@ from typing import Any
 
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import messages
+from temporeal_bridge import mailbox, messages, task_topics
 from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.mission import check_fits
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
@@ -37,6 +42,7 @@ DISCOVERY_S = 1.0  # for robots that are already on the bus to show
 STALL_S = 1.0  # a wait this long is no wait: the machine was stopped, or had no time for us
 IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
 ENDED = ("finished", "stopped", "holding")  # modes of the guard after a flight
+NAMES = {"quadrotor": "cf"}  # what a robot's namespace is called by; others by their kind: /arm1, /hand1
 FAILED = "failed"  # verdict of a flight that was not flown to its end
 
 Progress = Callable[[Mapping[str, Any]], None]
@@ -81,6 +87,7 @@ class Pilot:
     start: Endpoint
     unlatch: Endpoint
     out: Path = Path()
+    folder: Path | None = None  # where controller and worker meet, for a policy that gives chunks
     processes: list[Process] = field(default_factory=list)
     stage: str = "ended"
     until: float = 0.0
@@ -99,7 +106,7 @@ class Pilot:
 
 Launch = Callable[[Pilot], None]
 """Starts a robot's processes and says where they write: sets ``processes`` and ``out``."""
-FLYING = ("resetting", "settling", "flying")
+FLYING = ("releasing", "resetting", "settling", "flying")
 
 
 def fly(
@@ -119,9 +126,12 @@ def fly(
     if flights < 1 or parallel < 1:
         raise ValueError(f"flights and parallel are at least 1, got {flights} and {parallel}")
     spec, manifest = load_robot(robot), load_manifest(artifact)
-    how = load_interface(spec, interface)
     if manifest.robot != robot:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot!r}")
+    signals = None if spec.kind == "quadrotor" else task_topics.write(manifest, spec, out / "signals.yaml")
+    how = load_interface(spec, interface, signals)
+    check_fits(manifest, spec, how)
+    how.command(manifest.commands[0].name)
     given = domain
     if domain is None:
         from temporeal_bridge.dds import free_domain
@@ -131,18 +141,21 @@ def fly(
     bus = open_transport(transport, "flights", "/", domain=domain, loopback=True)
     shared = ["--robot", robot, "--transport", transport, "--domain", str(domain), "--loopback"]
     shared += ["--interface", interface] if interface else []
+    shared += ["--signals", str(signals)] if signals else []
     started: list[Process] = []
+    pilots: list[Pilot] = []
 
     def launch(pilot: Pilot) -> None:
         pilot.out = fresh(out / pilot.namespace.strip("/"))
-        pilot.processes = robot_processes(pilot, manifest, artifact, shared, spread, how)
+        pilot.processes = robot_processes(pilot, artifact, shared, spread, how)
         started.extend(pilot.processes)
 
     try:
-        pilots = [join(bus, f"/cf{i + 1}") for i in range(min(parallel, flights))]
+        pilots = [join(bus, f"/{NAMES.get(spec.kind, spec.kind)}{i + 1}") for i in range(min(parallel, flights))]
         if given is not None:
             refuse_taken(bus, pilots, given)
         for pilot in pilots:
+            pilot.folder = None if manifest.chunk is None else mailbox.new_folder()
             launch(pilot)
         bag = fresh(out / "bag")
         names = [word for p in pilots for word in ("--of", p.namespace)]
@@ -152,6 +165,9 @@ def fly(
         rows, fault = conduct(bus, pilots, recorder, seeds, manifest.horizon_s, launch, progress)
     finally:
         end(started)
+        for pilot in pilots:
+            if pilot.folder is not None:
+                shutil.rmtree(pilot.folder, ignore_errors=True)
         bus.close()
     if recorder.returncode:
         fault = (fault or how_ended(recorder)) + rescue(bag)
@@ -168,18 +184,31 @@ def fresh(path: Path) -> Path:
 
 
 def robot_processes(
-    pilot: Pilot, manifest: Manifest, artifact: Path, shared: list[str], spread: float, interface: Interface
+    pilot: Pilot, artifact: Path, shared: list[str], spread: float, interface: Interface
 ) -> list[Process]:
-    """Robot, guard, controller and monitor of one namespace. What takes orders is armed by us: nobody else is there."""
+    """Robot, guard, controller, monitor of one namespace, and the worker of a controller whose policy gives chunks.
+
+    What takes orders is armed by us: nobody else is there.
+    """
     orders = None if interface.autopilot is None else interface.autopilot.orders
     own = [*shared, "--namespace", pilot.namespace, "--out", str(pilot.out)]
     first = ["--priority", "auto"]  # robot and controller keep their time on a busy machine, where that is permitted
     options = {
-        "robot_sim": [*first, "--command", manifest.commands[0].name, "--spread", str(spread)],
+        "robot_sim": [*first, "--artifact", str(artifact), "--spread", str(spread)],
         "guard_node": [*first, "--artifact", str(artifact), *([] if orders is None else ["--arm", "ask"])],
         "policy_node": [*first, "--artifact", str(artifact), "--after", "silence", "--peer-timeout", str(READY_S)],
         "monitor_node": ["--artifact", str(artifact)]}
-    return [start(name, [*own, *words], pilot.out / f"{name}.log") for name, words in options.items()]
+    worker = []
+    if pilot.folder is not None:
+        words = worker_options(artifact, pilot.folder, pilot.out)
+        worker = [start("worker_node", words, pilot.out / "worker_node.log")]
+        options["policy_node"] += ["--worker", str(pilot.folder)]
+    return worker + [start(name, [*own, *words], pilot.out / f"{name}.log") for name, words in options.items()]
+
+
+def worker_options(artifact: Path, folder: Path, out: Path) -> list[str]:
+    """What the inference worker is told; it is on no bus."""
+    return ["--artifact", str(artifact), "--folder", str(folder), "--out", str(out)]
 
 
 def join(bus: Transport, namespace: str) -> Pilot:
@@ -277,7 +306,8 @@ def begin(bus: Transport, pilot: Pilot) -> None:
 def advance(
     bus: Transport, pilot: Pilot, waiting: list[int], horizon_s: float, launch: Launch
 ) -> dict[str, Any] | None:
-    """Move one robot on: starting -> free -> resetting -> settling -> flying -> free; the row when a flight ends.
+    """Move one robot on: starting -> free -> releasing -> resetting -> settling -> flying -> free; the row when a
+    flight ends.
 
     With a fault: -> ending -> starting again if the fault was in a flight and others wait, else -> ended.
     """
@@ -297,8 +327,7 @@ def advance(
     row = step(bus, pilot, horizon_s)
     if pilot.stage == "free" and waiting:
         pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
-        pilot.stage, pilot.until = "resetting", now + RESET_S
-        send(bus, pilot.reset, pilot.seed)
+        pilot.stage, pilot.until = "releasing", now + RESET_S
         bus.publish(pilot.unlatch, messages.empty())  # why the last flight was stopped is history
     return row
 
@@ -308,6 +337,9 @@ def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | Non
     now = bus.monotonic()
     if pilot.stage == "starting" and pilot.mode == "ready" and pilot.result and pilot.episode >= 0:
         pilot.stage = "free"
+    elif pilot.stage == "releasing" and pilot.mode not in ("stopping", "holding"):  # else the guard would take it along
+        pilot.stage = "resetting"
+        send(bus, pilot.reset, pilot.seed)
     elif pilot.stage == "resetting" and pilot.episode == pilot.seed:
         pilot.stage, pilot.settled = "settling", now + SETTLE_S
     elif pilot.stage == "settling" and now >= pilot.settled and pilot.mode in ("ready", "finished"):

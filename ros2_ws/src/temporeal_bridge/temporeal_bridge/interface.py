@@ -131,14 +131,17 @@ TOPIC = tuple(field.name for field in fields(Topic))
 ARM = ("never", "ask")
 
 
-def load_interface(robot: RobotSpec, name: str | None = None, extra: Path | str | None = None) -> Interface:
-    """Interface ``name`` of ``robot`` (None: its default), and the topics of the file ``extra`` (see above).
+def load_interface(
+    robot: RobotSpec, name: str | None = None, extra: Path | str | Mapping[str, Any] | None = None
+) -> Interface:
+    """Interface ``name`` of ``robot`` (None: its default), and the topics of the file ``extra``, or its content.
 
     Types that plain ROS 2 lacks are defined on the way.
     """
     if robot.ros is None or not robot.ros.exists():
         raise InterfaceError(f"robot {robot.name!r} has no ros.yaml ({robot.ros})")
-    return build(robot, read(robot.ros), name, None if extra is None else read(Path(extra), EXTRA))
+    more = read(Path(extra), EXTRA) if isinstance(extra, (Path, str)) else extra
+    return build(robot, read(robot.ros), name, more)
 
 
 def read(path: Path, legal: tuple[str, ...] = TOP) -> dict[str, Any]:

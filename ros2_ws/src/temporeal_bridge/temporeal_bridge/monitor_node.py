@@ -23,7 +23,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Sequence
-from math import floor
+from math import floor, inf
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,13 @@ def warn(text: str) -> None:
 
 
 class Held:
-    """The samples of one topic that are still needed: what was known at a time is the newest one before it."""
+    """The samples of one topic that are still needed: what was known at a time is the newest one before it.
 
-    def __init__(self) -> None:
+    ``steady``: what it brings holds until it brings something else.
+    """
+
+    def __init__(self, steady: bool = False) -> None:
+        self.steady = steady
         self.samples: deque[tuple[int, dict[str, np.ndarray]]] = deque()
 
     def add(self, stamp: int, signals: dict[str, np.ndarray]) -> None:
@@ -78,13 +82,16 @@ class Held:
 
     def passed(self, time: int) -> bool:
         """Whether a sample later than ``time`` [ns] has come: then what was known at ``time`` cannot change."""
-        return bool(self.samples) and self.samples[-1][0] > time
+        return bool(self.samples) and (self.steady or self.samples[-1][0] > time)
 
     def at(self, time: int, hold_ns: float) -> dict[str, np.ndarray] | None:
-        """The newest sample at or before ``time``, at most ``hold_ns`` old, else None. Older ones are forgotten."""
+        """The newest sample at or before ``time``, not older than ``hold_ns`` [ns] unless it is steady, else None.
+
+        Older ones are forgotten.
+        """
         while len(self.samples) > 1 and self.samples[1][0] <= time:
             self.samples.popleft()
-        known = bool(self.samples) and 0 <= time - self.samples[0][0] <= hold_ns
+        known = bool(self.samples) and 0 <= time - self.samples[0][0] <= (inf if self.steady else hold_ns)
         return self.samples[0][1] if known else None
 
 
@@ -103,10 +110,11 @@ class MonitorNode:
         if slow:
             warn(slow)
         self.blank = self.monitor.state()
-        self.held = [Held() for _ in interface.states]
+        self.held = [Held(steady=topic.rate_hz == 0) for topic in interface.states]
         # deep: a monitor may be late, but it must see every sample, in the order of the stamps
         self.state = StateInput(
-            transport, robot, interface, "deep", lambda i, stamp, signals: self.held[i].add(stamp, signals))
+            transport, robot, interface, "deep",
+            lambda i, stamp, signals: self.held[i].add(stamp or transport.now(), signals))  # 0: a type without a stamp
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])

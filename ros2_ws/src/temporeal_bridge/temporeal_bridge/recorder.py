@@ -258,7 +258,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
     """Everything that a flight of robots in ``namespaces`` says: states, the autopilot's status and orders, commands
     with their companions, what was proposed and why, mission, stops, monitor, diagnostics."""
     deep = QOS["deep"]
-    rows = [(row.topic, row.type, deep) for row in interface.states]
+    rows = [(row.topic, row.type, KEPT if row.qos == "latched" else deep) for row in interface.states]
     if interface.autopilot is not None:
         pilot = interface.autopilot
         rows += [(row.topic, row.type, deep) for row in (pilot.status, pilot.orders) if row is not None]
@@ -274,7 +274,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
 
 def make(args: argparse.Namespace, transport: Transport) -> Recorder:
     """The node from its command line."""
-    interface = load_interface(load_robot(args.robot), args.interface)
+    interface = load_interface(load_robot(args.robot), args.interface, args.signals)
     return Recorder(transport, Bag(args.bag), robot_topics(interface, args.of or [transport.namespace]))
 
 

@@ -1,7 +1,7 @@
 """A simulated robot in its own process: MuJoCo physics behind exactly the topics of the real one, in real time.
 
     python -m temporeal_bridge.robot_sim --robot crazyflie --namespace /cf1 --seed 3
-    python -m temporeal_bridge.robot_sim --robot franka --task lift
+    python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/reach --signals reach.yaml
 
 True state -> latency and noise -> the interface's state topics; command topics -> latency -> the driver (what it does
 when setpoints stop or are wrong) -> actuators with lag -> MuJoCo. What differs between robots is a plant
@@ -16,6 +16,9 @@ Topics of the simulation itself, in the robot's namespace:
   latched: JSON with ``name`` of the fault that is on, or "", ``stamp_ns`` of the change, and ``error`` where the last
   wish was refused) out;
 - ``sim/<object>`` (geometry_msgs/PoseStamped) out: where each object of a task's scene that moves truly is.
+
+With a task, what it adds (a goal, drawn for each flight as in training) comes on the topics that ``--signals`` gives
+it, without one on those of :mod:`temporeal_bridge.task_topics`.
 """
 
 from __future__ import annotations
@@ -24,16 +27,17 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from policies.export.manifest import load_manifest
 from robots.frames import from_rotation_vector, multiply
 from robots.registry import resolve
 from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import codecs, faults, messages
+from temporeal_bridge import codecs, faults, messages, task_topics
 from temporeal_bridge.drivers import Refused
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.node import parser, run, whole
@@ -42,11 +46,12 @@ from temporeal_bridge.transport import QOS, Endpoint, QoS, Received, Transport, 
 
 if TYPE_CHECKING:
     from sim.scene import Scene
+    from sim.starts import OneWorld
 
 MAX_CATCH_UP_S = 0.5  # a longer stall of this machine stops the simulated clock instead
 SLOW_HZ = 100.0  # at most: what is kept of the true trajectory, and the poses of objects
 KEPT_S = 600.0  # of the true trajectory, the last: an arm that stands for a day must not fill the memory
-TEXT, NUMBER, POSE = "std_msgs/msg/String", "std_msgs/msg/UInt64", "geometry_msgs/msg/PoseStamped"
+TEXT, NUMBER = "std_msgs/msg/String", "std_msgs/msg/UInt64"
 
 
 class RobotSim:
@@ -56,14 +61,18 @@ class RobotSim:
         command: the one that it listens to; None: the interface's first.
         settings: numbers instead of those in ``simulation`` of ``ros.yaml``.
         scene, start: an arm or a hand among objects, and where its flights start; None: alone, near home.
+        world: a task's, with scene and starts and the signals that it adds.
     """
 
     def __init__(
         self, transport: Transport, robot: RobotSpec, interface: Interface, *, command: str | None = None,
         seed: int = 0, out: Path | None = None, settings: Mapping[str, Any] | None = None, scene: Scene | None = None,
-        start: Start | None = None,
+        start: Start | None = None, world: OneWorld | None = None,
     ) -> None:
         self.transport, self.robot, self.interface, self.out = transport, robot, interface, out
+        if world is not None:
+            scene, start = world.scene, world.start
+        self.world, self.added = world, dict[str, np.ndarray]()
         self.command = command or next(iter(interface.commands))
         self.settings = {**interface.simulation, **dict(settings or {})}
         states = [s for s in interface.states if set(codecs.STATES[s.codec].signals(s.options)) <= set(robot.signals)]
@@ -74,8 +83,12 @@ class RobotSim:
         self.publish_every = round(1.0 / (fastest * self.dt))
         self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"]), round(fastest / s.rate_hz))
                         for s in states]
-        self.objects = advertise_objects(transport, scene)
+        known = {} if scene is None else {**scene.signals, **({} if world is None else world.specs)}
+        self.tasks = [(row, transport.advertise(row.topic, row.type, QOS["default" if row.rate_hz else "latched"]),
+                       max(round(fastest / row.rate_hz), 1) if row.rate_hz else 0)
+                      for row in task_rows(interface, robot, scene, known)]
         self.slow_every = max(round(fastest / SLOW_HZ), 1)
+        self.task_every = 0 if world is None else max(round(fastest * world.dt), 1)
         for read in self.plant.topics:
             transport.subscribe(read.topic, read.type, qos_named(read.qos), self._taker())
         self.status: Endpoint | None = None
@@ -124,12 +137,14 @@ class RobotSim:
         self.delay: deque[tuple[float, dict[str, np.ndarray]]] = deque()
         self.truth: deque[tuple[int, dict[str, np.ndarray], np.ndarray]] = deque(maxlen=round(KEPT_S * SLOW_HZ))
         self.resets += 1
+        self._add()
+        self._publish_task(self.true(), self.transport.now(), steady=True)
         self.transport.publish(self.episode, messages.encode(NUMBER, messages.record(NUMBER)(data=seed)))
 
     def _release(self, now: float) -> None:
         """Let go: the flight's time begins now, and the past is the held state."""
         self.held, self.origin, self.count = False, now, 0
-        self.delay = deque([(-self.settings["state_latency_s"], self.plant.signals())])
+        self.delay = deque([(-self.settings["state_latency_s"], self.true())])
 
     # ---- faults
 
@@ -185,7 +200,9 @@ class RobotSim:
             if not self.held and not self.crashed:
                 self._physics(time)
             self.count += 1
-        time, true = self.count * self.dt, self.plant.signals()
+        if self.task_every and not self.held and self._due(self.task_every):
+            self._add()
+        time, true = self.count * self.dt, self.true()
         self.delay.append((time, true))
         while len(self.delay) > 1 and self.delay[1][0] <= time - self.settings["state_latency_s"] + 1e-9:
             self.delay.popleft()
@@ -196,8 +213,7 @@ class RobotSim:
         if self.status is not None:
             for _topic, type, message in self.plant.says(time, stamp):
                 self.transport.publish(self.status, messages.encode(type, message))
-        if slow:
-            self._publish_objects(true, stamp)
+        self._publish_task(true, stamp)
 
     def _due(self, every: int) -> bool:
         """Whether what comes in every ``every``-th publishing period comes in this one."""
@@ -252,13 +268,22 @@ class RobotSim:
         """Type and message of every state topic."""
         return {topic.topic: (topic.type, self._message(topic, signals, 0)) for topic, _, _ in self.outputs}
 
-    def _publish_objects(self, true: Mapping[str, np.ndarray], stamp: int) -> None:
-        for name, endpoint in self.objects.items():
-            pose = messages.record("geometry_msgs/msg/Pose")(
-                position=codecs.vector3(true[f"{name}_pos_w"], "Point"),
-                orientation=codecs.orientation(true[f"{name}_quat_w"]))
-            message = messages.record(POSE)(header=messages.header(stamp, "world"), pose=pose)
-            self.transport.publish(endpoint, messages.encode(POSE, message))
+    # ---- what a task adds
+
+    def true(self) -> dict[str, np.ndarray]:
+        """The true signals, the task's among them."""
+        return {**self.plant.signals(), **self.added}
+
+    def _add(self) -> None:
+        """The task's signals of the next control step."""
+        if self.world is not None:
+            self.added = self.world.added(self.plant.signals())
+
+    def _publish_task(self, true: Mapping[str, np.ndarray], stamp: int, steady: bool = False) -> None:
+        """The task's topics that are due, or those that are said once in a flight (``steady``). True, in time."""
+        for row, endpoint, every in self.tasks:
+            if (every == 0) if steady else (every > 0 and self._due(every)):
+                self.transport.publish(endpoint, messages.encode(row.type, self._message(row, true, stamp)))
 
     # ---- what is kept
 
@@ -290,21 +315,37 @@ def with_height(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**signals, "height": signals["base_pos_w"][2]} if "height" in signals else signals
 
 
-def advertise_objects(transport: Transport, scene: Scene | None) -> dict[str, Endpoint]:
-    """A topic for each object whose pose is a signal."""
-    return {o.name: transport.advertise(f"sim/{o.name}", POSE, QOS["default"])
-            for o in (scene.objects if scene is not None else ()) if f"{o.name}_quat_w" in o.signals}
+def task_rows(
+    interface: Interface, robot: RobotSpec, scene: Scene | None, known: Collection[str]
+) -> list[StateTopic]:
+    """The interface's topics of ``known`` signals that the robot has not, and of each object's pose."""
+    own = [row for row in interface.states
+           if (carried := set(codecs.STATES[row.codec].signals(row.options))) <= set(known)
+           and not carried & set(robot.signals)]
+    poses = [task_topics.pose_row(scene, o.name, o.signals) for o in scene.objects] if scene is not None else []
+    there = {row.topic for row in own}
+    return own + [StateTopic(**row) for row in poses if row and row["topic"] not in there]
 
 
 def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     """The node from its command line."""
     robot = load_robot(args.robot)
     settings = {} if args.spread is None else {"spread": args.spread}
-    scene, start, command = None, None, args.command
+    world, command = None, args.command
+    manifest = load_manifest(args.artifact) if args.artifact else None
+    if manifest is not None:
+        command = command or manifest.commands[0].name
     if args.task is not None:  # tasks are written with torch: imported by whoever asks for one
-        scene, start, command = resolve("sim", "starts").of_task(args.task, robot, args.command)
-    return RobotSim(transport, robot, load_interface(robot, args.interface), command=command, seed=args.seed,
-                    out=args.out, settings=settings, scene=scene, start=start)
+        world = resolve("sim", "starts").of_task(args.task, robot, command)
+    elif manifest is not None and robot.kind != "quadrotor":  # those fly alone, from the starts of ros.yaml
+        world = task_topics.world_of(manifest, robot)
+    extra = args.signals
+    if extra is None and world is not None:
+        extra = task_topics.content(world, {*world.scene.signals, *world.specs} if manifest is None else
+                                    task_topics.needed(manifest, world))
+    return RobotSim(
+        transport, robot, load_interface(robot, args.interface, extra), seed=args.seed, out=args.out,
+        settings=settings, command=command or (world.command if world is not None else None), world=world)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -317,6 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                          help="share 0..1 of the parameters' published ranges to draw from (default: ros.yaml)")
     options.add_argument("--task", default=None,
                          help="task whose objects stand around the robot and whose starts are drawn (arms and hands)")
+    options.add_argument("--artifact", type=Path, default=None,
+                         help="listen to this one's command, and simulate the task that it was trained on")
     return run(options, arguments, make, "robot_sim.json")
 
 

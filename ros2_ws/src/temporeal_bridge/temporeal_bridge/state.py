@@ -56,8 +56,9 @@ class StateInput:
     So is one that repeats a stamp or comes after a newer one: its arrival does not make the state any fresher. A stamp
     that goes back by more is that of a clock that was set, and a stamp of 0 is none.
 
-    ``qos`` replaces the quality of service that the interface names; ``listener`` hears every message, not only the
-    newest; of ``wanted`` signals alone are those given that cost much (None: all are).
+    ``qos`` replaces the quality of service that the interface names, but for topics that are sent when they change:
+    those are latched. ``listener`` hears every message, not only the newest; of ``wanted`` signals alone are those
+    given that cost much (None: all are).
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class StateInput:
         self.specs = interface.carried
         self.sources = [Source(topic, {}) for topic in interface.states]
         self.endpoints: list[Endpoint] = [
-            transport.subscribe(s.topic.topic, s.topic.type, qos_named(qos or s.topic.qos), self._taker(s, wanted))
+            transport.subscribe(s.topic.topic, s.topic.type, qos_named(
+                qos if qos and s.topic.rate_hz > 0 else s.topic.qos), self._taker(s, wanted))
             for s in self.sources]
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
 

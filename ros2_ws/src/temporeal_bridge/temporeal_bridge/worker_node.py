@@ -23,6 +23,7 @@ import numpy as np
 
 from policies.export.manifest import ArtifactError, Manifest
 from policies.export.runtime import Artifact
+from temporeal_bridge import ros_arguments
 from temporeal_bridge.mailbox import LOOK_S, Observation, Reply, WorkerEnd
 from temporeal_bridge.mission import percentiles
 from temporeal_bridge.node import add_artifact, write_json
@@ -123,8 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, _: stopped.append(got))
     alone = orphaned()
+    own, _ = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)  # launch files add ROS's own
     try:
-        run(parser.parse_args(arguments), lambda: bool(stopped) or alone())
+        run(parser.parse_args(own), lambda: bool(stopped) or alone())
     except (ValueError, KeyError, OSError, RuntimeError) as error:
         print(f"worker_node: error: {error}", file=sys.stderr)
         return 2

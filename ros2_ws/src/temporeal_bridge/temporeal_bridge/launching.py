@@ -1,0 +1,191 @@
+"""Which processes fly a robot, for ROS 2's launch files: the one place that knows, for every kind of robot.
+
+    # launch/arm.launch.py
+    def generate_launch_description():
+        return description("arm", Path(__file__))
+
+:func:`processes` is a pure function of the launch arguments; only :func:`description` needs ROS 2. The defaults of a
+kind (its robot) stand in ``params/<kind>.yaml`` of temporeal_bringup, which each node reads as well; an argument that
+is given goes before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from policies.export.manifest import load_manifest
+from robots.spec import load_robot
+from temporeal_bridge import task_topics
+from temporeal_bridge.link import default_path
+from temporeal_bridge.ros_arguments import read_parameters
+
+PACKAGE = "temporeal_bridge"
+NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}  # by launch file
+IN_SIMULATION = {"quadrotor": "odometry"}  # interface of nav_msgs: Crazyswarm2's messages need its package over rclpy
+ARGUMENTS = {
+    "artifact": (None, "folder that `temporeal export` wrote"),
+    "simulate": ("false", "true: start a simulated robot; false: a real one's driver is there"),
+    "namespace": ("", "namespace of the robot; of a swarm its beginning, a number follows"),
+    "robot": ("", "robot, a folder below robots/ (default: the one in params)"),
+    "interface": ("", "interface of the robot's ros.yaml (default: the one in params)"),
+    "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose"),
+    "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
+    "worker": ("", "folder of a worker_node that runs already; else a policy that gives chunks gets one of its own"),
+    "autostart": ("false", "true: the mission starts by itself, 3 s after the guard is ready"),
+    "managed": ("false", "true: the guard waits for `ros2 lifecycle set`; nothing moves before it is active"),
+    "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),
+    "record": ("true", "record everything to a bag in out"),
+    "out": ("outputs/flight", "folder for summaries and the bag"),
+    "seed": ("0", "seed of the simulated robot's first flight"),
+    "remap": ("", "topics that are called otherwise: 'odom:=/mocap/odom gyro:=/imu'"),
+    "use_sim_time": ("false", "true: stamps are compared with /clock (a simulator that publishes it)"),
+    "params": ("", "file of parameters (default: that of the launch file)"),
+}
+SWARM = {"count": ("2", "number of quadrotors")}
+
+
+class LaunchError(ValueError):
+    """The launch arguments are wrong; the message says which, and what is legal."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One process: executable of the package, namespace, command line, ROS parameters, remappings."""
+
+    executable: str
+    namespace: str
+    options: tuple[str, ...]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    remaps: tuple[tuple[str, str], ...] = ()
+
+
+def arguments(kind: str) -> dict[str, tuple[str | None, str]]:
+    """Default (None: must be given) and meaning of each launch argument."""
+    own = {"namespace": (NAMESPACES[kind], ARGUMENTS["namespace"][1])}
+    return {**ARGUMENTS, **own, **(SWARM if kind == "swarm" else {})}
+
+
+def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
+    """The processes of launch file ``kind`` (arm, hand, quadrotor, swarm) for the ``given`` arguments, all of them."""
+    flags = {name: boolean(name, given[name])
+             for name in ("simulate", "autostart", "managed", "record", "use_sim_time")}
+    if flags["managed"] and given["transport"] != "rclpy":
+        raise LaunchError(f"managed:=true needs transport:=rclpy, got {given['transport']}: other transports have no "
+                          "lifecycle, and the guard would be active at once")
+    if flags["simulate"] and flags["use_sim_time"]:
+        raise LaunchError("use_sim_time:=true is for simulators that publish /clock; simulate:=true runs in real time")
+    defaults = read_parameters(params)
+    robot = load_robot(given["robot"] or defaults["robot"])
+    wanted = "quadrotor" if kind == "swarm" else kind
+    if robot.kind != wanted:
+        raise LaunchError(f"robot:={robot.name} is of kind {robot.kind!r}, this launch file is for {wanted!r}")
+    interface = given["interface"] or (IN_SIMULATION.get(wanted, "") if flags["simulate"] else "")
+    manifest, out = load_manifest(Path(given["artifact"])), Path(given["out"])
+    signals: str | Path | None = given["signals"]
+    if not signals and flags["simulate"] and wanted != "quadrotor":
+        signals = task_topics.write(manifest, robot, out / "signals.yaml")
+    names = [given["namespace"]]
+    if kind == "swarm":
+        names = [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1))]
+    seed = number("seed", given["seed"], 0)
+    shared = [*option("--transport", given["transport"]), *option("--robot", given["robot"]),
+              *option("--interface", interface), *option("--signals", signals)]
+    ros = {"use_sim_time": True} if flags["use_sim_time"] else {}
+    rows: list[Row] = []
+    for index, namespace in enumerate(names):
+        folder = out / namespace.strip("/") if kind == "swarm" else out
+        rows += of_robot(given, flags, shared, namespace, folder, seed + index, manifest.chunk is not None)
+    if flags["record"]:
+        told = [word for name in names for word in ("--of", f"/{name.strip('/')}")]
+        rows.append(Row("recorder", names[0], (*shared, "--out", str(out), "--bag", str(out / "bag"), *told)))
+    remaps = remappings(given["remap"])
+    return [Row(row.executable, row.namespace, row.options, {**ros, **row.parameters}, remaps) for row in rows]
+
+
+def of_robot(
+    given: Mapping[str, str], flags: Mapping[str, bool], shared: list[str], namespace: str, out: Path, seed: int,
+    chunks: bool,
+) -> list[Row]:
+    """The processes of one robot."""
+    flown = [*shared, "--out", str(out), "--artifact", given["artifact"]]
+    first = ["--priority", given["priority"]]
+    worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")
+    start = ["--start"] if flags["autostart"] else []
+    rows = [
+        Row("guard_node", namespace, (*flown, *first), {"autostart": False} if flags["managed"] else {}),
+        Row("policy_node", namespace, (*flown, *first, *start, *(["--worker", str(worker)] if chunks else []))),
+        Row("monitor_node", namespace, tuple(flown))]
+    if flags["simulate"]:
+        rows.insert(0, Row("robot_sim", namespace, (*flown, *first, "--seed", str(seed))))
+    if chunks and not given["worker"]:
+        rows.append(Row("worker_node", namespace, (
+            "--artifact", given["artifact"], "--folder", str(worker), "--out", str(out))))
+    return rows
+
+
+def option(name: str, value: str | Path | None) -> list[str]:
+    """The option, if there is a value."""
+    return [name, str(value)] if value else []
+
+
+def boolean(name: str, text: str) -> bool:
+    """``true`` or ``false`` as launch files write them."""
+    if text.lower() not in ("true", "false"):
+        raise LaunchError(f"{name}:={text}; legal: true, false")
+    return text.lower() == "true"
+
+
+def number(name: str, text: str, least: int) -> int:
+    """A whole number from ``least`` on."""
+    if not text.isdecimal() or int(text) < least:
+        raise LaunchError(f"{name}:={text}; a whole number from {least} on is needed")
+    return int(text)
+
+
+def remappings(text: str) -> tuple[tuple[str, str], ...]:
+    """``odom:=/mocap/odom gyro:=/imu`` as pairs."""
+    pairs = [tuple(word.partition(":=")[::2]) for word in text.split()]
+    if any(not old or not new for old, new in pairs):
+        raise LaunchError(f"remap:={text!r}; expected old:=new, several with spaces between them")
+    return tuple((old, new) for old, new in pairs)
+
+
+def params_of(kind: str, launch_file: Path) -> Path:
+    """The parameters beside the launch file: in an installed package, or in the repository."""
+    name = f"{'quadrotor' if kind == 'swarm' else kind}.yaml"
+    installed = launch_file.parent.parent / "params" / name
+    if installed.exists():
+        return installed
+    return launch_file.resolve().parents[1] / "ros2_ws/src/temporeal_bringup/params" / name
+
+
+def description(kind: str, launch_file: Path) -> Any:
+    """The LaunchDescription of launch file ``kind``.
+
+    Where a process of a single robot ends, the others are stopped, the robot with them. Those of a swarm are left
+    alone: one robot's monitor must not bring the others down.
+    """
+    from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
+    from launch.substitutions import LaunchConfiguration
+    from launch_ros.actions import Node
+
+    from launch import LaunchDescription
+
+    known = arguments(kind)
+
+    def start(context: Any) -> list[Any]:
+        given = {name: LaunchConfiguration(name).perform(context) for name in known}
+        params = Path(given["params"]) if given["params"] else params_of(kind, launch_file)
+        return [
+            Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
+                 output="screen", arguments=list(row.options), remappings=list(row.remaps),
+                 parameters=[str(params), *filter(None, [dict(row.parameters)])],
+                 on_exit=None if kind == "swarm" else Shutdown(reason=f"{row.executable} has ended"))
+            for row in processes(kind, given, params)]
+
+    declared = [DeclareLaunchArgument(name, default_value=default, description=text)
+                for name, (default, text) in known.items()]
+    return LaunchDescription([*declared, OpaqueFunction(function=start)])

@@ -1,0 +1,117 @@
+"""The topics of what a task has beside its robot, in simulation: a file for ``--signals``, and a draft of the real one.
+
+    python -m temporeal_bridge.task_topics outputs/artifact > signals.yaml
+    python -m temporeal_bridge.robot_sim --robot franka --artifact outputs/artifact --signals signals.yaml
+
+A goal stays on a latched topic, an object's pose comes at 100 Hz from ``sim/<object>``, what else the task computes
+comes once in a control step. On a real robot a tracker publishes them: change topics, types and codecs, not the names
+of the signals. Needs torch, as tasks do; nothing else on the robot's side does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from policies.export.manifest import ArtifactError, Manifest, load_manifest
+from robots.registry import resolve
+from robots.signals import SignalSpec
+from robots.spec import RobotSpec, load_robot
+from sim.stl.parse import parse
+from sim.stl.syntax import signals_in
+
+if TYPE_CHECKING:
+    from sim.scene import Scene
+    from sim.starts import OneWorld
+
+OBJECT_HZ = 100.0  # at which robot_sim tells where objects are
+Row = dict[str, Any]
+
+
+def task_of(manifest: Manifest) -> tuple[str, Mapping[str, Any]] | None:
+    """Name and settings of the task that the artifact was trained on; None where its manifest does not say."""
+    task = manifest.training.get("task")
+    if not isinstance(task, Mapping) or "name" not in task:
+        return None
+    return str(task["name"]), task.get("settings") or {}
+
+
+def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:
+    """The world in which the artifact was trained; None where its manifest does not say."""
+    named = task_of(manifest)
+    if named is None:
+        return None
+    world: OneWorld = resolve("sim", "starts").of_task(named[0], robot, manifest.commands[0].name, named[1])
+    return world
+
+
+def pose_row(scene: Scene, name: str, signals: Collection[str]) -> Row | None:
+    """The topic of object ``name``'s pose with those of its parts that are among ``signals``; None: with none."""
+    parts = {"position": f"{name}_pos_w", "attitude": f"{name}_quat_w"}
+    options = {key: signal for key, signal in parts.items() if signal in scene.signals and signal in signals}
+    return options and {"topic": f"sim/{name}", "type": "geometry_msgs/msg/PoseStamped", "codec": "pose",
+                        "rate_hz": OBJECT_HZ, "qos": "sensor", "options": {"frame": "world", **options}} or None
+
+
+def number_row(spec: SignalSpec, rate_hz: float) -> Row:
+    """The topic of one signal as numbers; ``rate_hz`` 0: latched."""
+    return {"topic": f"sim/{spec.name}", "type": "std_msgs/msg/Float64MultiArray", "codec": "array",
+            "rate_hz": rate_hz, "qos": "default" if rate_hz else "latched",
+            "options": {"signal": spec.name, "shape": list(spec.shape)}}
+
+
+def content(world: OneWorld, needed: Collection[str]) -> dict[str, Any]:
+    """The file's content: those of the ``needed`` signals that the world has and its robot has not."""
+    scene, robot = world.scene, world.scene.robot
+    specs = {name: spec for name, spec in {**scene.signals, **world.specs}.items()
+             if name not in robot.signals and name in needed}
+    rows = [row for item in scene.objects if (row := pose_row(scene, item.name, specs))]
+    told = {signal for row in rows for signal in row["options"].values()}
+    rows += [number_row(spec, OBJECT_HZ if name in scene.signals else 0.0 if world.steady else 1.0 / world.dt)
+             for name, spec in specs.items() if name not in told]
+    signals = {name: {"shape": list(spec.shape), "unit": spec.unit, "frame": spec.frame, "dtype": spec.dtype}
+               for name, spec in specs.items()}
+    return {"definitions": {}, "signals": signals, "states": rows}
+
+
+def needed(manifest: Manifest, world: OneWorld) -> set[str]:
+    """Names of the signals that the artifact or its formula reads."""
+    formula = parse(manifest.formula, world.task.schema, manifest.constants)
+    return {signal.name for signal in manifest.signals} | set(signals_in(formula))
+
+
+def write(manifest: Manifest, robot: RobotSpec, path: Path) -> Path | None:
+    """Write the file for an artifact; None where it reads nothing but the robot's own signals."""
+    world = world_of(manifest, robot)
+    made = None if world is None else content(world, needed(manifest, world))
+    if made is None or not made["signals"]:
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(made, sort_keys=False))
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the file for an artifact."""
+    parser = argparse.ArgumentParser(prog="task_topics", description="Topics of what an artifact's task adds.")
+    parser.add_argument("artifact", type=Path, help="folder that `temporeal export` wrote")
+    path: Path = parser.parse_args(arguments).artifact
+    try:
+        manifest = load_manifest(path)
+        world = world_of(manifest, load_robot(manifest.robot))
+        if world is None:
+            raise ArtifactError(f"{path} does not say on which task it was trained: write the file by hand")
+        print(yaml.safe_dump(content(world, needed(manifest, world)), sort_keys=False), end="")
+    except (ValueError, KeyError, OSError) as error:
+        print(f"task_topics: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""What the launch files start, with a double of `launch`: nodes, options that exist, namespaces, remappings."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest, encode
+from robots.spec import load_robot
+from temporeal_bridge import (
+    guard_node,
+    interface,
+    launching,
+    monitor_node,
+    node,
+    policy_node,
+    recorder,
+    robot_sim,
+    worker_node,
+)
+
+ROOT = Path(__file__).parents[2]
+NODES = {"guard_node": guard_node, "policy_node": policy_node, "monitor_node": monitor_node, "recorder": recorder,
+         "robot_sim": robot_sim, "worker_node": worker_node}
+REAL = ["guard_node", "policy_node", "monitor_node", "recorder"]
+ROBOTS = {"arm": ("franka", "joint_pos_cmd"), "hand": ("leap_hand", "joint_pos_cmd"),
+          "quadrotor": ("crazyflie", "ctbr_cmd"), "swarm": ("crazyflie", "ctbr_cmd")}
+
+spec = importlib.util.spec_from_file_location("launch_double", Path(__file__).with_name("launch_double.py"))
+double = importlib.util.module_from_spec(spec)
+sys.modules["launch_double"] = double  # for its dataclasses
+spec.loader.exec_module(double)
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Writes the manifest of an artifact for a kind of robot: all that launch files look at."""
+    def make(kind: str, robot: str | None = None, chunk: ChunkSpec | None = None, training: dict | None = None) -> Path:
+        name, command = ROBOTS[kind]
+        robot = load_robot(robot or name)
+        manifest = Manifest(
+            name="made", robot=robot.name, signals=tuple(robot.signals.values())[:1],
+            commands=(robot.command(command),), rate_hz=50.0, memory=(), formula="G[0,1] (mission_time > -1)",
+            constants={}, horizon_s=1.0, stop="hold", training=training or {}, versions={}, seed=0, git_revision="test",
+            created="", files={POLICY: "", GOLDEN: ""})
+        if chunk:
+            manifest = replace(manifest, chunk=chunk, schema_version=CHUNK_VERSION)
+        path = tmp_path / f"{robot.name}-artifact"
+        path.mkdir(exist_ok=True)
+        (path / "manifest.json").write_bytes(encode(manifest))
+        return path
+    return make
+
+
+def launched(kind: str, artifact: Path, **given: object) -> dict[str, list]:
+    """Nodes by executable."""
+    out: dict[str, list] = {}
+    for made in double.launched(ROOT / "launch" / f"{kind}.launch.py", artifact=artifact, **given):
+        out.setdefault(made.executable, []).append(made)
+    return out
+
+
+def understood(made, monkeypatch) -> argparse.Namespace:
+    """The command line as the node's own parser reads it, as the process would: an unknown option ends it."""
+    seen = []
+
+    def stop(parsed, arguments, *_):
+        seen.append(parsed.parse_args(arguments))
+        return 0
+
+    module = NODES[made.executable]
+    monkeypatch.setattr(module, "run", stop if module is not worker_node else lambda args, _: seen.append(args))
+    assert module.main(list(made.arguments)) == 0
+    return seen[0]
+
+
+def test_every_kind_has_its_file_and_parameters():
+    files = sorted(path.name for path in (ROOT / "launch").glob("*.launch.py"))
+    assert files == [f"{kind}.launch.py" for kind in sorted(launching.NAMESPACES)]
+    installed = ROOT / "ros2_ws/src/temporeal_bringup"
+    assert sorted(path.stem for path in (installed / "params").glob("*.yaml")) == ["arm", "hand", "quadrotor"]
+    for kind in launching.NAMESPACES:
+        from_repository = launching.params_of(kind, ROOT / "launch" / f"{kind}.launch.py")
+        from_package = launching.params_of(kind, installed / "launch" / f"{kind}.launch.py")
+        assert from_repository.exists() and from_repository.samefile(from_package)
+        content = yaml.safe_load(from_repository.read_text())["/**"]["ros__parameters"]
+        legal = [word for action in node.parser("node", "")._actions for word in action.option_strings]
+        assert {f"--{name}" for name in content} <= set(legal)
+        robot = load_robot(content["robot"])
+        assert robot.kind == ("quadrotor" if kind == "swarm" else kind)
+        interface.load_interface(robot, content.get("interface"))
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+@pytest.mark.parametrize("kind", launching.NAMESPACES)
+def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, monkeypatch):
+    artifact = made(kind)
+    nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
+                     remap="odom:=/mocap/odom gyro:=/imu", signals=tmp_path / "goal.yaml", priority="normal")
+    assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
+    names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
+    for executable, rows in nodes.items():
+        assert [row.namespace for row in rows] == (names[:1] if executable == "recorder" else names)
+        for i, row in enumerate(rows):
+            args = understood(row, monkeypatch)
+            assert (row.package, row.name) == ("temporeal_bridge", executable)
+            assert row.remappings == [("odom", "/mocap/odom"), ("gyro", "/imu")]
+            assert Path(row.parameters[0]).is_file() and len(row.parameters) == 1
+            assert (row.on_exit is None) == (kind == "swarm")
+            own = tmp_path / "out" / names[i] if kind == "swarm" and executable != "recorder" else tmp_path / "out"
+            assert (args.transport, args.signals, args.out) == ("rclpy", tmp_path / "goal.yaml", own)
+            if executable != "recorder":
+                assert args.artifact == artifact
+            if executable in ("guard_node", "policy_node", "robot_sim"):
+                assert args.priority == "normal"
+            flies = simulate and kind in ("quadrotor", "swarm")
+            assert args.interface == ("odometry" if flies else None)
+    assert all(understood(row, monkeypatch).start for row in nodes["policy_node"])
+    assert understood(nodes["recorder"][0], monkeypatch).of == [f"/{name}" for name in names]
+    if simulate:
+        assert [understood(row, monkeypatch).seed for row in nodes["robot_sim"]] == [7 + i for i in range(len(names))]
+
+
+def test_nothing_starts_by_itself_and_the_recorder_can_be_left_out(made, monkeypatch):
+    nodes = launched("arm", made("arm"), record="false")
+    assert sorted(nodes) == sorted(REAL[:3])
+    args = understood(nodes["policy_node"][0], monkeypatch)
+    assert not args.start and args.worker is None and args.priority == "auto"
+
+
+def test_a_policy_of_chunks_gets_a_worker_and_both_meet(made, tmp_path, monkeypatch):
+    artifact = made("arm", chunk=ChunkSpec(10, 0.02))
+    nodes = launched("arm", artifact)
+    worker = understood(nodes["worker_node"][0], monkeypatch)
+    assert worker.artifact == artifact
+    assert worker.folder == understood(nodes["policy_node"][0], monkeypatch).worker
+    with pytest.MonkeyPatch.context() as patch:  # `launch_ros` always adds this
+        row = nodes["worker_node"][0]
+        row.arguments = [*row.arguments, "--ros-args", "-r", "__node:=worker_node", "-r", "__ns:=/arm1"]
+        assert understood(row, patch).folder == worker.folder
+    there = launched("arm", artifact, worker=tmp_path / "there")
+    assert "worker_node" not in there
+    assert understood(there["policy_node"][0], monkeypatch).worker == tmp_path / "there"
+
+
+def test_the_goal_of_a_simulated_task_is_on_a_topic_that_all_know(made, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    artifact = made("arm", training={"task": {"name": "reach"}})
+    manifest = (artifact / "manifest.json")
+    content = launching.load_manifest(artifact)
+    goal = robot_sim.resolve("sim.tasks", "reach").GOAL.signals
+    manifest.write_bytes(encode(replace(content, signals=(*content.signals, *goal.values()))))
+    nodes = launched("arm", artifact, simulate="true", out=tmp_path / "out")
+    for row in (row for rows in nodes.values() for row in rows):
+        assert understood(row, monkeypatch).signals == tmp_path / "out" / "signals.yaml"
+    carried = interface.load_interface(load_robot("franka"), None, tmp_path / "out" / "signals.yaml").carried
+    assert carried["goal_pos_w"].shape == (3,) and carried["goal_quat_w"].unit == "wxyz"
+    real = launched("arm", artifact, out=tmp_path / "real")
+    assert understood(real["guard_node"][0], monkeypatch).signals is None and not (tmp_path / "real").exists()
+
+
+def test_the_guard_waits_for_its_activation(made):
+    nodes = launched("arm", made("arm"), managed="true")
+    assert nodes["guard_node"][0].parameters[1] == {"autostart": False}
+    assert len(nodes["policy_node"][0].parameters) == 1
+
+
+def test_simulated_time_of_others(made):
+    nodes = launched("arm", made("arm"), use_sim_time="true")
+    assert all(row.parameters[1] == {"use_sim_time": True} for rows in nodes.values() for row in rows)
+
+
+def test_another_robot_of_the_kind(made, monkeypatch):
+    nodes = launched("hand", made("hand", "allegro_hand"), robot="allegro_hand", namespace="/left")
+    args = understood(nodes["guard_node"][0], monkeypatch)
+    assert args.robot == "allegro_hand" and nodes["guard_node"][0].namespace == "/left"
+
+
+@pytest.mark.parametrize(("kind", "given", "words"), [
+    ("arm", {"simulate": "maybe"}, "simulate:=maybe; legal: true, false"),
+    ("arm", {"robot": "crazyflie"}, "robot:=crazyflie is of kind 'quadrotor', this launch file is for 'arm'"),
+    ("arm", {"managed": "true", "transport": "dds"}, "managed:=true needs transport:=rclpy"),
+    ("arm", {"simulate": "true", "use_sim_time": "true"}, "runs in real time"),
+    ("swarm", {"count": "0"}, "count:=0; a whole number from 1 on"),
+    ("arm", {"seed": "-1"}, "seed:=-1"),
+    ("arm", {"remap": "odom"}, "expected old:=new"),
+], ids=range(7))
+def test_wrong_arguments_are_named(kind, given, words, made):
+    with pytest.raises(launching.LaunchError, match=words):
+        launched(kind, made(kind), **given)
+
+
+def test_what_is_no_artifact_starts_nothing(made, tmp_path):
+    artifact = made("arm")
+    shutil.rmtree(artifact)
+    with pytest.raises(ValueError, match="is not an artifact"):
+        launched("arm", artifact)
