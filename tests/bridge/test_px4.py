@@ -393,7 +393,7 @@ def test_topics_that_are_none_of_an_autopilot():
     with pytest.raises(InterfaceError, match="orders is a std_msgs/msg/String"):
         Offboard(replace(ASK, orders=replace(ASK.orders, type="std_msgs/msg/String")), COMMAND, (4,))
     with pytest.raises(InterfaceError, match="not the interface of a PX4"):
-        Px4Commander(MAVROS.autopilot, MAVROS.command("ctbr_cmd"), HOVER)
+        Px4Commander(PX4.autopilot, MAVROS.command("ctbr_cmd"), HOVER)
     with pytest.raises(ValueError, match="COM_OBL_RC_ACT is 9"):
         Px4Commander(ASK, COMMAND, HOVER, action=9)
 
