@@ -131,7 +131,8 @@ def test_after_a_pause_it_goes_on_where_the_robot_went(moving):
     moving.lockstep.pairs.append(pair)
     count = len(moving.sent)
     moving.run(0.5)
-    assert moving.mode == "holding" and moving.guard.flight.code in ("stale", "silent")
+    assert moving.mode == "holding" and moving.guard.flight.code == "guard"
+    assert "stood still for 1.0" in moving.guard.flight.reason
     assert np.abs(np.array(moving.sent[count:]) - rest).max() < 1e-3
 
 

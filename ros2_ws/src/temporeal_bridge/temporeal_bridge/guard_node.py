@@ -162,6 +162,7 @@ class GuardNode:
         self.estop, self.estop_at = False, -np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.acting = 0.0  # the time that the command being made is for
+        self.stepped = transport.monotonic()
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.rival, self.next_look = "", transport.monotonic() + LOOK_S
@@ -424,6 +425,10 @@ class GuardNode:
 
     def step(self) -> None:
         """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
+        now = self.transport.monotonic()
+        paused, self.stepped = now - self.stepped, now
+        if self.mode == "active" and paused > self.profile.silent_after_s:
+            self.stop("guard", f"the guard itself stood still for {paused:.3f} s")
         for proposal in self._newest(self.link.receive()):
             self._hear(proposal, self.transport.monotonic())
         self.transport.wait(0.0)

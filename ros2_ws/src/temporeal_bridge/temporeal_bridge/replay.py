@@ -406,6 +406,12 @@ def ended_silent(flight: Flight) -> bool:
     return any(pair == ("active", "finished") for pair in zip(names, names[1:]))
 
 
+def until_idle(modes: Sequence[str]) -> tuple[str, ...]:
+    """Modes up to the first in which the guard waits for another mission: what it sees then is not of this one."""
+    ends = [i for i, mode in enumerate(modes) if mode in IDLE]
+    return tuple(modes[: ends[0] + 1] if ends else modes)
+
+
 # ---------------------------------------------------------------- comparison
 
 
@@ -415,7 +421,7 @@ def compared(
     """What differs. ``open_end``: the bag breaks off in this flight; what comes after its last command is not asked."""
     sent = [{step: command for step, command in flight.sent if step >= 0} for flight in (recorded, replayed)]
     own = [dict(enumerate(command for step, command in flight.sent if step < 0)) for flight in (recorded, replayed)]
-    modes = [tuple(mode for _, mode in flight.modes) for flight in (recorded, replayed)]
+    modes = [until_idle([mode for _, mode in flight.modes]) for flight in (recorded, replayed)]
     events = [tuple(code for _, code, _ in flight.events) for flight in (recorded, replayed)]
     if open_end:
         modes[1], events[1] = modes[1][: len(modes[0])], events[1][: len(events[0])]
