@@ -27,7 +27,7 @@ from policies.export.runtime import Artifact
 from robots.spec import RobotSpec
 from temporeal_bridge import link, logbook
 from temporeal_bridge.bags import BagError, Recording, Said
-from temporeal_bridge.guard_node import TICK_S, GuardNode
+from temporeal_bridge.guard_node import IDLE, TICK_S, GuardNode
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
