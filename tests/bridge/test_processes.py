@@ -98,3 +98,15 @@ def test_a_full_disk_leaves_the_old_summary(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match=r"No space left on device: .*policy\.json"):
         node.write_json(tmp_path / "policy.json", {"flights": 2})
     assert [path.read_text() for path in tmp_path.iterdir()] == ['{\n  "flights": 1\n}\n']
+
+
+def test_signals_are_theirs_again_afterwards():
+    """Nodes are run inside test processes and tools, too: a Ctrl-C there must not be swallowed for ever."""
+    from temporeal_bridge.node import told_to_stop
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with told_to_stop() as stopped:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stopped == [signal.SIGTERM, signal.SIGINT]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -79,6 +79,19 @@ def add_artifact(options: argparse.ArgumentParser) -> None:
                          help="public key: refuse an artifact that its owner did not sign")
 
 
+@contextmanager
+def told_to_stop() -> Iterator[list[int]]:
+    """The signals that ask this process to end, as they come; what they did before is theirs again afterwards."""
+    stopped: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: stopped.append(got))
+              for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def link_path(args: argparse.Namespace, transport: Transport) -> Path:
     """Where controller and guard of this robot meet."""
     return Path(args.link) if args.link else default_path(args.domain, transport.namespace)
@@ -89,11 +102,17 @@ def run(
     make: Callable[[argparse.Namespace, Transport], Node], file: str,
 ) -> int:
     """The whole life of a node process; the exit status is 0, or 2 after a message about wrong input."""
-    stopped: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, _: stopped.append(got))
+    with told_to_stop() as stopped:
+        return live(parsed, sys.argv[1:] if arguments is None else arguments, make, file, stopped)
+
+
+def live(
+    parsed: argparse.ArgumentParser, arguments: Sequence[str], make: Callable[[argparse.Namespace, Transport], Node],
+    file: str, stopped: Sequence[int],
+) -> int:
+    """From the command line to the summary; ends when ``stopped`` has something."""
     alone = orphaned()
-    own, ros = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)
+    own, ros = ros_arguments.split(arguments)
     transport: Transport | None = None
     try:
         legal = [option for action in parsed._actions for option in action.option_strings]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from policies.export.runtime import Artifact
 from temporeal_bridge import ros_arguments
 from temporeal_bridge.mailbox import LOOK_S, Observation, Reply, WorkerEnd
 from temporeal_bridge.mission import percentiles
-from temporeal_bridge.node import add_artifact, write_json
+from temporeal_bridge.node import add_artifact, told_to_stop, write_json
 from temporeal_bridge.processes import orphaned
 
 NICE = 5  # the controller goes first where processors are few: a chunk may be late, a command may not
@@ -120,13 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nice", type=int, default=NICE,
                         help="lower its priority by this much: the controller goes first (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=None, help="folder for the summary")
-    stopped: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, _: stopped.append(got))
     alone = orphaned()
     own, _ = ros_arguments.split(sys.argv[1:] if arguments is None else arguments)  # launch files add ROS's own
     try:
-        run(parser.parse_args(own), lambda: bool(stopped) or alone())
+        with told_to_stop() as stopped:
+            run(parser.parse_args(own), lambda: bool(stopped) or alone())
     except (ValueError, KeyError, OSError, RuntimeError) as error:
         print(f"worker_node: error: {error}", file=sys.stderr)
         return 2
