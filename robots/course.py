@@ -61,11 +61,6 @@ def resting(command: Array, time: float) -> Course:
     return Course(np.array([time]), place, np.zeros_like(place), np.zeros_like(place))
 
 
-def rest(limits: Bounds, motion: Motion) -> Array:
-    """The command [A] at which a stop that begins after ``motion`` ends."""
-    return steps_to_rest(limits, motion)[-1].command
-
-
 def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
     """``motion`` and what follows if it is the last command and a stop begins there."""
     steps = [motion]

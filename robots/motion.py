@@ -121,6 +121,14 @@ def way(limits: Bounds, speed: Array) -> Array:
     return 0.5 * speed * np.where(limits.braked, np.where(limits.bent, bent, straight), 0.0)
 
 
+def resting(limits: Bounds, motion: Motion) -> Array:
+    """Where [A] a stop that begins after ``motion`` ends, or up to two periods beyond; at the ends at the latest."""
+    speed = np.abs(motion.speed)
+    ahead = way(limits, speed) + speed * limits.dt * (1.0 + limits.bent)
+    out: Array = np.clip(motion.command + np.sign(motion.speed) * ahead, limits.low, limits.high)
+    return out
+
+
 def allowed(limits: Bounds, room: Array) -> Array:
     """A speed [A] from which a stop leads at most ``room`` [A] far, the steps at that speed before it included: their
     way is ``late`` * speed. The better of two that are never too fast: one for each form of an S-curve."""

@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robots.motion import Bounds, Motion, MotionError, allowed, at_rest, can_stop, following, moved, stopping, way
+from robots.motion import (
+    Bounds,
+    Motion,
+    MotionError,
+    allowed,
+    at_rest,
+    can_stop,
+    following,
+    moved,
+    resting,
+    stopping,
+    way,
+)
 
 INF = np.inf
 LIMITS = [(INF, INF, INF), (2.0, INF, INF), (2.0, 10.0, INF), (2.0, 10.0, 5000.0), (2.0, 10.0, 100.0), (2.0, 2.0, 5.0),
@@ -130,3 +142,16 @@ def test_differences_are_backward() -> None:
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, object], told: str) -> None:
     with pytest.raises(MotionError, match=told):
         Bounds(**{"low": [-1.0], "high": [1.0], "dt": 0.01, **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("jerk", [np.inf, 5000.0, 40.0])
+@pytest.mark.parametrize("dt", [0.002, 0.04])
+def test_where_a_stop_ends_is_known_without_making_it(dt, jerk):
+    """From a steady speed: at least as far as the stop leads, and at most two periods farther."""
+    limits = Bounds([-9.0] * 2, [9.0] * 2, dt, speed=2.0, acceleration=6.0, jerk=jerk)
+    start = Motion(np.zeros(2), np.array([1.5, -0.7]), np.zeros(2))
+    told, motion = resting(limits, start), start
+    while motion.speed.any() or motion.acceleration.any():
+        motion = stopping(limits, motion)
+    beyond = np.sign(start.speed) * (told - motion.command)
+    assert (beyond >= -1e-9).all() and (beyond <= 3 * dt * np.abs(start.speed) + 1e-9).all()

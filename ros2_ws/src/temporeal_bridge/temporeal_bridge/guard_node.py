@@ -42,8 +42,8 @@ import numpy as np
 
 from policies.export.manifest import Manifest, identity, load_manifest, to_json
 from robots import shield
-from robots.course import course, rest
-from robots.motion import Motion, at_rest, following, stopping
+from robots.course import course
+from robots.motion import Motion, at_rest, following, resting, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
@@ -615,11 +615,11 @@ class GuardNode:
         rule = self.profile.self_collision
         if rule is None or motion is None:
             return ""
-        clear, who = rule.capsules.distance(rest(self.limits, motion)[: rule.capsules.count])
+        clear, who = rule.capsules.distance(resting(self.limits, motion)[: rule.capsules.count])
         if clear >= rule.margin:
             return ""
         before = motion if self.motion is None else self.motion
-        now, _ = rule.capsules.distance(rest(self.limits, before)[: rule.capsules.count])
+        now, _ = rule.capsules.distance(resting(self.limits, before)[: rule.capsules.count])
         if before is not motion and clear >= now:
             return ""
         return f"{who} would come to {clear:.3f} m of each other, {rule.margin:g} m is allowed"
