@@ -18,6 +18,7 @@ from temporeal_bridge.interface import Interface
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range
+GAP = 1.5  # periods between commands that are more than one
 CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
 RATES = ("speed", "acceleration", "jerk")
@@ -73,7 +74,10 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
-        self._motion(command)
+        if self.timed and self.history and at - self.last_at > GAP * self.period:
+            self._gap(command, at - self.last_at, hasattr(message, "points"))
+        else:
+            self._motion(command)
         if self.paced:
             self.closest = min(self.closest, (at - self.last_at) / self.period)
             if self.timed and at - self.last_at < CLOSEST * self.period:
@@ -90,6 +94,20 @@ class Oracle:
         """Messages whose numbers are float32, or scaled there and back, round a limit over its end."""
         return 0.0 if self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs")) else (
             1e-6 * (self.high - self.low))
+
+    def _gap(self, command: np.ndarray, seconds: float, led: bool) -> None:
+        """Nothing was sent for more than a period: the guard itself stood still.
+
+        What was ``led`` on by a trajectory may be as far as its speed limit allows; anything else held the last
+        command, and begins anew from rest there.
+        """
+        last = self.history[-1]
+        if led:
+            self._within("speed over a gap", np.abs(command - last) / seconds, self.rates["speed"] * (1 + ROUNDING))
+            self.history = [command]
+        else:
+            self.history = [last] * 3
+            self._motion(command)
 
     def _motion(self, command: np.ndarray) -> None:
         """Differences of the last commands: of rest before the first, only as far as there are some."""
