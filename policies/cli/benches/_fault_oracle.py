@@ -18,7 +18,7 @@ from temporeal_bridge.interface import Interface
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range
-GAP = 1.5  # periods between commands that are more than one
+GAP = 2.2  # periods between commands: a late controller is bridged before, so it was the guard that stood still
 CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
 RATES = ("speed", "acceleration", "jerk")
