@@ -104,13 +104,18 @@ def can_stop(limits: Bounds, motion: Motion) -> Flags:
     """Whether each component [A] certainly keeps its limits of place and speed when :func:`stopping` from here on."""
     out = np.ones(limits.size, dtype=bool)
     for sign, room in ((1.0, limits.high - motion.command), (-1.0, motion.command - limits.low)):
-        push = np.maximum(sign * motion.acceleration, 0.0)
-        steps = np.floor(push / limits.fade + ROUNDING)  # until nothing pushes any more
-        gain = steps * (push - 0.5 * (steps + 1.0) * np.where(steps > 0, limits.fade, 0.0)) * limits.dt
-        peak = np.maximum(sign * motion.speed + gain, 0.0)
-        needed = peak * limits.dt * np.where(limits.bent, steps + 1.0, 0.0) + way(limits, peak)
+        needed, peak = stopping_way(limits, motion, sign)
         out &= (needed <= room * (1 + ROUNDING) + limits.span) & (peak <= limits.speed * (1 + ROUNDING))
     return out
+
+
+def stopping_way(limits: Bounds, motion: Motion, sign: float) -> tuple[Array, Array]:
+    """How far [A] a stop leads at most towards ``sign`` (1 or -1), and its greatest speed [A] that way."""
+    push = np.maximum(sign * motion.acceleration, 0.0)
+    steps = np.floor(push / limits.fade + ROUNDING)  # until nothing pushes any more
+    gain = steps * (push - 0.5 * (steps + 1.0) * np.where(steps > 0, limits.fade, 0.0)) * limits.dt
+    peak = np.maximum(sign * motion.speed + gain, 0.0)
+    return peak * limits.dt * np.where(limits.bent, steps + 1.0, 0.0) + way(limits, peak), peak
 
 
 def way(limits: Bounds, speed: Array) -> Array:
@@ -122,10 +127,10 @@ def way(limits: Bounds, speed: Array) -> Array:
 
 
 def resting(limits: Bounds, motion: Motion) -> Array:
-    """Where [A] a stop that begins after ``motion`` ends, or up to two periods beyond; at the ends at the latest."""
-    speed = np.abs(motion.speed)
-    ahead = way(limits, speed) + speed * limits.dt * (1.0 + limits.bent)
-    out: Array = np.clip(motion.command + np.sign(motion.speed) * ahead, limits.low, limits.high)
+    """Where [A] a stop that begins after ``motion`` ends, or a little beyond; at the ends at the latest."""
+    up, down = (stopping_way(limits, motion, sign)[0] for sign in (1.0, -1.0))
+    ahead = np.where(motion.speed > 0, up, np.where(motion.speed < 0, -down, up - down))
+    out: Array = np.clip(motion.command + ahead, limits.low, limits.high)
     return out
 
 

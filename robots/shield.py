@@ -8,7 +8,7 @@ everything that was done to a command, so that a node can publish it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ def stale(age_s: float, limit_s: float) -> str:
     return ""
 
 
-def outside(position_w: Array, low: Array, high: Array) -> str:
+def outside(position_w: Array, low: Sequence[float] | Array, high: Sequence[float] | Array) -> str:
     """Reason why a position [3] m leaves the box ``low`` to ``high`` (world frame), or ""."""
     position = np.asarray(position_w, dtype=float)
     for axis, x, lo, hi in zip("xyz", position, low, high):

@@ -144,14 +144,16 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, object], told: s
         Bounds(**{"low": [-1.0], "high": [1.0], "dt": 0.01, **wrong})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("push", [0.0, 1.0, 6.0])
 @pytest.mark.parametrize("jerk", [np.inf, 5000.0, 40.0])
 @pytest.mark.parametrize("dt", [0.002, 0.04])
-def test_where_a_stop_ends_is_known_without_making_it(dt, jerk):
-    """From a steady speed: at least as far as the stop leads, and at most two periods farther."""
+def test_where_a_stop_ends_is_known_without_making_it(dt, jerk, push):
+    """At least as far as the stop leads, also from a motion that is still pushed on, and not much farther."""
     limits = Bounds([-9.0] * 2, [9.0] * 2, dt, speed=2.0, acceleration=6.0, jerk=jerk)
-    start = Motion(np.zeros(2), np.array([1.5, -0.7]), np.zeros(2))
+    start = Motion(np.zeros(2), np.array([1.0, -0.7]), push * np.array([1.0, -1.0]))
     told, motion = resting(limits, start), start
     while motion.speed.any() or motion.acceleration.any():
         motion = stopping(limits, motion)
     beyond = np.sign(start.speed) * (told - motion.command)
-    assert (beyond >= -1e-9).all() and (beyond <= 3 * dt * np.abs(start.speed) + 1e-9).all()
+    fade = push / jerk  # s until nothing pushes any more
+    assert (beyond >= -1e-9).all() and (beyond <= (3 * dt + fade) * (np.abs(start.speed) + push * fade) + 1e-9).all()

@@ -125,7 +125,7 @@ class GuardNode:
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
         self.topic = interface.command(self.spec.name)
-        self.codec = codecs.COMMANDS[self.topic.codec]
+        self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
         safety.check_carried(self.profile, interface.carried)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(
@@ -392,7 +392,7 @@ class GuardNode:
         now = self.transport.monotonic()
         self._catch_up(now)
         fresh = self.watch.stale(now) == NOTHING
-        if action == "hold" and not (fresh and self.profile.tracking):
+        if action == "hold" and not fresh:
             action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
         target = self._measured() if action == "hold" else None
         self.stopping = Stopping(action, now, target, ends_as)
@@ -529,7 +529,7 @@ class GuardNode:
         missed = int((now - self.sent_at) / self.period - ON_TIME) if self.sent_at > -np.inf else 0
         if self.motion is None or missed < 1:
             return
-        if self.codec.encode_course is None:
+        if not self.led:
             self.motion = at_rest(self.motion.command)
         while missed and self.motion.speed.any():
             missed, (self.motion, _) = missed - 1, self._calmed("ramp", False)
@@ -704,7 +704,8 @@ class GuardNode:
             self.offboard.outputs(now, True, stamp)
             if self._barred(now):  # the next step stops for it
                 return
-        for topic, data in self._encoded(command, stamp):
+        onward = course(self.limits, self.motion) if self.led and self.motion is not None else None
+        for topic, data in encode_all(self.topic, command, stamp, onward):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.transport.monotonic()
         self.turn = max(self.turn, now) + PACE * self.period
@@ -712,12 +713,6 @@ class GuardNode:
         basis = np.array([self.flight.number, -1 if p is None else p.step, self.acting - self.flight.began,
                           *self.state.marks])
         self._report(self.basis, messages.array64(basis))
-
-    def _encoded(self, command: np.ndarray, stamp_ns: int) -> list[tuple[str, bytes]]:
-        if self.codec.encode_course is None or self.motion is None:
-            return encode_all(self.topic, command, stamp_ns)
-        message = self.codec.encode_course(course(self.limits, self.motion), self.topic.options)
-        return [(self.topic.topic, messages.encode(self.topic.type, message))]
 
     def _log(self, endpoint: Any, p: Proposal | None, command: np.ndarray) -> None:
         step, age = (-1, np.nan) if p is None else (p.step, p.at - p.seen)

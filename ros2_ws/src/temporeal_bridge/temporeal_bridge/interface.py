@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from robots.course import Course
 from robots.signals import SignalError, SignalSpec, check_signal
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
@@ -336,7 +337,15 @@ def at_home(robot: RobotSpec, specs: Mapping[str, SignalSpec]) -> dict[str, np.n
             for name, spec in specs.items()}
 
 
-def encode_all(topic: CommandTopic, command: np.ndarray, stamp_ns: int) -> list[tuple[str, bytes]]:
-    """What one command makes: (topic, CDR bytes) of its companions, in order, then of itself; all with one stamp."""
-    return [(row.topic, messages.encode(row.type, codecs.COMMANDS[row.codec].encode(command, row.options, stamp_ns)))
-            for row in (*topic.also, topic)]
+def encode_all(
+    topic: CommandTopic, command: np.ndarray, stamp_ns: int, onward: Course | None = None
+) -> list[tuple[str, bytes]]:
+    """What one command makes: (topic, CDR bytes) of its companions, in order, then of itself; all with one stamp.
+
+    ``onward``: the way to rest after it, where the message can say that: then it goes in the command's place.
+    """
+    made = [(row, codecs.COMMANDS[row.codec].encode(command, row.options, stamp_ns)) for row in topic.also]
+    codec = codecs.COMMANDS[topic.codec]
+    own = (codec.encode(command, topic.options, stamp_ns) if onward is None or codec.encode_course is None else
+           codec.encode_course(onward, topic.options))
+    return [(row.topic, messages.encode(row.type, message)) for row, message in (*made, (topic, own))]

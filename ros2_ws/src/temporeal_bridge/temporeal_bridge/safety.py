@@ -190,7 +190,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         raise SafetyError(f"safety.violated is {violated!r}; legal: stop, warn")
     return Profile(
         limits=motion_limits(f"{where}.motion", own.get("motion") or {}, spec, period),
-        stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level),
+        stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level, own.get("tracking")),
         stale_after_s=positive("safety.stale_after_s", content["stale_after_s"]), silent_after_s=silent,
         stamps_within_s=optional("safety.stamps_within_s", content.get("stamps_within_s")),
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
@@ -206,17 +206,18 @@ def motion_limits(where: str, row: Mapping[str, Any], spec: CommandSpec, period:
     """Limits of place (the command's own, a margin inside them), speed, acceleration and jerk."""
     legal(where, row, MOTION)
     margin = components(f"{where}.margin", row.get("margin", 0.0), spec.size, at_least=0.0)
-    rates = {name: components(f"{where}.{name}", row[name], spec.size)
-             for name in MOTION[1:] if row.get(name) is not None}
+    rates: dict[str, Any] = {
+        name: components(f"{where}.{name}", row[name], spec.size)
+        for name in MOTION[1:] if row.get(name) is not None}
     try:
         return Bounds([lo + m for lo, m in zip(spec.low, margin)], [hi - m for hi, m in zip(spec.high, margin)],
-                      period, **rates)  # type: ignore[arg-type]
+                      period, **rates)
     except MotionError as error:
         raise SafetyError(f"{where}: {error}") from error
 
 
 def stop_actions(
-    where: str, row: Mapping[str, str], spec: CommandSpec, robot: RobotSpec, level: Any
+    where: str, row: Mapping[str, str], spec: CommandSpec, robot: RobotSpec, level: Any, tracking: Any
 ) -> Mapping[str, str]:
     """Action by code of the reason, ``default`` for the others."""
     legal(where, row, ("default", *CODES), ("default",))
@@ -227,6 +228,8 @@ def stop_actions(
             raise SafetyError(f"{where}.{code} is {action!r}; legal: {ONLY[code]} alone, which needs not be said")
         if action == "level" and (robot.kind != "quadrotor" or spec.name != "ctbr_cmd" or level is None):
             raise SafetyError(f"{where}.{code}: level needs a quadrotor's ctbr_cmd and the section safety.level")
+        if action == "hold" and tracking is None:
+            raise SafetyError(f"{where}.{code}: hold needs the section tracking: it says where the robot is measured")
     return {**row, **ONLY}
 
 

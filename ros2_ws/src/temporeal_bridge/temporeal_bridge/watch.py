@@ -121,7 +121,7 @@ class Watch:
         rule = self.profile.geofence
         if rule is None or rule.signal not in self.values:
             return NOTHING
-        text = shield.outside(self.values[rule.signal], rule.low, rule.high)  # type: ignore[arg-type]
+        text = shield.outside(self.values[rule.signal], rule.low, rule.high)
         return ("fence", text) if text else NOTHING
 
     def start(self, command: np.ndarray, now: float) -> Reason:
