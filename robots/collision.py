@@ -76,6 +76,7 @@ class Capsules:
         self._keep(np.array([self._apart(i, j, excluded) for i, j in zip(self.of[self.first], self.of[self.second])],
                             dtype=bool))
         self._keep(self.clearances(home) > margin)
+        self.reach = self._reach()
 
     def _keep(self, mask: Any) -> None:
         self.first, self.second = self.first[mask], self.second[mask]
@@ -96,6 +97,23 @@ class Capsules:
     def _above(self, link: int) -> int:
         parent = self.links[link].parent
         return self._rigid(parent) if parent >= 0 else -1
+
+    def _reach(self) -> Array:
+        """[J] m per rad (1 where a joint slides): the farthest that any capsule moves for a joint, wherever the others
+        are. Infinite where a joint slides beyond it, without end."""
+        ball = np.array([max((float(np.linalg.norm(self.ends[c], axis=1).max()) + self.radius[c]
+                              for c in np.flatnonzero(self.of == i)), default=0.0) for i in range(len(self.links))])
+        out = np.zeros(self.count)
+        number = dict(zip(self.moved, self.by))
+        for i in reversed(range(len(self.links))):  # children first; ball: around all capsules from here on
+            link = self.links[i]
+            arm = float(np.linalg.norm(link.anchor))
+            if i in number:
+                out[number[i]] = max(out[number[i]], 1.0 if link.slides else arm + ball[i])
+            if link.parent >= 0:
+                shift = np.inf if link.slides and i in number else 2.0 * arm
+                ball[link.parent] = max(ball[link.parent], float(np.linalg.norm(link.position)) + shift + ball[i])
+        return out
 
     def segments(self, angles: Any) -> Array:
         """[C, 2, 3] m: where the capsules' segments end, at joint ``angles`` [J] rad (m where a joint slides)."""
@@ -133,6 +151,26 @@ class Capsules:
         worst = int(np.argmin(found))
         names = (self.links[self.of[side[worst]]].name for side in (self.first, self.second))
         return float(found[worst]), " and ".join(names)
+
+
+class Nearness:
+    """Whether a robot's links stay ``margin`` [m] apart, asked many times in a row: what is known of one place tells of
+    those around, since no pair comes nearer by more than the sum of ``reach`` times the turn of each joint."""
+
+    def __init__(self, capsules: Capsules, margin: float) -> None:
+        self.capsules, self.margin = capsules, margin
+        self.place, self.room = np.full(capsules.count, np.nan), -np.inf  # m: clearance there beyond the margin
+
+    def clear(self, angles: Any) -> bool:
+        """Whether every pair certainly has the margin at joint ``angles`` [J]. False says nothing."""
+        moved = np.abs(np.asarray(angles, dtype=np.float64) - self.place)
+        return float(moved @ self.capsules.reach) <= self.room  # NaN, of a place that nobody knows, is not
+
+    def distance(self, angles: Any) -> tuple[float, str]:
+        """See :meth:`Capsules.distance`; it is remembered."""
+        found = self.capsules.distance(angles)
+        self.place, self.room = np.array(angles, dtype=np.float64), found[0] - self.margin
+        return found
 
 
 def crossing(axis: Array) -> Array:

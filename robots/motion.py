@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 ROUNDING = 1e-9  # of a limit: what a comparison lets pass
+BOTH_WAYS = np.array([[1.0], [-1.0]])
 
 
 class MotionError(ValueError):
@@ -102,25 +103,25 @@ def within(limits: Bounds, motion: Motion, before: Motion) -> Flags:
 
 def can_stop(limits: Bounds, motion: Motion) -> Flags:
     """Whether each component [A] certainly keeps its limits of place and speed when :func:`stopping` from here on."""
-    out = np.ones(limits.size, dtype=bool)
-    for sign, room in ((1.0, limits.high - motion.command), (-1.0, motion.command - limits.low)):
-        needed, peak = stopping_way(limits, motion, sign)
-        out &= (needed <= room * (1 + ROUNDING) + limits.span) & (peak <= limits.speed * (1 + ROUNDING))
+    room = np.stack((limits.high - motion.command, motion.command - limits.low))
+    needed, peak = stopping_way(limits, motion)
+    fits = (needed <= room * (1 + ROUNDING) + limits.span) & (peak <= limits.speed * (1 + ROUNDING))
+    out: Flags = fits[0] & fits[1]
     return out
 
 
-def stopping_way(limits: Bounds, motion: Motion, sign: float) -> tuple[Array, Array]:
-    """How far [A] a stop leads at most towards ``sign`` (1 or -1), and its greatest speed [A] that way."""
-    push = np.maximum(sign * motion.acceleration, 0.0)
+def stopping_way(limits: Bounds, motion: Motion) -> tuple[Array, Array]:
+    """How far [2, A] a stop leads at most, and the greatest speed [2, A] on that way: up in row 0, down in row 1."""
+    push = np.maximum(BOTH_WAYS * motion.acceleration, 0.0)
     steps = np.floor(push / limits.fade + ROUNDING)  # until nothing pushes any more
     gain = steps * (push - 0.5 * (steps + 1.0) * np.where(steps > 0, limits.fade, 0.0)) * limits.dt
-    peak = np.maximum(sign * motion.speed + gain, 0.0)
+    peak = np.maximum(BOTH_WAYS * motion.speed + gain, 0.0)
     return peak * limits.dt * np.where(limits.bent, steps + 1.0, 0.0) + way(limits, peak), peak
 
 
 def way(limits: Bounds, speed: Array) -> Array:
-    """How far [A] a stop leads from ``speed`` [A], where nothing accelerates: along an S-curve, or with one braking
-    where that begins at once."""
+    """How far [..., A] a stop leads from ``speed`` [..., A], where nothing accelerates: along an S-curve, or with one
+    braking where that begins at once."""
     straight = speed / limits.a
     bent = np.where(speed * limits.j >= limits.a**2, straight + limits.a / limits.j, 2.0 * np.sqrt(speed / limits.j))
     return 0.5 * speed * np.where(limits.braked, np.where(limits.bent, bent, straight), 0.0)
@@ -128,7 +129,7 @@ def way(limits: Bounds, speed: Array) -> Array:
 
 def resting(limits: Bounds, motion: Motion) -> Array:
     """Where [A] a stop that begins after ``motion`` ends, or a little beyond; at the ends at the latest."""
-    up, down = (stopping_way(limits, motion, sign)[0] for sign in (1.0, -1.0))
+    up, down = stopping_way(limits, motion)[0]
     ahead = np.where(motion.speed > 0, up, np.where(motion.speed < 0, -down, up - down))
     out: Array = np.clip(motion.command + ahead, limits.low, limits.high)
     return out

@@ -17,6 +17,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.mission import Told
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("franka")
@@ -48,8 +49,8 @@ class Arm:
         self.messages: list[Any] = []
         self.modes: list[str] = []
         self.own.subscribe(self.topic.topic, self.topic.type, QOS["deep"], self._take)
-        self.own.subscribe("guard/sent", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
-            messages.decode(r.type, r.data).data[3:]))
+        self.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
+            Told.of(messages.decode(r.type, r.data).data).sent))
         self.own.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append(
             messages.decode(r.type, r.data).frame_id))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
@@ -245,7 +246,7 @@ def test_a_forward_controller_gets_positions(lockstep):
 def test_no_servo_is_asked_for_more_effort_than_it_may(lockstep):
     """kp (command - position) within the limit: a blocked arm is pushed with that, and no more."""
     effort = {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 0.0, "limit": 50.0}
-    arm = Arm(lockstep, effort=effort, tracking=None)
+    arm = Arm(lockstep, effort=effort, tracking={"signal": "joint_pos", "error": 10.0, "after_s": 0.2})
     arm.begin()
     arm.run(2.0, HOME)
     arm.blocked = True

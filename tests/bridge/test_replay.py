@@ -121,10 +121,10 @@ def test_a_changed_byte_shows_at_its_step(bag, artifact, tmp_path):
     recording = bags.read(bag, needed(INTERFACE, namespace))
     said = list(recording.said)
     for i, message in enumerate(said):
-        if message.topic == "/cf1/guard/sent":
+        if message.topic == "/cf1/guard/command":
             data = np.array(message.decode().data)
             if data[0] == 3 and data[1] == 50:
-                data[5] += 0.25
+                data[7] += 0.25
                 said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
                     message.type, messages.array64(data)))
     loaded = policy_node.load(artifact, ROBOT, INTERFACE)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robots.collision import apart, capsules_of
+from robots.collision import Capsules, Link, Nearness, apart, capsules_of
 from robots.model_files import RobotFileError
 from robots.spec import load_robot
 
@@ -102,3 +102,46 @@ def test_what_cannot_be_read_is_said(tmp_path):
     path.write_text('<mujoco><worldbody><body name="a" zaxis="0 0 1"/></worldbody></mujoco>')
     with pytest.raises(RobotFileError, match="zaxis is not read here"):
         capsules_of(path, (), (), 0.0)
+
+
+@pytest.mark.parametrize("robot", [FR3, LEAP], ids=["franka", "leap_hand"])
+def test_no_clearance_changes_by_more_than_the_reach_of_the_joints_that_turned(robot):
+    """Of many joints, and of one alone, from anywhere."""
+    found, rng = of(robot), np.random.default_rng(0)
+    low, high = (np.array(getattr(robot.command("joint_pos_cmd"), end)) for end in ("low", "high"))
+    assert np.isfinite(found.reach).all() and (found.reach > 0).all()
+    for size in (1e-3, 0.03, 0.5):
+        for alone in (True, False):
+            for _ in range(50):
+                place, turn = rng.uniform(low, high), size * rng.normal(size=len(low))
+                turn = turn * (np.arange(len(low)) == rng.integers(len(low))) if alone else turn
+                change = np.abs(found.clearances(place + turn) - found.clearances(place)).max()
+                assert change <= np.abs(turn) @ found.reach + 1e-12
+
+
+def test_reach_by_hand():
+    """A bar of 1 m with a ball of 0.1 m at its end, turned at the bar's foot; the ball's own hinge is at its centre."""
+    def chain(slides):
+        links = [Link("bar", -1, np.zeros(3), np.eye(3), "shoulder"),
+                 Link("ball", 0, np.array([1.0, 0, 0]), np.eye(3), "wrist", slides)]
+        return Capsules(links, [1], np.zeros((1, 2, 3)), np.array([0.1]), ["wrist", "shoulder"], np.zeros(2), 0.0)
+
+    assert chain(False).reach == pytest.approx([0.1, 1.1])
+    assert chain(True).reach[0] == 1.0 and chain(True).reach[1] == np.inf  # it may slide out by any length
+
+
+def test_what_is_told_clear_without_looking_is_clear():
+    """Along a walk with small steps the answer is mostly known, and never wrong; what nobody knows is not clear."""
+    found, rng = of(FR3), np.random.default_rng(1)
+    near, place, known = Nearness(found, 0.02), np.array(FR3.home["joint_pos"]), 0
+    assert not near.clear(place)
+    for _ in range(2000):
+        place = place + 2e-3 * rng.normal(size=7)
+        least, _ = found.distance(place)
+        if near.clear(place):
+            known += 1
+            assert least >= 0.02
+        else:
+            assert near.distance(place) == (least, found.distance(place)[1])
+    assert known > 1500
+    assert not near.clear(np.full(7, np.nan))

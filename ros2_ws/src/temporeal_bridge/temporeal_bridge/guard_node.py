@@ -16,10 +16,8 @@ Topics, in the robot's namespace:
 
 - ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in;
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
-- ``guard/proposed``, ``guard/sent`` (std_msgs/Float64MultiArray: flight, step, age of the state [s], then the command
-  in its own units; of a command of the guard's own, step -1 and no age), after every command: out;
-- ``guard/basis`` (std_msgs/Float64MultiArray: flight, step, time since the mission began [s], then for each state topic
-  the :func:`~temporeal_bridge.state.mark` of the message that was in force), after every command: out;
+- ``guard/command`` (std_msgs/Float64MultiArray: :class:`~temporeal_bridge.mission.Told`: what was sent, what was
+  proposed, of which mission and step, and made of which state), after every command: out;
 - ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
 - ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, and
   the folder it was read from): what a recording is of, out;
@@ -42,13 +40,14 @@ import numpy as np
 
 from policies.export.manifest import Manifest, identity, load_manifest, to_json
 from robots import shield
+from robots.collision import Nearness
 from robots.course import course
 from robots.motion import Motion, at_rest, following, resting, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, link, messages, safety
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
-from temporeal_bridge.mission import AGES, FLIGHTS, check_fits, newest, percentiles
+from temporeal_bridge.mission import AGES, FLIGHTS, Told, check_fits, newest, percentiles
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
@@ -121,8 +120,11 @@ class GuardNode:
         self.transport, self.manifest, self.robot, self.link = transport, manifest, robot, line
         self.identity = identity(manifest)
         self.spec = robot.command(manifest.commands[0].name)
+        self.nothing = np.full(self.spec.size, np.nan)
         self.period = 1.0 / manifest.rate_hz
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
+        rule = self.profile.self_collision
+        self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
         self.topic = interface.command(self.spec.name)
         self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
@@ -142,9 +144,7 @@ class GuardNode:
         self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
-        self.proposed, self.sent, self.basis = (
-            transport.advertise(f"guard/{name}", "std_msgs/msg/Float64MultiArray", QOS["default"])
-            for name in ("proposed", "sent", "basis"))
+        self.told = transport.advertise("guard/command", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.artifact = transport.advertise("guard/artifact", "std_msgs/msg/String", QOS["latched"])
         for topic, type, taker in (
                 ("mission/stop", "std_msgs/msg/Empty", self._on_stop),
@@ -577,7 +577,6 @@ class GuardNode:
         flight.limited += bool(verdict.reason)
         for kept in (flight.latency_s, self.latency_s):
             kept.append(self.sent_at - p.seen)
-        self._log(self.proposed, p, asked)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
@@ -612,17 +611,20 @@ class GuardNode:
 
     def _collides(self, motion: Motion | None) -> str:
         """Would the robot, if it stopped after this command, rest too near to itself, and nearer than it would now?"""
-        rule = self.profile.self_collision
-        if rule is None or motion is None:
+        near = self.nearness
+        if near is None or motion is None:
             return ""
-        clear, who = rule.capsules.distance(resting(self.limits, motion)[: rule.capsules.count])
-        if clear >= rule.margin:
+        rest = resting(self.limits, motion)[: near.capsules.count]
+        if near.clear(rest):
+            return ""
+        clear, who = near.distance(rest)
+        if clear >= near.margin:
             return ""
         before = motion if self.motion is None else self.motion
-        now, _ = rule.capsules.distance(resting(self.limits, before)[: rule.capsules.count])
+        now, _ = near.capsules.distance(resting(self.limits, before)[: near.capsules.count])
         if before is not motion and clear >= now:
             return ""
-        return f"{who} would come to {clear:.3f} m of each other, {rule.margin:g} m is allowed"
+        return f"{who} would come to {clear:.3f} m of each other, {near.margin:g} m is allowed"
 
     def _wanted(self, asked: np.ndarray, now: float) -> np.ndarray:
         """The command, faded in from where the robot was, and such that no servo needs more effort than it may."""
@@ -709,15 +711,10 @@ class GuardNode:
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.transport.monotonic()
         self.turn = max(self.turn, now) + PACE * self.period
-        self._log(self.sent, p, np.reshape(command, -1))
-        basis = np.array([self.flight.number, -1 if p is None else p.step, self.acting - self.flight.began,
-                          *self.state.marks])
-        self._report(self.basis, messages.array64(basis))
-
-    def _log(self, endpoint: Any, p: Proposal | None, command: np.ndarray) -> None:
-        step, age = (-1, np.nan) if p is None else (p.step, p.at - p.seen)
-        data = np.concatenate([[self.flight.number, step, age], command])
-        self._report(endpoint, messages.array64(data))
+        step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
+        told = Told(self.flight.number, step, age, self.acting - self.flight.began, np.reshape(command, -1), asked,
+                    self.state.marks)
+        self._report(self.told, messages.array64(told.row()))
 
     def _diagnose(self, now: float) -> None:
         flight = self.flight

@@ -140,7 +140,7 @@ def first_uses(flight: Flight) -> list[float]:
 
 
 def across(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[float]:
-    """Seconds from the recorder's receipt of a new state to that of ``guard/sent`` of the command made of it."""
+    """Seconds from the recorder's receipt of a new state to that of ``guard/command`` of the command made of it."""
     paced = full(interface.states[0].topic, namespace)
     came = {mark(message.data): message.at for message in said if message.topic == paced}
     used, before = {}, 0
@@ -150,7 +150,7 @@ def across(said: Sequence[Said], flight: Flight, interface: Interface, namespace
         before = row.marks[0]
     out = []
     for message in said:
-        if message.topic == full("guard/sent", namespace):
+        if message.topic == full("guard/command", namespace):
             number, step, *_ = message.decode().data
             if int(number) == flight.number and int(step) in used and message.at >= flight.start_ns - BEFORE_NS:
                 out.append(1e-9 * (message.at - used.pop(int(step))))

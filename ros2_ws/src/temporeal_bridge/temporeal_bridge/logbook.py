@@ -13,6 +13,7 @@ import numpy as np
 
 from temporeal_bridge import messages
 from temporeal_bridge.bags import Recording
+from temporeal_bridge.mission import Told
 
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
 
@@ -89,24 +90,15 @@ def among(found: list[Flight], number: int, at: int) -> Flight | None:
     return last if last is not None and last.number == number else None
 
 
-def _basis(found: list[Flight], at: int, message: Any) -> None:
-    number, step, since, *marks = (float(x) for x in message.data)
-    flight = among(found, int(number), at)
-    if flight is not None:
-        flight.basis.append(Row(int(step), since, tuple(int(x) for x in marks)))
-
-
-def _proposed(found: list[Flight], at: int, message: Any) -> None:
-    flight = among(found, int(message.data[0]), at)
-    if flight is not None:
-        flight.proposed[int(message.data[1])] = np.array(message.data[3:])
-
-
-def _sent(found: list[Flight], at: int, message: Any) -> None:
-    flight, step = among(found, int(message.data[0]), at), int(message.data[1])
-    if flight is not None:
-        flight.sent.append((step, np.array(message.data[3:])))
-        flight.age[step] = float(message.data[2])
+def _command(found: list[Flight], at: int, message: Any) -> None:
+    told = Told.of(message.data)
+    flight = among(found, told.flight, at)
+    if flight is None:
+        return
+    flight.basis.append(Row(told.step, told.since, tuple(told.marks)))
+    flight.sent.append((told.step, told.sent))
+    if told.step >= 0:
+        flight.proposed[told.step], flight.age[told.step] = told.proposed, told.age
 
 
 def _mission(found: list[Flight], at: int, message: Any) -> None:
@@ -136,5 +128,4 @@ def _verdict(found: list[Flight], at: int, message: Any) -> None:
         flight.verdict = said
 
 
-TAKERS = {"guard/basis": _basis, "guard/proposed": _proposed, "guard/sent": _sent, "mission": _mission,
-          "guard/event": _event, "monitor/verdict": _verdict}
+TAKERS = {"guard/command": _command, "mission": _mission, "guard/event": _event, "monitor/verdict": _verdict}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +19,43 @@ AGES = 100_000  # figures that a node keeps: the last ones, it may be up for mon
 FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What the guard tells of a command that it has sent.
+
+    Args:
+        flight: number of the mission. step: of the controller; -1: a command of the guard's own.
+        age: of the state [s] when the controller proposed it; NaN for the guard's own.
+        since: time since the mission began [s].
+        sent: the command [A] in its own units. proposed: what the controller asked for [A], NaN for the guard's own.
+        marks: for each state topic, of the message that was in force (:func:`temporeal_bridge.state.mark`).
+    """
+
+    flight: int
+    step: int
+    age: float
+    since: float
+    sent: Any
+    proposed: Any
+    marks: Sequence[int]
+
+    def row(self) -> np.ndarray:
+        """All of it as numbers: flight, step, age, since, how many components a command has, sent, proposed, marks."""
+        return np.concatenate([
+            (self.flight, self.step, self.age, self.since, len(self.sent)), self.sent, self.proposed, self.marks])
+
+    @staticmethod
+    def of(row: Any) -> Told:
+        """What such a row says; ValueError if it is none."""
+        values = np.asarray(row, dtype=float)
+        size = int(values[4]) if len(values) > 4 else -1
+        if not 0 < size <= (len(values) - 5) // 2:
+            raise ValueError(f"{len(values)} numbers are no record of a command")
+        sent, proposed, marks = np.split(values[5:], [size, 2 * size])
+        return Told(int(values[0]), int(values[1]), float(values[2]), float(values[3]), sent, proposed,
+                    [int(mark) for mark in marks])
 
 
 def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec]:

@@ -237,9 +237,7 @@ RARE = QoS(depth=1000)  # what is said once must not get lost, though others tal
 KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth of 1 would keep the last mode only
 OURS = (
     ("policy/step", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
-    ("guard/proposed", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
-    ("guard/sent", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
-    ("guard/basis", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/event", "std_msgs/msg/String", RARE),
     ("guard/artifact", "std_msgs/msg/String", KEPT),
     ("mission", "std_msgs/msg/Header", KEPT),

@@ -1,7 +1,7 @@
 """Flies a recording again: the real controller and guard, in fake time, on the raw bytes that were recorded.
 
 Which message each step was made of is not a matter of the order in which a third process received them: the controller
-says it with every step (``policy/step``), the guard with every command (``guard/basis``). Here each node gets the
+says it with every step (``policy/step``), the guard with every command (``guard/command``). Here each node gets the
 messages by the recorder's time, but one that a step was made of always before it, and the next one after it; and a
 step is made when the recording says so, whatever the node's own schedule. All else is the nodes' own doing: what is
 proposed, what is limited, when a flight is stopped and how.
@@ -37,7 +37,7 @@ from temporeal_bridge.transport import QOS, Received
 
 TOLERANCE = 1e-5  # of each component of a command, in its unit
 INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say to the guard
-OURS = ("policy/step", "guard/basis", "guard/proposed", "guard/sent", "guard/event", "guard/artifact", "mission")
+OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission")
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
 AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
@@ -221,8 +221,7 @@ class Stage:
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
         self.heard = Recording(recording.path, [], {}, "")
-        topics = [("policy/step", "Float64MultiArray"), *((name, "Float64MultiArray") for name in OURS[1:4]),
-                  ("guard/event", "String"), ("mission", "Header")]
+        topics = [*((name, "Float64MultiArray") for name in OURS[:2]), ("guard/event", "String"), ("mission", "Header")]
         for i, player in enumerate(self.players):
             for topic, kind in topics[:1] if i == 0 else topics[1:]:
                 player.subscribe(topic, f"std_msgs/msg/{kind}", QOS["deep"], self._hear)

@@ -1,0 +1,24 @@
+"""What the nodes of one mission have in common: the record of a command."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from temporeal_bridge.mission import Told
+
+
+@pytest.mark.parametrize("marks", [[], [7], [7, 4_294_967_295]])
+def test_a_record_says_again_what_it_was_made_of(marks):
+    told = Told(3, 17, 0.004, 1.25, np.array([0.1, -2.0]), np.array([0.1, -2.5]), marks)
+    row = told.row()
+    assert row.tolist() == [3, 17, 0.004, 1.25, 2, 0.1, -2.0, 0.1, -2.5, *marks]
+    again = Told.of(row)
+    assert (again.flight, again.step, again.age, again.since, again.marks) == (3, 17, 0.004, 1.25, marks)
+    assert again.sent.tolist() == [0.1, -2.0] and again.proposed.tolist() == [0.1, -2.5]
+
+
+@pytest.mark.parametrize("row", [[], [1, 2, 3, 4], [1, 2, 3, 4, 0], [1, 2, 3, 4, 2, 0.1, 0.2], [1, 2, 3, 4, -1, 5]])
+def test_other_numbers_are_no_record(row):
+    with pytest.raises(ValueError, match=f"{len(row)} numbers are no record of a command"):
+        Told.of(row)
