@@ -25,7 +25,7 @@ HELP = (
 )
 OPTIONS = {
     "minutes": "minutes of the flight whose memory is watched (default 10, quick 0.3)",
-    "priority": "normal (default), or realtime: all processes ahead of ordinary ones, as on a robot",
+    "priority": "normal (default), or realtime: robot, guard and controller ahead of all else, as on a robot",
     "rounds": "rounds of latency, each of some seconds (default 5, quick 2)",
 }
 PERIOD = 0.002  # s, of 500 Hz
@@ -219,8 +219,8 @@ def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: floa
     bench = Bench(artifact, 500.0, out / "run")
     try:
         bench.helper(ECHO, messages.encode(ARRAY, messages.array64(np.zeros(7))).hex())
-        bench.crew.start("monitor_node", "--artifact", str(artifact))
-        bench.crew.start("recorder", "--bag", str(out / "run" / "bag"))
+        bench.crew.start("monitor_node", "--artifact", str(artifact), beside=True)
+        bench.crew.start("recorder", "--bag", str(out / "run" / "bag"), beside=True)
         bench.start()
         before = {name: cpu_s(p.pid) for name, p in bench.crew.processes.items()}
         began = time.monotonic()
