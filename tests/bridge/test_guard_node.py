@@ -18,6 +18,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, line
 from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.mission import Told
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")
@@ -489,16 +490,22 @@ def test_a_mission_that_is_over_is_no_reason(flying):
 
 
 def test_what_was_proposed_and_sent_is_told(flying):
-    told: dict[str, list[Any]] = {"proposed": [], "sent": []}
-    for name, rows in told.items():
-        flying.own.subscribe(f"guard/{name}", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r, rows=rows: (
-            rows.append(messages.decode(r.type, r.data).data)))
+    told: list[Told] = []
+    flying.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: told.append(
+        Told.of(messages.decode(r.type, r.data).data)))
     flying.publish()
     flying.propose([9.0, 0.5, 0.0, 0.0])
     flying.pause()
-    spec = ROBOT.command("ctbr_cmd")
-    assert told["proposed"][0] == pytest.approx([1, 15, 0.0, 9.0, 0.5, 0.0, 0.0])
-    assert told["sent"][0] == pytest.approx([1, 15, 0.0, spec.high[0], 0.5, 0.0, 0.0])
+    first, spec = told[0], ROBOT.command("ctbr_cmd")
+    assert (first.flight, first.step, first.age) == (1, 15, 0.0)
+    assert first.since == pytest.approx(flying.own.monotonic() - flying.guard.flight.began, abs=0.02)
+    assert first.proposed == pytest.approx([9.0, 0.5, 0.0, 0.0])
+    assert first.sent == pytest.approx([spec.high[0], 0.5, 0.0, 0.0])
+    assert first.marks == flying.guard.state.marks and all(first.marks)
+    flying.tell("mission/stop")
+    flying.pause()
+    own = told[-1]
+    assert (own.flight, own.step) == (1, -1) and np.isnan(own.age) and np.isnan(own.proposed).all()
 
 
 def test_the_summary_says_why_each_flight_ended(flying):

@@ -79,3 +79,14 @@ def test_a_type_from_the_text_of_its_definition():
 
 def test_stamps():
     assert messages.nanoseconds(messages.time(1_234_567_890_123_456_789)) == 1_234_567_890_123_456_789
+
+
+def test_an_endpoint_has_its_codec_before_the_first_message(monkeypatch):
+    """Codecs are compiled on demand: a control loop has no 15 ms for that."""
+    from temporeal_bridge.memory import Bus, MemoryTransport
+    from temporeal_bridge.transport import QOS
+
+    kind = "shape_msgs/msg/SolidPrimitive"
+    messages.store().cache.pop(kind, None)
+    MemoryTransport(Bus(), "node").advertise("shape", kind, QOS["default"])
+    assert kind in messages.store().cache

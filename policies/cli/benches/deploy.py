@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,6 +36,7 @@ SLOPE, CORNER = 1e-5, 400  # rad a state, states from corner to corner: a triang
 ATTEMPTS = 8
 ENOUGH = 200  # commands and pings of a round that counts
 REMEMBERED = 150  # states among which a command's is looked for
+LOOK_S = 0.0004  # for a look at a command
 ECHO = """
 import sys
 from temporeal_bridge.dds import DdsTransport
@@ -101,8 +103,10 @@ class Bench:
         self.home = np.array(load_robot("franka").home["joint_pos"])
         self.count = 0
         self.named, self.states_cdr = self._states()
-        self.sent: list[tuple[float, float]] = []  # s, last joint
-        self.got: list[tuple[float, bytes]] = []
+        self.sent = deque[tuple[float, float]](maxlen=REMEMBERED)  # s, last joint
+        self.got = deque[tuple[float, bytes]]()
+        self.arrivals, self.found = list[float](), list[float]()  # of commands; s from the state that each names to it
+        self.since = 0.0
         self.pinged, self.bare = 0.0, list[float]()
         self.began = time.monotonic()
         self.helpers: list[subprocess.Popen[bytes]] = []
@@ -141,7 +145,8 @@ class Bench:
         return bytes(self.states_cdr[k])
 
     def run(self, seconds: float, until: Any = lambda: False) -> None:
-        """Publish states on time, a ping half a period after each, and take in what comes."""
+        """Publish states on time, a ping half a period after each, and take in what comes. What a command says is
+        looked at while there is time: a robot that pauses for that is one that has failed."""
         bus = self.crew.bus
         end, due, pinged = time.monotonic() + seconds, time.monotonic(), True
         while time.monotonic() < end and not until():
@@ -154,7 +159,11 @@ class Bench:
             if self.pings and not pinged and now >= half:
                 self.pinged, pinged = time.monotonic(), True
                 bus.publish(self.ping, data)
-            bus.wait(max(min(due, due if pinged or not self.pings else half) - time.monotonic(), 0.0))
+            left = min(due, due if pinged or not self.pings else half) - time.monotonic()
+            if self.got and left > LOOK_S:
+                self._look(*self.got.popleft())
+                left -= LOOK_S
+            bus.wait(max(left, 0.0))
 
     def start(self) -> None:
         """Guard and controller, then a mission."""
@@ -170,7 +179,6 @@ class Bench:
                 self.run(60.0, lambda: self.crew.mode == "ready")
             self.run(0.5)
             self.crew.number += 1
-            self.latencies()
             self.crew.oracle.says("active")
             self.crew.tell("mission/start", self.crew.number)
             self.run(1.5)
@@ -178,31 +186,31 @@ class Bench:
                 return
         raise RuntimeError(f"no mission lasts: {[event['reason'] for _, event in self.crew.events]}; {load()}")
 
-    def latencies(self) -> np.ndarray:
-        """From each command that was taken since the last call back to the state that it names, s; then forget both."""
-        states, found, first = self.sent, list[float](), 0
-        for at, data in self.got:
-            self.crew.oracle.read(at, data)
-            value = float(self.messages.decode(ARRAY, data).data[6])
-            while first < len(states) and states[first][0] < at - REMEMBERED * self.period:
-                first += 1
-            near = [t for t, named in states[first:] if t <= at and abs(named - value) < 0.3 * SLOPE]
-            if near:
-                found.append(at - near[-1])
-        self.sent, self.got = self.sent[-REMEMBERED:], []
-        return np.array(found)
+    def _look(self, at: float, data: bytes) -> None:
+        """A command: within limits? And how long after the state that it names?"""
+        self.crew.oracle.read(at, data)
+        del self.crew.oracle.trace[:-10]
+        value = float(self.messages.decode(ARRAY, data).data[6])
+        near = next((t for t, named in reversed(self.sent) if t <= at and abs(named - value) < 0.3 * SLOPE), None)
+        if at >= self.since:
+            self.arrivals.append(at)
+        if at >= self.since and near is not None:
+            self.found.append(at - near)
+
+    def forget(self) -> None:
+        """Begin to measure: what came before does not count."""
+        self.since, self.arrivals, self.found, self.bare = time.monotonic(), [], [], []
 
     def round(self, seconds: float) -> tuple[np.ndarray, np.ndarray]:
         """Latencies [s] of commands and of bare pings of the same seconds."""
         if self.crew.mode != "active":
             self.fly()
-        self.latencies()
-        self.bare.clear()
+        self.forget()
         self.pings = True
         self.run(seconds, lambda: self.crew.mode != "active")
         self.pings = False
         self.run(0.05)
-        return self.latencies(), np.array(self.bare)
+        return np.array(self.found), np.array(self.bare)
 
     def close(self) -> None:
         """End all."""
@@ -272,9 +280,8 @@ def remembered(bench: Bench, flight_s: float) -> list[Row]:
     while time.monotonic() < began + flight_s:
         if bench.crew.mode != "active":
             bench.fly()
+        bench.forget()
         bench.run(min(10.0, max(began + flight_s - time.monotonic(), 0.01)), lambda: bench.crew.mode != "active")
-        bench.latencies()
-        del bench.crew.oracle.trace[:-10]
     last = {name: pss_mb(p.pid) for name, p in processes.items()}
     total, grown = sum(last.values()), sum(last.values()) - sum(first.values())
     oracle, told = bench.crew.oracle, f"over {flight_s / 60:.1f} min at 500 Hz, {load()}"
@@ -298,11 +305,11 @@ def late(artifact: Path, out: Path, seconds: float) -> list[Row]:
         while left > 0:
             if bench.crew.mode != "active":
                 bench.fly()
-            bench.latencies()
+            bench.forget()
             began = time.monotonic()
             bench.run(left, lambda: bench.crew.mode != "active")
             left -= time.monotonic() - began
-            gaps = np.concatenate([gaps, np.diff([at for at, _ in bench.got])])
+            gaps = np.concatenate([gaps, np.diff(bench.arrivals)])
     finally:
         bench.close()
     share = float((gaps > 1.5 / 200.0).sum() / max(round(seconds * 200), 1))

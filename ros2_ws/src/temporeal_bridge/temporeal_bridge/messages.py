@@ -53,6 +53,12 @@ def record(name: str) -> Any:
     return store().types[name]
 
 
+def prepare(name: str) -> None:
+    """Make the codec of a type now: it is compiled when it is first used, which takes some 15 ms."""
+    record(name)
+    store().get_msgdef(name)
+
+
 def encode(name: str, message: Any) -> bytes:
     """CDR bytes of ``message``."""
     return bytes(store().serialize_cdr(message, name))

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from temporeal_bridge import messages
+
 MAX_DOMAIN = 232  # the port of a higher one exceeds 65535 (DDSI-RTPS 9.6.1.1)
 
 
@@ -68,12 +70,18 @@ Callback = Callable[[Received], None]
 
 @dataclass(frozen=True, eq=False)
 class Endpoint:
-    """A publisher or a subscription: the topic's full name, its message type, and the transport's own handle."""
+    """A publisher or a subscription: the topic's full name, its message type, and the transport's own handle.
+
+    Its messages' codec is made with it: the first one in a mission would wait for that.
+    """
 
     topic: str
     type: str
     qos: QoS
     handle: object
+
+    def __post_init__(self) -> None:
+        messages.prepare(self.type)
 
 
 @dataclass(frozen=True)
