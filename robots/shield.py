@@ -94,8 +94,13 @@ def guard(
     if checked.command is None:
         return checked, before
     asked = np.reshape(checked.command, -1)
+    if before is not None:
+        motion, changed = following(limits, before, asked)
+        if not changed.any():
+            return Verdict(checked.command), motion
     inside = np.clip(asked, limits.low, limits.high)
-    motion = at_rest(inside) if before is None else following(limits, before, asked)[0]
+    if before is None:
+        motion = at_rest(inside)
     reasons = (clamp(spec, checked.command).reason, _differs(spec, inside, motion.command))
     return Verdict(motion.command.reshape(spec.shape), "; ".join(r for r in reasons if r)), motion
 
