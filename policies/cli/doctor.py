@@ -65,6 +65,8 @@ def parser() -> Parser:
     p = Parser("doctor", HELP)
     add_overrides(p)
     p.add_argument("--artifact", type=Path, metavar="ARTIFACT", help="check the robot that this is for, on its bus")
+    p.add_argument("--trust", type=Path, metavar="PUB.pem",
+                   help="with --artifact: public key; one that its owner did not sign is refused")
     p.add_argument("--robot", metavar="NAME", help="with --artifact: the robot that is there, to be compared")
     p.add_argument("--seconds", type=float, metavar="S", help="with --artifact: how long to listen (3)")
     add_json(p)
@@ -74,7 +76,7 @@ def parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Make every check; status 1 where one failed."""
     options = parser().parse_intermixed_args(argv)
-    for name in ("robot", "seconds", "overrides"):
+    for name in ("trust", "robot", "seconds", "overrides"):
         if getattr(options, name) not in (None, []) and options.artifact is None:
             raise BadInput(f"{name if name == 'overrides' else '--' + name} needs --artifact ARTIFACT: "
                            "without it only this machine is checked")
@@ -106,7 +108,7 @@ def live(options: Any) -> Iterator[Check]:
     needs_bridge()
     deploy = compose(options.overrides)["deploy"]
     with runs.bad_input():
-        manifest = load_manifest(options.artifact)
+        manifest = load_manifest(options.artifact, options.trust)
     check_bus(deploy, manifest.robot)
     yield from guarded(preflight.machine)
     yield from guarded(clock)

@@ -135,6 +135,23 @@ def test_nothing_starts_by_itself_and_the_recorder_can_be_left_out(made, monkeyp
     assert not args.start and args.worker is None and args.priority == "auto"
 
 
+def test_who_is_to_be_trusted_is_told_to_each_node_that_loads_the_artifact(made, tmp_path, monkeypatch):
+    """The folder is read before a node is started: what is not signed by that key starts none."""
+    from policies.export.manifest import ArtifactError
+    from policies.export.signature import make_key, sign
+
+    pytest.importorskip("cryptography")
+    artifact, key = made("arm", chunk=ChunkSpec(10, 0.02)), tmp_path / "team.pem"
+    public = make_key(key)
+    with pytest.raises(ArtifactError, match="not signed"):
+        launched("arm", artifact, trust=public)
+    sign(artifact, key)
+    nodes = launched("arm", artifact, trust=public, simulate="true", signals=tmp_path / "goal.yaml")
+    trusting = {name for name, rows in nodes.items() if str(public) in rows[0].arguments}
+    assert trusting == {"guard_node", "policy_node", "monitor_node", "worker_node"}
+    assert all(understood(nodes[name][0], monkeypatch).trust == public for name in trusting)
+
+
 def test_a_policy_of_chunks_gets_a_worker_and_both_meet(made, tmp_path, monkeypatch):
     artifact = made("arm", chunk=ChunkSpec(10, 0.02))
     nodes = launched("arm", artifact)

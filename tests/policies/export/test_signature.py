@@ -258,6 +258,16 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
     assert not (out / SIGNATURE).exists()
 
 
+def test_the_doctor_looks_at_no_artifact_of_a_stranger(
+    copy: Path, made: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stranger = make_key(tmp_path / "stranger.pem")
+    assert main(["doctor", "--artifact", str(copy), "--trust", str(stranger)]) == 2
+    assert "sign" in capsys.readouterr().err
+    assert main(["doctor", "--trust", str(stranger)]) == 2
+    assert "--trust needs --artifact" in capsys.readouterr().err
+
+
 def test_a_bad_key_is_told_before_the_artifact_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

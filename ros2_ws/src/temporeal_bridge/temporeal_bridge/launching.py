@@ -27,6 +27,7 @@ NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}
 IN_SIMULATION = {"quadrotor": "odometry"}  # interface of nav_msgs: Crazyswarm2's messages need its package over rclpy
 ARGUMENTS = {
     "artifact": (None, "folder that `temporeal export` wrote"),
+    "trust": ("", "public key: refuse an artifact that its owner did not sign"),
     "simulate": ("false", "true: start a simulated robot; false: a real one's driver is there"),
     "namespace": ("", "namespace of the robot; of a swarm its beginning, a number follows"),
     "robot": ("", "robot, a folder below robots/ (default: the one in params)"),
@@ -83,7 +84,8 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     if robot.kind != wanted:
         raise LaunchError(f"robot:={robot.name} is of kind {robot.kind!r}, this launch file is for {wanted!r}")
     interface = given["interface"] or (IN_SIMULATION.get(wanted, "") if flags["simulate"] else "")
-    manifest, out = load_manifest(Path(given["artifact"])), Path(given["out"])
+    trust = Path(given["trust"]) if given["trust"] else None
+    manifest, out = load_manifest(Path(given["artifact"]), trust), Path(given["out"])
     signals: str | Path | None = given["signals"]
     if not signals and flags["simulate"] and wanted != "quadrotor":
         signals = task_topics.write(manifest, robot, out / "signals.yaml")
@@ -110,7 +112,9 @@ def of_robot(
     chunks: bool,
 ) -> list[Row]:
     """The processes of one robot."""
-    flown = [*shared, "--out", str(out), "--artifact", given["artifact"]]
+    simulated = [*shared, "--out", str(out), "--artifact", given["artifact"]]
+    trust = option("--trust", given["trust"])
+    flown = [*simulated, *trust]
     first = ["--priority", given["priority"]]
     worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")
     start = ["--start"] if flags["autostart"] else []
@@ -119,10 +123,10 @@ def of_robot(
         Row("policy_node", namespace, (*flown, *first, *start, *(["--worker", str(worker)] if chunks else []))),
         Row("monitor_node", namespace, tuple(flown))]
     if flags["simulate"]:
-        rows.insert(0, Row("robot_sim", namespace, (*flown, *first, "--seed", str(seed))))
+        rows.insert(0, Row("robot_sim", namespace, (*simulated, *first, "--seed", str(seed))))
     if chunks and not given["worker"]:
         rows.append(Row("worker_node", namespace, (
-            "--artifact", given["artifact"], "--folder", str(worker), "--out", str(out))))
+            "--artifact", given["artifact"], "--folder", str(worker), "--out", str(out), *trust)))
     return rows
 
 
