@@ -30,6 +30,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, at_home, load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.mission import Told
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transport import QOS
 
@@ -114,10 +115,9 @@ class Deployed:
         self.guard = GuardNode(transports[0], artifact.manifest, task.robot, self.interface, guarded)
         self.node = PolicyNode(transports[1], artifact, task.robot, self.interface, controller)
         self.transports, self.own = transports, transports[2]
-        self.logs: dict[str, list[np.ndarray]] = {"proposed": [], "sent": []}
-        for name, log in self.logs.items():
-            self.own.subscribe(f"guard/{name}", ARRAY, QOS["deep"], lambda r, log=log: log.append(
-                np.asarray(messages.decode(ARRAY, r.data).data)))
+        self.told: list[Told] = []
+        self.own.subscribe("guard/command", ARRAY, QOS["deep"], lambda r: self.told.append(
+            Told.of(messages.decode(ARRAY, r.data).data)))
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS[s.qos] if s.qos == "latched" else QOS["default"]))
                        for s in self.interface.states]
         self.rng = np.random.default_rng(0)
@@ -204,12 +204,10 @@ def same(name: str, tmp_path: Path, domain: int | None = None) -> None:
         for step, asked in deployed.proposals.items():
             assert (np.abs(asked - trained[step]) <= SAME * span).all(), step
     # what reached the guard is what it logs, and what it sends, where it changes nothing
-    forwarded = {int(row[1]): row[3:] for row in deployed.logs["proposed"]}
+    forwarded = [told for told in deployed.told if told.step >= 0]
     assert forwarded, f"{deployed.guard.mode}: {deployed.guard.flight}"
-    for step, asked in forwarded.items():
-        assert np.array_equal(asked, deployed.proposals[step])
-    if not np.isfinite(deployed.guard.limits.speed).any():  # no start ramp, no limits of motion
-        sent = {int(row[1]): row[3:] for row in deployed.logs["sent"] if row[1] >= 0}
-        spec = task.robot.command(task.command)
-        for step, asked in forwarded.items():
-            assert np.array_equal(sent[step], np.clip(asked, spec.low, spec.high))
+    spec, free = task.robot.command(task.command), not np.isfinite(deployed.guard.limits.speed).any()
+    for told in forwarded:
+        assert np.array_equal(told.proposed, deployed.proposals[told.step])
+        if free:  # no start ramp, no limits of motion
+            assert np.array_equal(told.sent, np.clip(told.proposed, spec.low, spec.high))
