@@ -45,10 +45,20 @@ def build_policy(gain: float = 5.0) -> Any:
     return Cascade()
 
 
-def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
-    """The policy as an artifact in folder ``path``."""
+def golden_trace(policy: Any, signals: dict[str, np.ndarray], command: str) -> dict[str, np.ndarray]:
+    """What ``policy`` commands over ``signals`` [T, ...], from its initial memory."""
     import torch
 
+    memory, commands = policy.initial_memory(1), []
+    with torch.no_grad():
+        for t in range(len(next(iter(signals.values())))):
+            said, memory = policy({k: torch.from_numpy(v[t][None]) for k, v in signals.items()}, memory)
+            commands.append(said[command][0].numpy())
+    return {**{f"signals.{k}": v for k, v in signals.items()}, f"commands.{command}": np.stack(commands)}
+
+
+def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
+    """The policy as an artifact in folder ``path``."""
     from policies.export.artifact import export
     from robots.spec import load_robot
 
@@ -57,16 +67,11 @@ def write_artifact(path: Path, gain: float = 5.0, **changes: Any) -> Path:
         ("base_pos_w", (3,)), ("base_vel_w", (3,)), ("base_ang_vel_b", (3,)), ("height", ()))}
     quat = rng.normal(size=(steps, 4))
     signals["base_quat_w"] = (quat / np.linalg.norm(quat, axis=-1, keepdims=True)).astype(np.float32)
-    memory, commands = policy.initial_memory(1), []
-    with torch.no_grad():
-        for t in range(steps):
-            command, memory = policy({k: torch.from_numpy(v[t][None]) for k, v in signals.items()}, memory)
-            commands.append(command["ctbr_cmd"][0].numpy())
-    golden = {**{f"signals.{k}": v for k, v in signals.items()}, "commands.ctbr_cmd": np.stack(commands)}
     arguments: dict[str, Any] = {
         "robot": load_robot("crazyflie"), "signals": SIGNALS, "command": "ctbr_cmd", "rate_hz": RATE_HZ,
         "formula_text": FORMULA, "constants": CONSTANTS, "horizon_s": HORIZON_S, "training": {"by": "hand"}, "seed": 0,
-        "stop": "level", "golden": golden, "name": "cascade", "git_revision": "test", **changes}
+        "stop": "level", "golden": golden_trace(policy, signals, "ctbr_cmd"), "name": "cascade",
+        "git_revision": "test", **changes}
     export(policy, path, **arguments)
     return path
 
@@ -117,8 +122,6 @@ def build_arm_policy(chunk: int = 0) -> Any:
 
 def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
     """The arm's policy as an artifact in folder ``path``."""
-    import torch
-
     from policies.export.artifact import export
     from policies.export.manifest import ChunkSpec
     from robots.spec import load_robot
@@ -127,18 +130,12 @@ def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
     home = np.array(robot.home["joint_pos"])
     signals = {"joint_pos": (home + 0.1 * rng.normal(size=(steps, 7))).astype(np.float32),
                "grip_pos_w": rng.normal(size=(steps, 3)).astype(np.float32)}
-    memory, commands = policy.initial_memory(1), []
-    with torch.no_grad():
-        for t in range(steps):
-            command, memory = policy({k: torch.from_numpy(v[t][None]) for k, v in signals.items()}, memory)
-            commands.append(command["joint_pos_cmd"][0].numpy())
-    golden = {**{f"signals.{k}": v for k, v in signals.items()}, "commands.joint_pos_cmd": np.stack(commands)}
     arguments: dict[str, Any] = {
         "robot": robot, "signals": tuple(signals), "command": "joint_pos_cmd", "rate_hz": ARM_RATE_HZ,
         "formula_text": ARM_FORMULA, "constants": {"goal": tuple(float(x) for x in home + 0.15), "reach": 0.1},
-        "horizon_s": ARM_HOLD_S, "training": {"by": "hand"}, "seed": 0, "stop": "hold", "golden": golden,
-        "name": "servo", "git_revision": "test", **({"chunk": ChunkSpec(chunk, 1 / ARM_RATE_HZ)} if chunk else {}),
-        **changes}
+        "horizon_s": ARM_HOLD_S, "training": {"by": "hand"}, "seed": 0, "stop": "hold",
+        "golden": golden_trace(policy, signals, "joint_pos_cmd"), "name": "servo", "git_revision": "test",
+        **({"chunk": ChunkSpec(chunk, 1 / ARM_RATE_HZ)} if chunk else {}), **changes}
     export(policy, path, **arguments)
     return path
 

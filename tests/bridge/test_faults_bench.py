@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from policies.cli.benches import _fault_world as world
 from policies.cli.benches._fault_oracle import Oracle
-from robots.course import resting
+from robots.course import course, resting, steps_to_rest
+from robots.motion import Bounds, Motion, at_rest, moved
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages
+from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 
 ROUND = 5  # another seed than the bench begins with
@@ -36,6 +39,32 @@ def test_a_required_time_that_is_missed_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(world.CASES, "state stopped", strict)
     wrong = world.trial("crazyflie", "state stopped", 0, tmp_path).wrong
     assert len(wrong) == 1 and wrong[0].startswith("stopped after 0.") and "0.0500 s is allowed" in wrong[0]
+
+
+REAL = GuardNode._catch_up
+STOOD = "guard late by some periods"
+
+
+def forgets(guard: GuardNode, now: float) -> None:
+    """Goes on from the last command, as if no time had passed."""
+
+
+def counts_twice(guard: GuardNode, now: float) -> None:
+    """Asked again before it has sent anything, it goes on by the same pause once more."""
+    guard.stands_at = guard.sent_at
+    REAL(guard, now)
+
+
+@pytest.mark.parametrize("kind, seed, catch_up", [
+    ("franka", 1, forgets), ("franka-forward", 2, forgets), ("franka", 18, counts_twice)])
+def test_a_guard_that_leaps_after_it_stood_still_is_caught(
+    kind: str, seed: int, catch_up: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trajectories and single commands; the real guard does not in the same missions."""
+    assert world.trial(kind, STOOD, seed, tmp_path).wrong == ()
+    monkeypatch.setattr(GuardNode, "_catch_up", catch_up)
+    wrong = world.trial(kind, STOOD, seed, tmp_path).wrong
+    assert wrong and "acceleration of component" in wrong[0]
 
 
 # the oracle
@@ -92,3 +121,60 @@ def test_the_oracle_sees_commands_when_there_is_no_mission_and_what_is_no_comman
     oracle.says("ready")
     oracle.read(0.0, b"nonsense")
     assert [text.split(":")[0] for text in oracle.wrong] == ["a command in mode 'ready'", "not a command"]
+
+
+PERIOD = 0.04
+BOUNDS = Bounds(HOME - 1.0, HOME + 1.0, PERIOD, speed=1.572, acceleration=6.0, jerk=5000.0)
+
+
+def accelerated(count: int, start: np.ndarray = HOME) -> list[Motion]:
+    """Rest, and commands at 6 rad/s^2 after it."""
+    out = [at_rest(start)] * 3
+    for k in range(1, count + 1):
+        out.append(moved(out[-1], out[-1].command + 6.0 * k * PERIOD**2, PERIOD))
+    return out
+
+
+def after_a_pause(interface: str, before: list[Motion], pause: float, after: list[Motion]) -> list[str]:
+    """What the oracle says of these motions, with so many periods between the two parts."""
+    oracle = Oracle(FRANKA, load_interface(FRANKA, interface), "joint_pos_cmd", PERIOD)
+    oracle.says("active")
+    codec, at = codecs.COMMANDS[oracle.topic.codec], 0.0
+    for motion in before + after:
+        at += PERIOD * (pause if motion is after[0] else 1.0)
+        message = (codec.encode(motion.command, oracle.topic.options) if codec.encode_course is None else
+                   codec.encode_course(course(BOUNDS, motion), oracle.topic.options))
+        oracle.read(at, messages.encode(oracle.topic.type, message))
+    return oracle.wrong
+
+
+@pytest.mark.parametrize("pause, missed", [(1.95, 1), (2.85, 1), (3.4, 2), (5.0, 4), (40.0, 39)])
+def test_after_a_pause_the_oracle_looks_for_a_trajectory_where_it_led_meanwhile(pause: float, missed: int) -> None:
+    before = accelerated(4)
+    way = steps_to_rest(BOUNDS, before[-1])
+    way += [at_rest(way[-1].command)] * (missed + 4)
+    assert after_a_pause("franka_ros2", before, pause, way[missed + 1 : missed + 4]) == []
+    assert after_a_pause("franka_ros2", before, pause, way[:3])  # as if nothing had been missed: back
+    far = [moved(way[missed], way[missed].command + PERIOD * (way[missed].speed + 4.8), PERIOD)]
+    assert any("acceleration of component 0" in text for text in after_a_pause("franka_ros2", before, pause, far))
+
+
+def test_after_a_pause_the_oracle_takes_single_commands_from_rest() -> None:
+    before = accelerated(4)
+    here = before[-1].command
+    assert after_a_pause("forward_position", before, 3.4, accelerated(3, here)[3:]) == []
+    on = [moved(before[-1], here + PERIOD * before[-1].speed, PERIOD)]
+    wrong = after_a_pause("forward_position", before, 3.4, on)
+    assert len(wrong) == 1 and "acceleration of component 0 is 24" in wrong[0]
+
+
+def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> None:
+    """At 500 Hz the way to rest has more points than a message carries: such an oracle is told no times."""
+    fine = Bounds(HOME - 1.0, HOME + 1.0, 0.002, speed=1.572, acceleration=6.0, jerk=5000.0)
+    fast = Motion(HOME, np.full(7, 0.5), np.zeros(7))
+    oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.002)
+    oracle.says("active")
+    for at in (0.0, 0.01):
+        message = codecs.COMMANDS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
+        oracle.read(at, messages.encode(oracle.topic.type, message))
+    assert oracle.wrong == ["a trajectory left points out: where it led in a pause cannot be told"]

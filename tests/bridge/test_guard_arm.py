@@ -189,6 +189,19 @@ def test_in_a_gap_of_the_controller_the_commands_go_on_towards_rest(moving):
     assert (way >= -1e-9).all() and kept(moving)
 
 
+def test_a_guard_that_stood_still_stops_where_the_arm_is_by_then(moving):
+    """The arm has gone on along its last trajectory for 4.25 periods, in which three commands were missed: the next one
+    goes on from there, though more than one rule asks where that is."""
+    moving.run(0.4, HOME + 1.0)  # at speed
+    told, count = moving.messages[-1].points, len(moving.messages)
+    moving.lockstep.bus.advance(0.17 - PERIOD)
+    moving.run(1.0)
+    assert moving.guard.flight.code == "guard" and moving.mode == "holding"
+    for after, point in zip(moving.messages[count:], told[4:]):
+        assert np.abs(np.subtract(after.points[0].positions, point.positions)).max() < 1e-9
+    assert len(told) > 6
+
+
 def test_without_a_state_it_still_comes_to_rest_within_limits(moving):
     moving.run(1.0, swinging, states=False)
     assert moving.guard.flight.code == "stale" and moving.mode == "holding" and kept(moving)

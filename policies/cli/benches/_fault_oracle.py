@@ -18,7 +18,8 @@ from temporeal_bridge.interface import Interface
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range
-GAP = 2.2  # periods between commands: a late controller is bridged before, so it was the guard that stood still
+ON_TIME = 0.9  # periods: so early the next command may be; with each period more one was missed. A late controller is
+# bridged before, so it was the guard that stood still
 CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
 RATES = ("speed", "acceleration", "jerk")
@@ -52,6 +53,7 @@ class Oracle:
         self.wrong: list[str] = []
         self.trace: list[tuple[float, np.ndarray]] = []
         self.mode, self.history, self.last_at, self.measured = "", list[np.ndarray](), -np.inf, None
+        self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
     def says(self, mode: str) -> None:
         """The guard's mode changed."""
@@ -74,10 +76,10 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
-        if self.timed and self.history and at - self.last_at > GAP * self.period:
-            self._gap(command, at - self.last_at, hasattr(message, "points"))
-        else:
-            self._motion(command)
+        missed = int((at - self.last_at) / self.period - ON_TIME) if self.timed and self.history else 0
+        if missed > 0:
+            self._gap(missed, hasattr(message, "points"))
+        self._motion(command)
         if self.paced:
             self.closest = min(self.closest, (at - self.last_at) / self.period)
             if self.timed and at - self.last_at < CLOSEST * self.period:
@@ -95,19 +97,19 @@ class Oracle:
         return 0.0 if self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs")) else (
             1e-6 * (self.high - self.low))
 
-    def _gap(self, command: np.ndarray, seconds: float, led: bool) -> None:
-        """Nothing was sent for more than a period: the guard itself stood still.
+    def _gap(self, missed: int, led: bool) -> None:
+        """So many commands were ``missed``: the guard itself stood still.
 
-        What was ``led`` on by a trajectory may be as far as its speed limit allows; anything else held the last
-        command, and begins anew from rest there.
+        What was ``led`` by a trajectory has passed its next points meanwhile; anything else rests at the last command.
+        The next one comes after that, with the limits of a single period.
         """
-        last = self.history[-1]
-        if led:
-            self._within("speed over a gap", np.abs(command - last) / seconds, self.rates["speed"] * (1 + ROUNDING))
-            self.history = [command]
+        if not led:
+            self.history = [self.history[-1]] * 3
+        elif self.ahead is None:
+            self._bad("a trajectory left points out: where it led in a pause cannot be told")
         else:
-            self.history = [last] * 3
-            self._motion(command)
+            passed = [self.ahead[min(k, len(self.ahead) - 1)] for k in range(1, missed + 1)]
+            self.history = [*self.history, *passed][-3:]
 
     def _motion(self, command: np.ndarray) -> None:
         """Differences of the last commands: of rest before the first, only as far as there are some."""
@@ -140,6 +142,7 @@ class Oracle:
         whole = steps < 1.5 * self.period
         if whole.any():
             self._within("jerk between points", jerk[whole].max(axis=0), self.rates["jerk"] * (1 + ROUNDING))
+        self.ahead = place if whole.all() else None
         if speed[-1].any() or acceleration[-1].any():
             self._bad(f"a trajectory ends in motion: {speed[-1].tolist()}")
 

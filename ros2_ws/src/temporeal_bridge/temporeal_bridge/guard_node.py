@@ -161,6 +161,7 @@ class GuardNode:
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
+        self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
         self.acting = 0.0  # the time that the command being made is for
         self.stepped = transport.monotonic()
         self.stranger = UNKNOWN  # why the controller on the line is not ours
@@ -318,7 +319,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
-        self.sent_at = self.turn = -np.inf
+        self.sent_at = self.turn = self.stands_at = -np.inf
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
 
@@ -526,12 +527,13 @@ class GuardNode:
     def _catch_up(self, now: float) -> None:
         """After a pause of this process: the robot is not where the last command left it. What was told its way to rest
         has gone on along it; anything else holds the last command."""
-        missed = int((now - self.sent_at) / self.period - ON_TIME) if self.sent_at > -np.inf else 0
+        missed = int((now - self.stands_at) / self.period - ON_TIME) if self.stands_at > -np.inf else 0
         if self.motion is None or missed < 1:
             return
+        self.stands_at += missed * self.period
         if not self.led:
             self.motion = at_rest(self.motion.command)
-        while missed and self.motion.speed.any():
+        while missed and (self.motion.speed.any() or self.motion.acceleration.any()):
             missed, (self.motion, _) = missed - 1, self._calmed("ramp", False)
 
     def _unsafe(self, now: float) -> Reason:
@@ -709,7 +711,7 @@ class GuardNode:
         onward = course(self.limits, self.motion) if self.led and self.motion is not None else None
         for topic, data in encode_all(self.topic, command, stamp, onward):
             self.transport.publish(self.endpoints[topic], data)
-        self.sent_at = self.transport.monotonic()
+        self.sent_at = self.stands_at = self.transport.monotonic()
         self.turn = max(self.turn, now) + PACE * self.period
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         told = Told(self.flight.number, step, age, self.acting - self.flight.began, np.reshape(command, -1), asked,
