@@ -12,7 +12,7 @@ import pytest
 from policies.cli.benches import _fault_world as world
 from policies.cli.benches._fault_oracle import Oracle
 from robots.course import course, resting, steps_to_rest
-from robots.motion import Bounds, Motion, at_rest, moved
+from robots.motion import Bounds, Motion, at_rest
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.guard_node import GuardNode
@@ -127,11 +127,17 @@ PERIOD = 0.04
 BOUNDS = Bounds(HOME - 1.0, HOME + 1.0, PERIOD, speed=1.572, acceleration=6.0, jerk=5000.0)
 
 
+def moved(motion: Motion, command: np.ndarray) -> Motion:
+    """The motion once ``command`` is sent, a period after the last one."""
+    speed = (command - motion.command) / PERIOD
+    return Motion(command, speed, (speed - motion.speed) / PERIOD)
+
+
 def accelerated(count: int, start: np.ndarray = HOME) -> list[Motion]:
     """Rest, and commands at 6 rad/s^2 after it."""
     out = [at_rest(start)] * 3
     for k in range(1, count + 1):
-        out.append(moved(out[-1], out[-1].command + 6.0 * k * PERIOD**2, PERIOD))
+        out.append(moved(out[-1], out[-1].command + 6.0 * k * PERIOD**2))
     return out
 
 
@@ -155,7 +161,7 @@ def test_after_a_pause_the_oracle_looks_for_a_trajectory_where_it_led_meanwhile(
     way += [at_rest(way[-1].command)] * (missed + 4)
     assert after_a_pause("franka_ros2", before, pause, way[missed + 1 : missed + 4]) == []
     assert after_a_pause("franka_ros2", before, pause, way[:3])  # as if nothing had been missed: back
-    far = [moved(way[missed], way[missed].command + PERIOD * (way[missed].speed + 4.8), PERIOD)]
+    far = [moved(way[missed], way[missed].command + PERIOD * (way[missed].speed + 4.8))]
     assert any("acceleration of component 0" in text for text in after_a_pause("franka_ros2", before, pause, far))
 
 
@@ -163,7 +169,7 @@ def test_after_a_pause_the_oracle_takes_single_commands_from_rest() -> None:
     before = accelerated(4)
     here = before[-1].command
     assert after_a_pause("forward_position", before, 3.4, accelerated(3, here)[3:]) == []
-    on = [moved(before[-1], here + PERIOD * before[-1].speed, PERIOD)]
+    on = [moved(before[-1], here + PERIOD * before[-1].speed)]
     wrong = after_a_pause("forward_position", before, 3.4, on)
     assert len(wrong) == 1 and "acceleration of component 0 is 24" in wrong[0]
 
