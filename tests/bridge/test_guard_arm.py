@@ -207,6 +207,30 @@ def test_without_a_state_it_still_comes_to_rest_within_limits(moving):
     assert moving.guard.flight.code == "stale" and moving.mode == "holding" and kept(moving)
 
 
+def test_who_would_hold_but_does_not_know_where_the_arm_is_comes_to_rest_on_its_way(lockstep):
+    """The last measured place is a tenth of a second behind: to hold there would be to turn back."""
+    arm = Arm(lockstep, stop={"default": "hold"})
+    arm.begin()
+    arm.run(0.8, HOME)
+    arm.run(0.4, HOME + 1.0)  # at speed
+    count = len(arm.sent)
+    arm.run(1.0, HOME + 1.0, states=False)
+    assert arm.guard.flight.code == "stale" and arm.guard.stopping.action == "ramp" and arm.mode == "holding"
+    assert (np.diff(arm.sent[count:], axis=0) >= -1e-12).all() and kept(arm)
+
+
+def test_an_arm_that_was_pushed_over_its_soft_limit_is_held_at_it(lockstep):
+    arm = Arm(lockstep, stop={"default": "hold"})
+    edge = arm.guard.limits.high[3]
+    arm.position[3] = edge - 0.01
+    arm.begin()
+    arm.run(0.8, arm.position.copy())
+    arm.blocked = True
+    arm.position[3] = edge + 0.02
+    arm.run(0.5)
+    assert arm.guard.flight.code == "silent" and arm.mode == "holding" and arm.sent[-1][3] == edge
+
+
 def test_a_blocked_arm_is_held_where_it_is_measured(moving):
     """Not at its command: a servo that goes on pulling is what hurts."""
     moving.blocked = True

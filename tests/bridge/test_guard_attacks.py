@@ -283,6 +283,26 @@ def test_a_jump_across_a_gap_is_a_jump():
         assert (watch.jumped[0] == "jump") == jumped, (gap, far)
 
 
+def test_of_several_topics_the_worst_stamp_counts_to_either_side():
+    for late_s, way in ((-2.0, "after"), (2.0, "before")):
+        for order in ((0.01, late_s), (late_s, 0.01)):
+            watch = Watch(quadrotor_profile(), [100.0, 100.0])
+            for topic, late in enumerate(order):
+                watch.take(topic, 10**18 - round(1e9 * late), {}, 0.0, 10**18)
+            code, told = watch.stamps()
+            assert code == "stamps" and f"was stamped 2.000 s {way} it arrived" in told
+
+
+def test_frozen_is_what_has_no_signal_left_that_changes():
+    rule = quadrotor_profile().frozen
+    assert rule is not None and rule.signals == ("base_pos_w", "base_quat_w")
+    for alive, frozen in ((rule.signals, False), (rule.signals[:1], False), (rule.signals[1:], False), ((), True)):
+        watch = Watch(quadrotor_profile(), [100.0])
+        for k in range(40):
+            watch.take(0, k, {name: np.full(3, k * (name in alive)) for name in rule.signals}, 0.01 * k, k)
+        assert (watch.frozen(0.39)[0] == "frozen") == frozen, alive
+
+
 def quadrotor_profile() -> safety.Profile:
     robot = load_robot("crazyflie")
     return safety.profile(robot, load_interface(robot).safety, robot.command("ctbr_cmd"), 0.02)

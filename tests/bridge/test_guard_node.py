@@ -368,6 +368,28 @@ def test_a_stop_that_flaps_is_a_stop(flying):
     assert flying.code == "operator" and flying.mode == "stopping"
 
 
+def test_a_stop_that_is_said_again_changes_nothing(flying):
+    """A button says its state ten times a second: neither the stop action nor its time begins anew."""
+    for _ in range(20):
+        flying.tell("estop", True)
+        flying.fly(0.02)
+    assert [event["code"] for event in flying.events] == ["operator"]
+    assert [mode.split()[0] for mode in flying.modes].count("stopping") == 1
+
+
+def test_after_a_reset_whoever_speaks_must_say_what_it_flies(flying):
+    flying.tell("mission/stop")
+    flying.fly(8.0, None)
+    flying.hello()
+    flying.fly(0.02, None)
+    flying.tell("mission/reset")
+    flying.fly(0.02, None)
+    assert flying.mode == "ready"
+    flying.begin(2)
+    flying.fly(0.1)
+    assert flying.mode == "ready" and "has not said which artifact" in flying.events[-1]["reason"]
+
+
 def test_while_the_stop_is_set_nothing_starts_and_nothing_is_reset(flying):
     for _ in range(80):
         flying.tell("estop", True)
@@ -419,6 +441,8 @@ def test_the_operators_own_action_ends_a_stop_that_is_under_way(lockstep, artifa
     count = len(world.commands)
     world.fly(0.3, None)
     assert world.mode == "stopped" and len(world.commands) == count
+    assert world.code == "silent"  # why it began to stop is what is latched
+    assert [event["code"] for event in world.events] == ["silent", "operator"]
 
 
 @pytest.mark.parametrize(("rule", "mode"), [("stop", "stopping"), ("warn", "active")])
