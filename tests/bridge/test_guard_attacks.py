@@ -303,6 +303,36 @@ def test_frozen_is_what_has_no_signal_left_that_changes():
         assert (watch.frozen(0.39)[0] == "frozen") == frozen, alive
 
 
+def test_a_state_is_as_old_as_its_oldest_part():
+    watch = Watch(quadrotor_profile(), [100.0, 50.0, 0.0])
+    for topic, at in ((2, 0.1), (0, 1.0)):
+        watch.take(topic, 1, {}, at, 1)
+    assert watch.age(1.0) == np.inf  # a part is missing
+    watch.take(1, 1, {}, 0.8, 1)
+    assert watch.age(1.0) == pytest.approx(0.2) and watch.stale(1.0)[0] == "stale"  # the last one never ages
+
+
+def test_what_was_before_a_mission_is_forgiven(world):
+    """Somebody carried the robot to its start, and there it stood: a jump, and values that did not change."""
+    still = world.state()
+    for k in range(60):
+        place = still["base_pos_w"] + (1.5 if k == 0 else 0.0)
+        world.publish({**still, "base_pos_w": place, "height": place[2]})
+        world.pause()
+    world.begin()
+    world.pause()
+    world.fly(0.1)
+    assert world.mode == "active" and world.events == []
+
+
+def test_a_guard_whose_state_gets_old_is_not_ready_any_more(world):
+    world.hello()
+    world.fly(0.2, None, states=False)
+    assert world.mode == "waiting"
+    world.fly(0.02, None)
+    assert world.mode == "ready"
+
+
 def quadrotor_profile() -> safety.Profile:
     robot = load_robot("crazyflie")
     return safety.profile(robot, load_interface(robot).safety, robot.command("ctbr_cmd"), 0.02)
