@@ -283,6 +283,13 @@ def test_a_jump_across_a_gap_is_a_jump():
         assert (watch.jumped[0] == "jump") == jumped, (gap, far)
 
 
+def test_a_step_is_flown_once(flying):
+    count, dropped = len(flying.commands), flying.guard.flight.dropped
+    flying.propose(step=flying.step)
+    flying.fly(0.02, None)
+    assert len(flying.commands) == count and flying.guard.flight.dropped == dropped + 1 and flying.mode == "active"
+
+
 def test_of_several_topics_the_worst_stamp_counts_to_either_side():
     for late_s, way in ((-2.0, "after"), (2.0, "before")):
         for order in ((0.01, late_s), (late_s, 0.01)):
