@@ -25,7 +25,6 @@ HERE = Path(__file__).parent
 
 LEGS = ("front_left", "back_left", "back_right", "front_right")
 JOINTS = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("hip", "ankle"))
-FEET = tuple(f"{leg}_foot" for leg in LEGS)  # sites at the centres of the shins' ends
 
 GYMNASIUM_ACTION = (6, 7, 0, 1, 2, 3, 4, 5)
 """The components of our command in the order of Gymnasium's action."""

@@ -19,7 +19,6 @@ from robots.spec import Parameter, RobotSpec, Source
 HERE = Path(__file__).parent
 
 SPEED = 1.0  # m/s along each axis
-RADIUS = 0.1  # m, of the ball that is drawn; nothing touches it
 
 SPEC = RobotSpec(
     name="linear",

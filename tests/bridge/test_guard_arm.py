@@ -292,6 +292,14 @@ def test_an_arm_that_would_hit_itself_comes_to_rest_before(lockstep):
     assert min(rule.capsules.distance(command)[0] for command in arm.sent) >= rule.margin and kept(arm)
 
 
+def test_a_first_command_that_is_too_near_is_refused_where_no_start_is_known(lockstep):
+    arm = Arm(lockstep, fence=False, start=None)
+    arm.position = np.array([0.0, 1.0, 0.0, -2.95, 0.0, 3.0, 0.0])
+    arm.begin()
+    arm.run(0.1, arm.position.copy())
+    assert arm.guard.flight.code == "collision" and arm.sent == []
+
+
 def test_an_arm_that_is_too_near_to_itself_may_move_away(lockstep):
     arm = Arm(lockstep, fence=False)
     folded = np.array([0.0, 1.0, 0.0, -2.95, 0.0, 3.0, 0.0])

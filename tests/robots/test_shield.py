@@ -95,3 +95,17 @@ def test_level_rates_by_hand():
 def test_stopping_blind_does_not_turn():
     command = shield.level_and_descend(None, 0.3, {"descend": 0.8, "gain": 5.0, "limit": 3.0})
     assert command == pytest.approx([0.24, 0, 0, 0])
+
+
+def test_upside_down_it_turns_with_full_effort():
+    """Near 180 degrees the sine is small, and the way is long."""
+    for degrees, rate in ((30.0, 5.0 * 0.5), (90.0, 5.0), (170.0, 5.0)):
+        half = np.deg2rad(degrees) / 2
+        rates = shield.level_rates(np.array([np.cos(half), np.sin(half), 0.0, 0.0]), 5.0, 9.0)  # rolled to the right
+        np.testing.assert_allclose(rates, [-rate, 0.0, 0.0], atol=1e-12)
+
+
+def test_the_window_of_commands_by_the_servos_law():
+    """100 (command - 0.5) - 2 * 3 within +-20: from 0.5 - 0.14 to 0.5 + 0.26."""
+    low, high = shield.effort_window(*(np.array([x]) for x in (0.5, 3.0, 100.0, 2.0, 20.0)))
+    assert low == pytest.approx([0.36]) and high == pytest.approx([0.76])
