@@ -299,4 +299,7 @@ class RclpyTransport:
             return
         self.executor.shutdown(timeout_sec=0)
         self.ros.destroy_node()
+        # it holds the node, and destroy_node (rclpy 7.1.3) forgets it: others would see this node, and its publishers,
+        # until the bus takes it for dead after 10 s
+        self.ros._state_machine.destroy_when_not_in_use()
         self.context.try_shutdown()
