@@ -368,6 +368,19 @@ def test_a_stop_that_flaps_is_a_stop(flying):
     assert flying.code == "operator" and flying.mode == "stopping"
 
 
+def test_after_a_reset_the_guard_is_ready_when_the_controller_has_said_what_it_flies(flying):
+    flying.tell("mission/stop")
+    flying.fly(8.0, None)
+    flying.hello()
+    flying.fly(0.1, None)
+    flying.tell("mission/reset")
+    flying.fly(0.1, None)
+    assert flying.mode == "waiting"
+    flying.hello()
+    flying.fly(0.02, None)
+    assert flying.mode == "ready"
+
+
 def test_while_the_stop_is_set_nothing_starts_and_nothing_is_reset(flying):
     for _ in range(80):
         flying.tell("estop", True)

@@ -233,7 +233,7 @@ class GuardNode:
     def _let_go(self) -> None:
         """Listen to whichever controller speaks next; it must say what it flies."""
         self.link.release()
-        self.stranger = UNKNOWN
+        self.greeted, self.stranger = -np.inf, UNKNOWN  # not ready before that
 
     def _hear(self, p: Proposal, now: float) -> None:
         """One datagram of the controller."""
