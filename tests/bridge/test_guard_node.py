@@ -381,13 +381,16 @@ def test_after_a_reset_whoever_speaks_must_say_what_it_flies(flying):
     flying.tell("mission/stop")
     flying.fly(8.0, None)
     flying.hello()
-    flying.fly(0.02, None)
+    flying.fly(0.1, None)
     flying.tell("mission/reset")
-    flying.fly(0.02, None)
-    assert flying.mode == "ready"
+    flying.fly(0.1, None)
+    assert flying.mode == "waiting"
     flying.begin(2)
     flying.fly(0.1)
-    assert flying.mode == "ready" and "has not said which artifact" in flying.events[-1]["reason"]
+    assert flying.mode == "waiting" and "refused" in flying.events[-1]["reason"]
+    flying.hello()
+    flying.fly(0.02, None)
+    assert flying.mode == "ready"
 
 
 def test_while_the_stop_is_set_nothing_starts_and_nothing_is_reset(flying):

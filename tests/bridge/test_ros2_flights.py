@@ -127,6 +127,12 @@ class Bench:
         """Whether the guard has state and controller, and no reason against a start."""
         return bool(self.modes) and self.modes[-1] in ("ready", "finished")
 
+    def fly(self, flight: int) -> str:
+        """A whole mission; the monitor's verdict."""
+        self.begin(flight)
+        self.until(lambda: self.verdict(flight) and self.modes[-1] in ("finished", "holding", "stopped"))
+        return self.verdict(flight)
+
     def begin(self, flight: int) -> None:
         self.until(lambda: self.start.get_subscription_count() > 0 and self.verdicts and self.ready)
         self.start.publish(self.number(data=flight))
@@ -170,9 +176,7 @@ def launched(
 @pytest.mark.parametrize("transport", ["rclpy", "dds"])
 def test_a_launched_mission_ends_satisfied(launched: Callable[..., Bench], transport: str) -> None:
     bench = launched(f"transport:={transport}")
-    bench.begin(4)
-    bench.until(lambda: bench.verdict(4))
-    assert bench.verdict(4) == "satisfied"
+    assert bench.fly(4) == "satisfied"
     text = bench.close()
     assert len(re.findall("process has finished cleanly", text)) == 5 and "rror" not in text, text
     assert "type hash" not in text.lower()
@@ -187,9 +191,7 @@ def test_a_launched_arm_reaches_its_posture(
     launched: Callable[..., Bench], arm_artifact: Path, transport: str
 ) -> None:
     bench = launched(f"transport:={transport}", artifact=arm_artifact, kind="arm", namespace="/arm1")
-    bench.begin(2)
-    bench.until(lambda: bench.verdict(2))
-    assert bench.verdict(2) == "satisfied" and len(bench.commands) > 50
+    assert bench.fly(2) == "satisfied" and len(bench.commands) > 50
     bench.close()
     guard = json.loads((bench.out / "guard.json").read_text())
     assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]

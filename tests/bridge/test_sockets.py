@@ -62,7 +62,8 @@ def test_a_loopback_bus_opens_nothing_that_the_network_reaches():
     assert others == []
 
 
-def test_a_bus_that_is_not_on_the_loopback_is_open():
+def test_a_bus_that_is_not_on_the_loopback_is_open(monkeypatch):
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
     """The other way round: what the test above looks at does tell the two apart."""
     udp, _ = opened(free_domain(), loopback=False)
     assert any(address not in ("127.0.0.1", "::1") and interface != "lo" for address, interface, _ in udp)
@@ -113,6 +114,20 @@ def test_only_the_named_ports_are_confined():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("", 0))
         assert confine({other.getsockname()[1] + 1}, "lo") == 0 and held_to(other.fileno()) == ""
+
+
+def test_sockets_that_were_there_before_are_left_alone():
+    """Another middleware's on the same ports, which talks to itself over another interface."""
+    domain = free_domain()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("", ports(domain, 0)[0]))
+        transport = DdsTransport("node", domain=domain, loopback=True)
+        try:
+            assert held_to(other.fileno()) == ""
+            own = [s for s in udp_sockets() if s.port in ports(domain, 1)]
+            assert [held_to(s.descriptor) for s in own] == ["lo", "lo"]
+        finally:
+            transport.close()
 
 
 def test_a_bus_that_cannot_be_kept_here_is_not_opened(monkeypatch):

@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -39,7 +39,7 @@ from cyclonedds.util import duration
 from temporeal_bridge import messages
 from temporeal_bridge.dds_graph import Graph, policy_name
 from temporeal_bridge.ros_arguments import parse
-from temporeal_bridge.sockets import confine
+from temporeal_bridge.sockets import UdpSocket, confine, udp_sockets
 from temporeal_bridge.transport import (
     Callback,
     Capabilities,
@@ -134,12 +134,13 @@ def enter_domain(number: int, config: str, max_index: int) -> None:
     """Open the domain in this process, or join the one that is open with the same configuration."""
     opened = OPEN.get(number)
     if opened is None:
+        others = set(udp_sockets()) if config and sys.platform == "linux" else set()
         try:
             domain = Domain(number, config or None)
         except DDSException as error:
             raise TransportError(why_closed(number, max_index, error)) from error
         if config:
-            keep_here(number, max_index)
+            keep_here(number, max_index, others)
         OPEN[number] = Opened(domain, config, 1)
     elif opened.config != config:
         raise TransportError(
@@ -149,12 +150,13 @@ def enter_domain(number: int, config: str, max_index: int) -> None:
         opened.users += 1
 
 
-def keep_here(number: int, max_index: int) -> None:
-    """Let the domain's sockets hear this machine only: Cyclone binds them to every address (see `sockets`)."""
+def keep_here(number: int, max_index: int, others: Container[UdpSocket] = ()) -> None:
+    """Let the domain's sockets hear this machine only: Cyclone binds them to every address (see `sockets`). ``others``
+    were open before the domain was."""
     if sys.platform != "linux":  # there, others on the network can reach the ports: docs/security.md
         return
     try:
-        held = confine({port for index in range(max_index + 1) for port in ports(number, index)}, LOOPBACK)
+        held = confine({port for index in range(max_index + 1) for port in ports(number, index)}, LOOPBACK, others)
     except OSError as error:
         raise TransportError(
             f"loopback was asked for, and the sockets of DDS domain {number} cannot be held to {LOOPBACK}: {error}; "

@@ -234,7 +234,7 @@ class GuardNode:
     def _let_go(self) -> None:
         """Listen to whichever controller speaks next; it must say what it flies."""
         self.link.release()
-        self.stranger = UNKNOWN
+        self.greeted, self.stranger = -np.inf, UNKNOWN  # not ready before that
 
     def _hear(self, p: Proposal, now: float) -> None:
         """One datagram of the controller."""
@@ -245,7 +245,6 @@ class GuardNode:
                 f"the controller flies another artifact ({p.text[:12]}...) than the guard was given ({ours[:12]}...)")
             self._answer()
         elif p.kind == link.BEGIN:
-            self.greeted = now
             self.begin(p, now)
         elif self.mode != "active" or p.flight != self.flight.number:
             self._foreign(p)
