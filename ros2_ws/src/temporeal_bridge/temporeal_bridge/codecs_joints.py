@@ -95,13 +95,16 @@ def in_frame(message: Any, options: Options, what: str) -> None:
 # kinematics of robot `chain`, exact and of the same instant as the joints. A field that nobody asks for may be empty.
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reading:
-    """What the options of a JointState say, checked once: ``fields``: offset and factor [J] by field."""
+    """What the options of a JointState say, checked once: ``fields``: offset and factor [J] by field. ``order``: where
+    our joints stand among the ``names`` of the last message."""
 
     options: Options
     joints: tuple[str, ...]
     fields: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    names: list[str] | None = None
+    order: Sequence[int] = ()
 
 
 READINGS: dict[int, Reading] = {}
@@ -136,15 +139,11 @@ def conversions(options: Options, count: int) -> dict[str, tuple[np.ndarray, np.
 
 def decode_joint_state(message: Any, options: Options) -> Signals:
     """Signals of the named joints, wherever they stand in the message."""
-    known, found = reading(options), {name: i for i, name in enumerate(message.name)}
-    joints = known.joints
-    missing = [name for name in joints if name not in found]
-    if missing:
-        raise CodecError(f"JointState has no joint {missing[0]!r}; it has: {', '.join(message.name) or 'none'}")
-    twice = [name for name in joints if list(message.name).count(name) > 1] if len(found) < len(message.name) else []
-    if twice:
-        raise CodecError(f"JointState has joint {twice[0]!r} more than once")
-    order, values = [found[name] for name in joints], {}
+    known = reading(options)
+    if known.names != message.name:
+        known.order = order_of(known.joints, list(message.name))
+        known.names = list(message.name)
+    joints, order, values = known.joints, known.order, {}
     for field, (offset, factor) in known.fields.items():
         raw = np.asarray(getattr(message, field), dtype=np.float64)
         if len(raw) != len(message.name):
@@ -156,6 +155,18 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
         values[field] = factor * (value - offset)
     out = {options[field]: value.astype(np.float32) for field, value in values.items()}
     return {**out, **tool_signals(values, options["tool"])} if "tool" in options else out
+
+
+def order_of(joints: Sequence[str], found: list[str]) -> list[int]:
+    """Where each of our joints stands among those of a message."""
+    place = {name: i for i, name in enumerate(found)}
+    missing = [name for name in joints if name not in place]
+    if missing:
+        raise CodecError(f"JointState has no joint {missing[0]!r}; it has: {', '.join(found) or 'none'}")
+    twice = [name for name in joints if found.count(name) > 1] if len(place) < len(found) else []
+    if twice:
+        raise CodecError(f"JointState has joint {twice[0]!r} more than once")
+    return [place[name] for name in joints]
 
 
 def tool_signals(values: Mapping[str, np.ndarray], tool: Mapping[str, str]) -> Signals:

@@ -12,6 +12,9 @@ from typing import Any
 
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from temporeal_bridge.joint_states import Reader
+
+JOINT_STATE = "sensor_msgs/msg/JointState"
 DISTRO = "jazzy"  # message definitions are those of $ROS_DISTRO where that is set and known
 
 
@@ -68,9 +71,12 @@ def decode(name: str, data: bytes) -> Any:
     """The message of type ``name`` in the CDR bytes ``data``."""
     record(name)
     try:
-        return store().deserialize_cdr(data, name)
+        return joint_states(data) if name == JOINT_STATE else store().deserialize_cdr(data, name)
     except Exception as error:  # the generated codec raises whatever its struct calls raise
         raise MessageError(f"{len(data)} bytes are not a {name}: {error}") from error
+
+
+joint_states = Reader(lambda data: store().deserialize_cdr(data, JOINT_STATE), record)
 
 
 @cache
