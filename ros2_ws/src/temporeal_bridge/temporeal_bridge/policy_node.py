@@ -280,7 +280,7 @@ class PolicyNode:
         except SignalError as error:  # it reads what the other one does not, or gives nothing that could be sent
             raise SwapError(f"cannot live through mission {self.flight.number}: at step {self.flight.steps} {error}"
                             ) from error
-        if np.isfinite(step.command).all():
+        if not isinstance(self.artifact, ChunkedPolicy) and np.isfinite(step.command).all():
             self.artifact.adopt({self.name: step.command})
         self.next, self.used = step.due, self.state.paced.at
 
