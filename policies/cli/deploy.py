@@ -263,6 +263,9 @@ def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
 def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
     """Run all until interrupted (None) or until one ends by itself: that one. Then stop the others: the first, which is
     the guard, stops the robot, and only when it has ended the rest, so that the stop is watched and recorded.
+
+    A controller that ends well has been relieved by one with another artifact (``policy_node --takeover``), which is
+    not ours: the guard and the others go on.
     """
     from temporeal_bridge.processes import end, start
 
@@ -271,6 +274,11 @@ def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
         running += [start(name, words) for name, words in nodes.items()]
         while True:
             for process in running:
+                if process.poll() == 0 and process.name == "policy_node":
+                    complain("temporeal: policy_node has ended in order: another controller relieved it, or somebody "
+                             "asked it to; the guard and the others go on")
+                    running.remove(process)
+                    break
                 if process.poll() is not None:
                     return process
             time.sleep(0.05)

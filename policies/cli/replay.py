@@ -159,6 +159,12 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
             if recorded != replayed:
                 lines.append(f"{'':8}{title}: recorded {', '.join(recorded) or 'none'}; "
                              f"replayed {', '.join(replayed) or 'none'}")
+        if flight.swapped is not None:
+            lines.append(f"{'':8}after step {flight.swapped} another artifact had taken over: compared up to there")
+        if flight.mixed:
+            lines.append(f"{'':8}{flight.mixed} commands were a mix of two controllers and were not compared as sent")
+        if flight.flown_by and mine["identity"][:12] not in flight.flown_by:
+            lines.append(f"{'':8}this flight began with {flight.flown_by}")
         if flight.guessed or flight.lost:
             lines.append(f"{'':8}the bag lacks the state of {flight.guessed} steps and {flight.lost} steps themselves: "
                          "differences may come from that")

@@ -14,6 +14,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,28 @@ class Artifact:
                 raise SignalError(f"command {name!r} is not finite: {value[0]}")
         self.memory = memory
         return {name: value[0] for name, value in commands.items()}
+
+    @cached_property
+    def echoes(self) -> dict[str, str]:
+        """Memory that is nothing but the last command, by name of the memory: a target that actions move. Found by
+        running the golden trace: after every step of it, each is the command of that step in every bit."""
+        commands = {spec.name: spec.shape for spec in self.manifest.commands} if self.manifest.chunk is None else {}
+        found = {(spec.name, name) for spec in self.manifest.memory for name, shape in commands.items()
+                 if spec.shape == shape}
+        memory, seen = self.initial_memory(1), []
+        for t in range(len(next(iter(self.golden.values()))) if found else 0):
+            memory |= {name: self.golden[f"memory.{name}"][t : t + 1] for name in memory
+                       if f"memory.{name}" in self.golden}
+            given, memory = self.act_batch({n: self.golden[f"signals.{n}"][t][None] for n in self.schema}, memory)
+            found = {(a, b) for a, b in found if np.array_equal(memory[a], given[b])}
+            seen.append(given)
+        still = {name for name in commands if all(np.array_equal(seen[0][name], each[name]) for each in seen)}
+        return {a: b for a, b in found if b not in still}  # what never changes is known of nothing
+
+    def adopt(self, commands: Mapping[str, np.ndarray]) -> None:
+        """Enter ``commands``, by name, as the last ones, where the memory has a place for them (:attr:`echoes`)."""
+        for name, command in self.echoes.items():
+            self.memory[name] = np.asarray(commands[command], dtype=np.float32).reshape(self.memory[name].shape)
 
     def act_batch(self, signals: Mapping[str, np.ndarray], memory: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
         """Commands [N, *shape] and next memory of N robots. A pure function; values are not checked."""

@@ -120,6 +120,12 @@ def verify(folder: Path, manifest: bytes, trusted: Path) -> None:
                              "trusted here: temporeal export RUN --sign KEY.pem signs") from None
     except OSError as error:
         raise SignatureError(f"{file} cannot be read: {error.strerror or error}") from error
+    check_signed(manifest, signature, key, str(file), str(trusted))
+
+
+def check_signed(manifest: bytes, signature: bytes, key: Any, file: str, trusted: str) -> None:
+    """Refuse ``manifest`` unless ``signature`` is one of it by the public ``key``. ``file`` and ``trusted``: what the
+    message calls signature and key."""
     if len(signature) != LENGTH:
         raise SignatureError(f"{file} has {len(signature)} bytes; an Ed25519 signature has {LENGTH}")
     from cryptography.exceptions import InvalidSignature

@@ -191,3 +191,11 @@ def lockstep_of() -> type[Lockstep]:
 def other_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same policy with another gain: other weights."""
     return write_artifact(tmp_path_factory.mktemp("policy") / "other", gain=5.5)
+
+
+@pytest.fixture(scope="session")
+def long_artifacts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Both, with a mission that lasts long enough for a process to start in it on a busy machine."""
+    folder = tmp_path_factory.mktemp("long")
+    mission = {"formula_text": FORMULA.replace("G[5,6]", "G[5,20]").replace("G[0,6]", "G[0,20]"), "horizon_s": 20.0}
+    return write_artifact(folder / "old", **mission), write_artifact(folder / "new", gain=5.5, **mission)

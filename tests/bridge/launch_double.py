@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,7 @@ class Node:
     arguments: Sequence[str]
     parameters: Sequence[str | Mapping[str, Any]]
     remappings: Sequence[tuple[str, str]]
-    on_exit: Shutdown | None
+    on_exit: Shutdown | Callable[[Any, Any], Shutdown | None] | None
 
 
 MODULES = {

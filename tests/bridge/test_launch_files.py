@@ -114,6 +114,9 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
             assert row.remappings == [("odom", "/mocap/odom"), ("gyro", "/imu")]
             assert Path(row.parameters[0]).is_file() and len(row.parameters) == 1
             assert (row.on_exit is None) == (kind == "swarm")
+            if executable == "policy_node" and kind != "swarm":  # relieved by a successor: the others fly on
+                assert row.on_exit(argparse.Namespace(returncode=0), None) is None
+                assert row.on_exit(argparse.Namespace(returncode=2), None).reason == "policy_node has ended"
             own = tmp_path / "out" / names[i] if kind == "swarm" and executable != "recorder" else tmp_path / "out"
             assert (args.transport, args.signals, args.out) == ("rclpy", tmp_path / "goal.yaml", own)
             if executable != "recorder":

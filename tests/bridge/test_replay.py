@@ -12,10 +12,10 @@ import pytest
 
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
-from temporeal_bridge import bags, messages, policy_node
+from temporeal_bridge import bags, messages, policy_node, swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.link import line
+from temporeal_bridge.link import MemoryController, line
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
@@ -37,14 +37,16 @@ class Flown:
 
     def __init__(self, lockstep: Any, artifact: Path, bag: Path) -> None:
         self.lockstep, manifest = lockstep, load_manifest(artifact)
+        self.tape = bag.parent / f"{bag.name}-line" / "tape"
         ends = line()
-        self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1")
-                    for name in ("robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer")}
+        self.line = ends[1]
+        self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1") for name in (
+            "robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer", "successor")}
         self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
         self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
         loaded = policy_node.load(artifact, ROBOT, INTERFACE)
         self.policy = self.add("policy_node", lambda bus: PolicyNode(
-            bus, loaded, ROBOT, INTERFACE, ends[0], after="silence"))
+            bus, loaded, ROBOT, INTERFACE, ends[0], after="silence", tape=self.tape))
         self.guard = self.add("guard_node", lambda bus: GuardNode(
             bus, manifest, ROBOT, INTERFACE, ends[1], artifact))
         self.monitor = self.add("monitor_node", lambda bus: MonitorNode(bus, manifest, ROBOT, INTERFACE))
@@ -67,6 +69,12 @@ class Flown:
         done = self.monitor.results
         self.lockstep.run(8.0, until=lambda: bool(done) and done[-1]["flight"] == number)
         self.lockstep.run(0.3)
+
+    def take_over(self, artifact: Path) -> PolicyNode:
+        """Another artifact, flown on by a controller of its own."""
+        return self.add("successor", lambda bus: PolicyNode(
+            bus, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, MemoryController(self.line),
+            after="silence", tape=self.tape, offer=swap.offer(artifact)))
 
     def close(self) -> Path:
         self.recorder.close()
@@ -93,6 +101,41 @@ def again(bag: Path, artifact: Path, **changes: Any) -> Any:
     namespace, told = bags.robot_of(bag)
     recording = bags.read(bag, needed(INTERFACE, namespace))
     return replay(recording, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, namespace, **changes)
+
+
+def test_a_flight_in_which_the_artifact_was_exchanged_is_compared_up_to_there(
+    artifact, other_artifact, lockstep_of, tmp_path
+):
+    """Flight 3: exchanged half way, after a successor that failed in its exchange. Flight 4 began with the new one."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(1.0)
+    flown.take_over(other_artifact)
+    flown.lockstep.run(0.2)
+    flown.lockstep.pairs.pop()  # killed
+    flown.lockstep.run(1.5)
+    assert flown.policy.mode == "active" and flown.guard.swap is None
+    new = flown.take_over(other_artifact)
+    flown.lockstep.run(1.0)
+    (step, _), = flown.guard.flight.swapped
+    assert flown.policy.done and new.in_charge
+    flown.lockstep.pairs = [pair for pair in flown.lockstep.pairs if pair[1] is not flown.policy]
+    done = flown.monitor.results
+    flown.lockstep.run(8.0, until=lambda: bool(done))
+    flown.lockstep.run(0.3)
+    assert done[-1]["verdict"] == "satisfied" and flown.guard.mode == "finished"
+    flown.start(4)
+    flown.lockstep.run(1.0)
+    bag = flown.close()
+    found = again(bag, artifact)
+    first, second = found.flights
+    assert first.equal and first.swapped == step and first.proposed.count == step + 1 and first.steps == new.steps
+    assert 40 <= first.mixed <= 80 and first.sent.count == step + 1 - first.mixed
+    assert first.flown_by.startswith("cascade") and second.swapped is None and not second.proposed.equal
+    assert second.flown_by != first.flown_by
+    assert again(bag, other_artifact).flights[1].proposed.differing == 0  # the one that it began with
 
 
 def test_a_flight_comes_out_bit_for_bit(bag, artifact):

@@ -98,6 +98,20 @@ def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: 
     assert note.read_text() == "stopped"
 
 
+def test_a_controller_that_was_relieved_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with status 0, the others go on; then one fails, and that one is told."""
+    sleeper(monkeypatch, tmp_path)
+    note, ready, over = tmp_path / "note", tmp_path / "ready", tmp_path / "over"
+    (tmp_path / "temporeal_bridge" / "policy_node.py").write_text(
+        "import sys; open(sys.argv[1], 'w').close()\n")
+    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]})
+    assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
+    deploy.run_nodes({"policy_node": [str(over)], "fails": [str(over)]})
+    assert "another controller relieved it" in capsys.readouterr().err
+
+
 def test_interrupt_stops_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeper(monkeypatch, tmp_path)
     note, ready = tmp_path / "note", tmp_path / "ready"

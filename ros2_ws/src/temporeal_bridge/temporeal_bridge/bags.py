@@ -124,11 +124,12 @@ def opened(path: Path) -> Iterator[Opened]:
 
 
 def flown(recording: Recording) -> dict[str, dict[str, Any]]:
-    """By namespace, what the guard of each robot said of its artifact: the last that it had."""
+    """By namespace, what the guard of each robot said of its artifact: the first that it had, others may have succeeded
+    it (:mod:`temporeal_bridge.swap`)."""
     out: dict[str, dict[str, Any]] = {}
     for message in recording.said:
         if message.topic.endswith(f"/{ARTIFACT}"):
-            out[message.topic.removesuffix(f"/{ARTIFACT}") or "/"] = json.loads(message.decode().data)
+            out.setdefault(message.topic.removesuffix(f"/{ARTIFACT}") or "/", json.loads(message.decode().data))
     return out
 
 

@@ -19,6 +19,8 @@ Topics, in the robot's namespace:
 - ``guard/command`` (std_msgs/Float64MultiArray: :class:`~temporeal_bridge.mission.Told`: what was sent, what was
   proposed, of which mission and step, and made of which state), after every command: out;
 - ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
+- ``guard/swap`` (std_msgs/Float64MultiArray: flight, step, weight w, then two commands a and b: (1 - w) a + w b was
+  asked for): while an artifact is exchanged (:mod:`temporeal_bridge.swap`): out;
 - ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, and
   the folder it was read from): what a recording is of, out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
@@ -39,18 +41,20 @@ from typing import Any
 import numpy as np
 
 from policies.export.manifest import Manifest, identity, load_manifest, to_json
+from policies.export.signature import public_key
 from robots import shield
 from robots.collision import Nearness
 from robots.course import course
 from robots.motion import Motion, at_rest, following, resting, stopping
 from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import codecs, link, messages, safety
+from temporeal_bridge import codecs, link, messages, safety, swap
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import AGES, FLIGHTS, Told, check_fits, newest, percentiles
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.swap import Swap
 from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
 
@@ -83,6 +87,7 @@ class Flight:
     limited: int = 0  # commands that were changed
     bridged: int = 0  # commands of the guard's own for periods in which the controller was late
     dropped: int = 0  # proposals of another mission, or older than the last
+    swapped: list[Any] = field(default_factory=list)  # after which step which artifact (identity) took over in flight
     code: str = ""
     reason: str = ""
     action: str = ""
@@ -113,12 +118,15 @@ class GuardNode:
 
     def __init__(
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, line: GuardEnd,
-        folder: Path | None = None,
+        folder: Path | None = None, trust: Path | None = None,
     ) -> None:
         if len(manifest.commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
         self.transport, self.manifest, self.robot, self.link = transport, manifest, robot, line
-        self.identity = identity(manifest)
+        self.identity, self.interface = identity(manifest), interface
+        self.trust = trust
+        self.trusted = None if trust is None else public_key(trust)  # read now: in flight no file is opened
+        self.swap: Swap | None = None
         self.spec = robot.command(manifest.commands[0].name)
         self.nothing = np.full(self.spec.size, np.nan)
         self.period = 1.0 / manifest.rate_hz
@@ -145,6 +153,7 @@ class GuardNode:
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
         self.told = transport.advertise("guard/command", "std_msgs/msg/Float64MultiArray", QOS["default"])
+        self.mixed = transport.advertise("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.artifact = transport.advertise("guard/artifact", "std_msgs/msg/String", QOS["latched"])
         for topic, type, taker in (
                 ("mission/stop", "std_msgs/msg/Empty", self._on_stop),
@@ -169,7 +178,7 @@ class GuardNode:
         self.rival, self.next_look = "", transport.monotonic() + LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
-        self._introduce(interface.name, folder)
+        self._introduce(folder)
         self._say("waiting")
 
     # what comes in
@@ -233,12 +242,15 @@ class GuardNode:
 
     def _let_go(self) -> None:
         """Listen to whichever controller speaks next; it must say what it flies."""
+        self.swap = None
         self.link.release()
         self.greeted, self.stranger = -np.inf, UNKNOWN  # not ready before that
 
     def _hear(self, p: Proposal, now: float) -> None:
         """One datagram of the controller."""
-        if p.kind == link.HELLO:
+        if p.heir:
+            self._hear_heir(p, now)
+        elif p.kind == link.HELLO:
             self.greeted = now
             ours = self.identity
             self.stranger = "" if p.text == ours else (
@@ -269,6 +281,8 @@ class GuardNode:
 
     def _say(self, mode: str) -> None:
         self.mode = mode
+        if self.swap is not None and mode != "active":
+            self._drop_swap(f"the mission is over: {self.flight.reason or mode}")
         if self.offboard is not None and mode not in COMMANDED:
             self.offboard.release()
         header = messages.header(self.flight.start_ns, f"{mode} {self.flight.number}")
@@ -291,11 +305,11 @@ class GuardNode:
         self._report_json(self.event, {
             "mode": self.mode, "flight": self.flight.number, "t": since, "code": code, "reason": reason})
 
-    def _introduce(self, interface: str, folder: Path | None) -> None:
+    def _introduce(self, folder: Path | None) -> None:
         manifest = self.manifest
         self._report_json(self.artifact, {
             "name": manifest.name, "identity": self.identity, "robot": manifest.robot, "command": self.spec.name,
-            "interface": interface, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
+            "interface": self.interface.name, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
             "manifest": to_json(manifest)})
 
     def _report_json(self, endpoint: Endpoint, content: dict[str, Any]) -> None:
@@ -454,7 +468,7 @@ class GuardNode:
 
     def _newest(self, waiting: list[Proposal]) -> list[Proposal]:
         """Of commands that came while this process did not run, only the last: sent together, they would be a leap."""
-        commands = [i for i, p in enumerate(waiting) if p.kind == link.COMMAND]
+        commands = [i for i, p in enumerate(waiting) if p.kind == link.COMMAND and not p.heir]
         self.flight.dropped += len(commands[:-1])
         return [p for i, p in enumerate(waiting) if i not in commands[:-1]]
 
@@ -507,6 +521,9 @@ class GuardNode:
     def _check(self, now: float) -> None:
         """While a mission is flown: everything that would stop it, whether the controller speaks or not."""
         code, reason = self._unsafe(now)
+        if self.swap is not None and now - self.swap.heard > self.profile.silent_after_s:
+            self._refuse_swap(f"the successor has proposed nothing for {now - self.swap.heard:.3f} s, "
+                              f"{self.profile.silent_after_s:g} s is allowed")
         if reason:
             self.stop(code, reason)
         elif self.motion is not None and self.keeps and now - self.sent_at >= LATE * self.period:
@@ -565,11 +582,17 @@ class GuardNode:
         code, reason = self._refused(p, now)
         if reason:
             return self.stop(code, reason)
-        asked = np.asarray(p.values, dtype=float)
+        asked = self._asked(p)
         self._catch_up(now)
         verdict, motion = shield.guard(
             self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
         collides = self._collides(motion)
+        if collides and self.swap is not None:  # the old one's alone, as near as the limits of motion let it come
+            self._drop_swap(f"the mix with its command collides: {collides}")
+            asked = np.asarray(p.values, dtype=float)
+            verdict, motion = shield.guard(
+                self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
+            collides = self._collides(motion)
         if collides:
             return self.stop("collision", collides)
         self.motion = motion
@@ -578,6 +601,8 @@ class GuardNode:
         flight.limited += bool(verdict.reason)
         for kept in (flight.latency_s, self.latency_s):
             kept.append(self.sent_at - p.seen)
+        if self.swap is not None and self.swap.done:
+            self._exchange(self.swap)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
@@ -639,6 +664,126 @@ class GuardNode:
                 position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
             asked = np.concatenate([np.clip(asked[: position.size], low, high), asked[position.size :]])
         return asked
+
+    # the exchange of the artifact
+
+    def _hear_heir(self, p: Proposal, now: float) -> None:
+        """One datagram of a successor: that it asks, or what it proposes once it may."""
+        if p.kind == link.TAKEOVER:
+            return self._takeover(p, now)
+        if self.swap is None or self.swap.back >= 0:
+            return self._foreign_heir()
+        reason = p.text if p.kind == link.FAIL else "it ended its mission" if p.kind == link.END else ""
+        if p.kind == link.COMMAND:
+            reason = self._unwanted(p, now, self.swap)
+            if not reason and (self.swap.newest is None or p.step > self.swap.newest.step):
+                self.swap.newest, self.swap.heard = p, now
+        if reason:
+            self._refuse_swap(reason)
+
+    def _foreign_heir(self) -> None:
+        self.link.answer(Answer("refused", reason="the guard has not accepted this successor"), heir=True)
+        self.link.dismiss()
+
+    def _takeover(self, p: Proposal, now: float) -> None:
+        """Somebody asks to succeed the controller in charge."""
+        new, folder = self.manifest, ""
+        try:
+            new, folder = swap.offered(p.text, self.trusted, str(self.trust))
+            check_fits(new, self.robot, self.interface)
+            reason = swap.unfit(new, self.manifest) or self._untimely(p)
+        except Exception as error:  # whatever is shown must not end the guard of a robot in motion
+            reason = f"{'' if isinstance(error, ValueError) else f'{type(error).__name__}: '}{error}"
+        if reason:
+            self._tell("swap_refused", f"{new.name} may not succeed {self.manifest.name}: {reason}")
+            if self.swap is None or self.swap.back >= 0:
+                self.link.answer(Answer("refused", p.flight, p.stamp_ns, reason), heir=True)
+                self.link.dismiss()
+        elif self.mode in IDLE:
+            self._exchange(Swap(new, identity(new), folder, 0, now))
+        else:
+            self.swap = Swap(new, identity(new), folder, swap.steps_of(self.profile.blend_s, self.period), now)
+            self._tell("swap", f"{new.name} succeeds {self.manifest.name} within {self.profile.blend_s:g} s")
+            self.link.answer(Answer("blending", self.flight.number, self.flight.start_ns), heir=True)
+
+    def _untimely(self, p: Proposal) -> str:
+        """Why nobody can take over now, or not this one."""
+        if self.swap is not None:
+            return "an exchange is under way, or is being taken back"
+        if self.mode in IDLE:
+            return ""
+        if self.mode != "active":
+            why = f": {self.flight.reason}; mission/reset clears it" if self.flight.reason else ""
+            return f"the guard is {self.mode}{why}"
+        if (p.flight, p.stamp_ns) != (self.flight.number, self.flight.start_ns):
+            return f"it is prepared for mission {p.flight}, mission {self.flight.number} is flown"
+        if self.motion is None:
+            return "the mission has no command yet"
+        return ""
+
+    def _unwanted(self, p: Proposal, now: float, under_way: Swap) -> str:
+        """What is wrong with a successor's proposal."""
+        shape = self.spec.shape if len(p.values) == self.spec.size else (len(p.values),)
+        unfit = shield.finite(self.spec, np.reshape(p.values, shape)).reason
+        old = shield.stale(now - p.seen, self.profile.stale_after_s)
+        off = abs(p.step - self.flight.step) * self.period
+        if unfit or old:
+            return unfit or f"its command was made of an old state: {old}"
+        if (p.flight, p.stamp_ns) != (self.flight.number, self.flight.start_ns):
+            return f"it proposes for mission {p.flight}, mission {self.flight.number} is flown"
+        if off > self.profile.silent_after_s:
+            return f"it is at step {p.step}, the mission at {self.flight.step}: they must count the same"
+        rule = self.profile.start
+        if rule is not None and self.motion is not None and under_way.newest is None:
+            count = len(rule.within)
+            far = shield.behind(np.asarray(p.values, dtype=float)[:count], self.motion.command[:count],
+                                np.asarray(rule.within))
+            return far and f"its first command is too far from the one in force: {far}"
+        return ""
+
+    def _asked(self, p: Proposal) -> np.ndarray:
+        """What is proposed; while an artifact is exchanged, the mix of both."""
+        asked = np.asarray(p.values, dtype=float)
+        if self.swap is None:
+            return asked
+        out, weight, other = self.swap.mix(asked)
+        self._report(self.mixed, messages.array64(np.concatenate(
+            [[self.flight.number, p.step, weight], asked, other])))
+        if self.swap.over:
+            self.swap = None
+        return out
+
+    def _refuse_swap(self, reason: str) -> bool:
+        """The exchange is called off; the old controller goes on. Whether there was one to call off."""
+        if self.swap is None or self.swap.back >= 0:
+            return False
+        self._tell("swap_refused", f"{self.swap.manifest.name} does not succeed {self.manifest.name}: {reason}")
+        self.link.answer(Answer("refused", self.flight.number, self.flight.start_ns, reason), heir=True)
+        self.link.dismiss()
+        self.swap.fail()
+        if self.swap.over:
+            self.swap = None
+        return True
+
+    def _drop_swap(self, reason: str) -> None:
+        """Nothing is mixed any more."""
+        self._refuse_swap(reason)
+        self.swap = None
+
+    def _exchange(self, new: Swap) -> None:
+        """The successor is in charge; who was may end."""
+        flight, who = self.flight, f"{new.manifest.name} ({new.identity[:12]})"
+        told = f"{self.manifest.name} ({self.identity[:12]}) was relieved by {who}"
+        self.link.answer(Answer("relieved", flight.number, flight.start_ns, told))
+        self.link.promote()
+        self.manifest, self.identity, self.swap = new.manifest, new.identity, None
+        self.stranger, self.greeted = "", self.transport.monotonic()
+        if self.mode == "active":  # silent since its own last word, and its next step is after the last one of both
+            flight.swapped.append([flight.step, self.identity])
+            self.heard, flight.step = new.heard, max(flight.step, new.used)
+        self._introduce(Path(new.folder))
+        self._tell("swapped", told)
+        self._answer()
 
     # stop actions
 
@@ -775,7 +920,7 @@ class GuardNode:
             "flights": [
                 {"flight": f.number, "start_ns": f.start_ns, "sent": f.sent, "limited": f.limited, "bridged": f.bridged,
                  "dropped": f.dropped, "code": f.code, "reason": f.reason, "action": f.action,
-                 "latency_ms": f.latency_ms or percentiles(list(f.latency_s))}
+                 "swapped": f.swapped, "latency_ms": f.latency_ms or percentiles(list(f.latency_s))}
                 for f in self.flights],
         }
 
@@ -789,7 +934,7 @@ def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
         interface = armed_by(interface, args.arm)
     check_fits(manifest, robot, interface)
     return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)),
-                     args.artifact)
+                     args.artifact, args.trust)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -118,7 +118,7 @@ def figures(
     return {
         "steps": len(flight.steps), "missed": sum(row.missed for row in flight.steps), "sent": len(sent),
         "late": int(np.count_nonzero(np.diff(times) > LATE / manifest.rate_hz)),
-        "limited": sum(not np.array_equal(command, flight.proposed.get(step, command))
+        "limited": sum(not np.array_equal(command, flight.mixed.get(step, flight.proposed.get(step, command)))
                        for step, command in sent.items()),
         "bridged": sum(row.step < 0 and flight.start_ns + round(1e9 * row.at) < end for row in flight.basis),
         "own": sum(step < 0 for step, _ in flight.sent),

@@ -169,8 +169,9 @@ def params_of(kind: str, launch_file: Path) -> Path:
 def description(kind: str, launch_file: Path) -> Any:
     """The LaunchDescription of launch file ``kind``.
 
-    Where a process of a single robot ends, the others are stopped, the robot with them. Those of a swarm are left
-    alone: one robot's monitor must not bring the others down.
+    Where a process of a single robot ends, the others are stopped, the robot with them; not where a controller ends
+    well, for a successor has relieved it (:mod:`temporeal_bridge.swap`). Those of a swarm are left alone: one robot's
+    monitor must not bring the others down.
     """
     from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
     from launch.substitutions import LaunchConfiguration
@@ -180,6 +181,12 @@ def description(kind: str, launch_file: Path) -> Any:
 
     known = arguments(kind)
 
+    def ended(executable: str) -> Any:
+        end = Shutdown(reason=f"{executable} has ended")
+        if executable != "policy_node":
+            return end
+        return lambda event, context: None if event.returncode == 0 else end
+
     def start(context: Any) -> list[Any]:
         given = {name: LaunchConfiguration(name).perform(context) for name in known}
         params = Path(given["params"]) if given["params"] else params_of(kind, launch_file)
@@ -187,7 +194,7 @@ def description(kind: str, launch_file: Path) -> Any:
             Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
                  output="screen", arguments=list(row.options), remappings=list(row.remaps),
                  parameters=[str(params), *filter(None, [dict(row.parameters)])],
-                 on_exit=None if kind == "swarm" else Shutdown(reason=f"{row.executable} has ended"))
+                 on_exit=None if kind == "swarm" else ended(row.executable))
             for row in processes(kind, given, params)]
 
     declared = [DeclareLaunchArgument(name, default_value=default, description=text)

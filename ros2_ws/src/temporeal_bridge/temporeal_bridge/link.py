@@ -17,15 +17,16 @@ import tempfile
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-HELLO, BEGIN, COMMAND, END, FAIL = range(5)
+HELLO, BEGIN, COMMAND, END, FAIL, TAKEOVER = range(6)
 """Kinds: the controller is there (text: digest of its artifact) · a mission begins (stamp: its time zero) · a command
-(values) · the mission is over (text: what then) · the controller cannot go on (text: why)."""
+(values) · the mission is over (text: what then) · the controller cannot go on (text: why) · this one asks to take over
+from the controller in charge (text: :func:`temporeal_bridge.swap.offer` of its artifact)."""
 
 MAGIC = b"TPL1"
 HEAD = struct.Struct("<4sB3xqqqddII")
@@ -53,6 +54,8 @@ class Proposal:
         at: when this was sent.
         values: the command [A] in its own units.
         text: see the kinds.
+        heir: whether the successor says it, not the controller in charge. The guard's end of the line knows; it is not
+            sent.
     """
 
     kind: int
@@ -63,11 +66,16 @@ class Proposal:
     at: float = 0.0
     values: Any = ()
     text: str = ""
+    heir: bool = False
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the guard says: its mode, the mission it is in (number and time zero), and why it is in that mode."""
+    """What the guard says: its mode, the mission it is in (number and time zero), and why it is in that mode.
+
+    To a successor: ``blending`` (propose from now on), ``refused``, or as to the one in charge, which it is then. To
+    the one whom it succeeded: ``relieved``.
+    """
 
     mode: str
     flight: int = -1
@@ -77,7 +85,9 @@ class Answer:
 
 def pack(p: Proposal) -> bytes:
     """A proposal as a datagram."""
-    values, text = np.asarray(p.values, dtype="<f8").reshape(-1), p.text.encode()[:LONGEST_TEXT]
+    values, text = np.asarray(p.values, dtype="<f8").reshape(-1), p.text.encode()
+    if p.kind != TAKEOVER:
+        text = text[:LONGEST_TEXT]
     head = HEAD.pack(MAGIC, p.kind, p.flight, p.step, p.stamp_ns, p.seen, p.at, len(values), len(text))
     return head + values.tobytes() + text
 
@@ -87,7 +97,7 @@ def unpack(data: bytes) -> Proposal:
     if len(data) < HEAD.size or data[:4] != MAGIC:
         raise LinkError(f"{len(data)} bytes are not a proposal")
     _, kind, flight, step, stamp, seen, at, values, text = HEAD.unpack_from(data)
-    if kind > FAIL or len(data) != HEAD.size + 8 * values + text:
+    if kind > TAKEOVER or len(data) != HEAD.size + 8 * values + text:
         raise LinkError(f"{len(data)} bytes are not a proposal of kind {kind}, {values} values and a text of {text}")
     end = HEAD.size + 8 * values
     return Proposal(kind, flight, step, stamp, seen, at, np.frombuffer(data[HEAD.size : end], dtype="<f8"),
@@ -117,10 +127,16 @@ class GuardEnd(Protocol):
     malformed: int
 
     def receive(self) -> list[Proposal]:
-        """What has come from the one controller that is listened to."""
+        """What has come from the controller in charge, and from a successor that asked (:data:`TAKEOVER`)."""
 
-    def answer(self, answer: Answer) -> None:
-        """Tell that controller; nobody waits if it does not listen."""
+    def answer(self, answer: Answer, heir: bool = False) -> None:
+        """Tell the controller in charge, or the successor; nobody waits if it does not listen."""
+
+    def promote(self) -> None:
+        """The successor is in charge; who was is a stranger."""
+
+    def dismiss(self) -> None:
+        """The successor is a stranger again."""
 
     def release(self) -> None:
         """Listen to whichever controller speaks next."""
@@ -175,12 +191,57 @@ def datagram_socket(path: Path) -> socket.socket:
     return made
 
 
-class SocketGuard:
+BUSY = pack_answer(Answer("refused", reason="another takeover is under way"))
+
+
+class Parties:
+    """Whom the guard listens to: the controller in charge, which spoke first, and one that asked to succeed it."""
+
+    def __init__(self) -> None:
+        self.peer: str | None = None
+        self.heir: str | None = None
+        self.malformed = self.strangers = 0
+
+    def said(self, data: bytes, who: str, tell: Callable[[bytes, str], None]) -> Proposal | None:
+        """What ``who`` says, None if it is not listened to; ``tell(answer, who)`` refuses a second successor."""
+        try:
+            found: Proposal | None = unpack(data)
+        except LinkError:
+            found = None
+        if found is not None and found.kind == TAKEOVER and who != self.peer:
+            if self.heir not in (None, who):
+                tell(BUSY, who)
+            self.heir = self.heir or who
+        elif self.peer is None and who != self.heir:
+            self.peer = who
+        if who not in (self.peer, self.heir):
+            self.strangers += 1
+        elif found is None:
+            self.malformed += 1
+        else:
+            return replace(found, heir=True) if who == self.heir else found
+        return None
+
+    def promote(self) -> None:
+        """See :class:`GuardEnd`."""
+        self.peer, self.heir = self.heir, None
+
+    def dismiss(self) -> None:
+        """See :class:`GuardEnd`."""
+        self.heir = None
+
+    def release(self) -> None:
+        """See :class:`GuardEnd`."""
+        self.peer = self.heir = None
+
+
+class SocketGuard(Parties):
     """:class:`GuardEnd` over a socket called ``path``. One guard only: a second one is refused."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         own_folder(path)
-        self.path, self.malformed, self.strangers = path, 0, 0
+        self.path = path
         self.lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,7 +252,6 @@ class SocketGuard:
         self.socket = datagram_socket(path)
         self.poll = select.poll()
         self.poll.register(self.socket, select.POLLIN)
-        self.peer: str | None = None
 
     def receive(self) -> list[Proposal]:
         """See :class:`GuardEnd`."""
@@ -201,26 +261,19 @@ class SocketGuard:
                 data, peer = self.socket.recvfrom(LARGEST)
             except BlockingIOError:
                 break
-            if self.peer is None:
-                self.peer = peer
-            if peer != self.peer:
-                self.strangers += 1
-                continue
-            try:
-                out.append(unpack(data))
-            except LinkError:
-                self.malformed += 1
+            said = self.said(data, peer, self._tell)
+            if said is not None:
+                out.append(said)
         return out
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: Answer, heir: bool = False) -> None:
         """See :class:`GuardEnd`."""
-        if self.peer:
-            with suppress(OSError):  # the controller has ended or does not read: it will be seen by its silence
-                self.socket.sendto(pack_answer(answer), self.peer)
+        self._tell(pack_answer(answer), self.heir if heir else self.peer)
 
-    def release(self) -> None:
-        """See :class:`GuardEnd`."""
-        self.peer = None
+    def _tell(self, data: bytes, who: str | None) -> None:
+        if who:
+            with suppress(OSError):  # the controller has ended or does not read: it will be seen by its silence
+                self.socket.sendto(data, who)
 
     def wait(self, timeout_s: float) -> None:
         """See :class:`GuardEnd`."""
@@ -268,32 +321,27 @@ class SocketController:
         self.own.unlink(missing_ok=True)
 
 
-@dataclass
-class MemoryLink:
-    """Both ends inside one process, for tests and replay. ``pass_on(seconds)`` lets the fake clock go on."""
+class MemoryLink(Parties):
+    """The guard's end inside one process, for tests and replay. ``pass_on(seconds)`` lets the fake clock go on."""
 
-    up: deque[bytes] = field(default_factory=deque)
-    down: deque[bytes] = field(default_factory=deque)
-    pass_on: Callable[[float], None] | None = None
-    guarded: bool = True
-    malformed: int = 0
-
-    def send(self, proposal: Proposal) -> bool:
-        """See :class:`ControllerEnd`."""
-        if self.guarded:
-            self.up.append(pack(proposal))
-        return self.guarded
+    def __init__(self, pass_on: Callable[[float], None] | None = None) -> None:
+        super().__init__()
+        self.up: deque[tuple[str, bytes]] = deque()
+        self.down: dict[str, deque[bytes]] = {}
+        self.pass_on, self.guarded = pass_on, True
 
     def receive(self) -> list[Proposal]:
         """See :class:`GuardEnd`."""
-        return [unpack(self.up.popleft()) for _ in range(len(self.up))]
+        heard = [self.said(data, who, self._tell) for who, data in (self.up.popleft() for _ in range(len(self.up)))]
+        return [p for p in heard if p is not None]
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: Answer, heir: bool = False) -> None:
         """See :class:`GuardEnd`."""
-        self.down.append(pack_answer(answer))
+        self._tell(pack_answer(answer), self.heir if heir else self.peer)
 
-    def release(self) -> None:
-        """See :class:`GuardEnd`."""
+    def _tell(self, data: bytes, who: str | None) -> None:
+        if who is not None and who in self.down:
+            self.down[who].append(data)
 
     def wait(self, timeout_s: float) -> None:
         """See :class:`GuardEnd`."""
@@ -304,19 +352,22 @@ class MemoryLink:
         """See :class:`GuardEnd`."""
 
 
-@dataclass
 class MemoryController:
-    """The controller's end of a :class:`MemoryLink`."""
+    """A controller's end of a :class:`MemoryLink`; each has a name of its own."""
 
-    link: MemoryLink
+    def __init__(self, link: MemoryLink) -> None:
+        self.link, self.name = link, f"controller {len(link.down)}"
+        link.down[self.name] = deque()
 
     def send(self, proposal: Proposal) -> bool:
         """See :class:`ControllerEnd`."""
-        return self.link.send(proposal)
+        if self.link.guarded:
+            self.link.up.append((self.name, pack(proposal)))
+        return self.link.guarded
 
     def receive(self) -> list[Answer]:
         """See :class:`ControllerEnd`."""
-        down = self.link.down
+        down = self.link.down[self.name]
         return [unpack_answer(down.popleft()) for _ in range(len(down))]
 
     def close(self) -> None:
@@ -325,5 +376,5 @@ class MemoryController:
 
 def line(pass_on: Callable[[float], None] | None = None) -> tuple[MemoryController, MemoryLink]:
     """Controller's and guard's end of a line in this process."""
-    link = MemoryLink(pass_on=pass_on)
+    link = MemoryLink(pass_on)
     return MemoryController(link), link

@@ -50,6 +50,9 @@ class Flight:
     modes: list[tuple[float, str]] = field(default_factory=list)
     events: list[tuple[float, str, str]] = field(default_factory=list)  # time, code, reason
     verdict: dict[str, Any] = field(default_factory=dict)  # the monitor's last word
+    mixed: dict[int, np.ndarray] = field(default_factory=dict)  # by step, the mix of two controllers that was asked for
+    swapped: int | None = None  # the last step of the artifact that the flight began with; None: it flew to the end
+    flown_by: str = ""  # name of that artifact, and the beginning of its identity
 
     @property
     def lost(self) -> int:
@@ -79,7 +82,7 @@ def begun(recording: Recording, base: str) -> tuple[list[Flight], int]:
             out.append(Flight(int(number), message.at - round(at * 1e9)))
         if not out or out[-1].number != int(number):
             partial.add(int(number))
-        else:
+        elif not out[-1].steps or row.step > out[-1].steps[-1].step:  # two may tell one, as one relieves the other
             out[-1].steps.append(row)
     return out, len(partial)
 
@@ -128,4 +131,24 @@ def _verdict(found: list[Flight], at: int, message: Any) -> None:
         flight.verdict = said
 
 
-TAKERS = {"guard/command": _command, "mission": _mission, "guard/event": _event, "monitor/verdict": _verdict}
+def _swap(found: list[Flight], at: int, message: Any) -> None:
+    """While an artifact is exchanged: where the weight of the successor is 1 it is done."""
+    number, step, weight, *commands = (float(x) for x in message.data)
+    flight = among(found, int(number), at)
+    if flight is None:
+        return
+    old, other = np.split(np.array(commands), 2)
+    flight.mixed[int(step)] = old + weight * (other - old)
+    if weight == 1.0 and flight.swapped is None:
+        flight.swapped = int(step)
+
+
+def _artifact(found: list[Flight], at: int, message: Any) -> None:
+    said = json.loads(message.data)
+    for flight in found:
+        if flight.start_ns > at or not flight.flown_by:
+            flight.flown_by = f"{said['name']} ({said['identity'][:12]})"
+
+
+TAKERS = {"guard/command": _command, "mission": _mission, "guard/event": _event, "guard/swap": _swap,
+          "guard/artifact": _artifact, "monitor/verdict": _verdict}

@@ -39,12 +39,13 @@ class Node(Protocol):
 def spin(node: Node, transport: Transport, stop: Callable[[], bool]) -> None:
     """Run ``node`` until ``stop()``; one that has ``may_end()`` is asked then, until it may.
 
-    A node that has ``wait(seconds)`` sleeps by it, and looks at the bus itself. One that has ``rescue(error)`` has a
-    last word when it fails, before the error goes on: a robot may be in motion.
+    One that sets ``done`` ends by itself, too. A node that has ``wait(seconds)`` sleeps by it, and looks at the bus
+    itself. One that has ``rescue(error)`` has a last word when it fails, before the error goes on: a robot may be in
+    motion.
     """
     wait, may_end = getattr(node, "wait", transport.wait), getattr(node, "may_end", lambda: True)
     try:
-        while not (stop() and may_end()):
+        while not ((stop() or getattr(node, "done", False)) and may_end()):
             left = node.deadline() - transport.monotonic()
             wait(min(max(left, 0.0), LONGEST_WAIT_S))
             node.step()

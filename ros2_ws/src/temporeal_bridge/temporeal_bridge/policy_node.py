@@ -8,6 +8,10 @@ Modes: ``waiting`` (no state yet) -> ``ready`` -> ``starting`` (from ``mission/s
 local socket (:mod:`temporeal_bridge.link`) to the guard (:mod:`temporeal_bridge.guard_node`), which says on ``mission``
 what becomes of it, and stops the robot where this node fails.
 
+With ``--takeover`` another artifact is exchanged for the one that flies (:mod:`temporeal_bridge.swap`): this node
+lives through the running mission beside the controller in charge (mode ``succeeding``; :mod:`temporeal_bridge.tape`),
+asks the guard, and goes on from there. Who is relieved ends with exit status 0, a successor that is refused with 2.
+
 Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``policy/step``
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
 topic the :func:`~temporeal_bridge.state.mark` of the message that was acted on), after every step, for
@@ -30,7 +34,7 @@ from policies.export.manifest import ArtifactError, identity, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import SignalError
 from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import link, messages
+from temporeal_bridge import link, messages, swap
 from temporeal_bridge.chunked import ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
@@ -38,6 +42,8 @@ from temporeal_bridge.mailbox import SocketLine
 from temporeal_bridge.mission import AGES, FLIGHTS, MISSION_TIME, check_fits, newest, percentiles, task_signals
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.swap import SwapError
+from temporeal_bridge.tape import Step, Tape, TapeReader, tape_path
 from temporeal_bridge.transport import QOS, Received, Transport, require_peer
 
 AFTER_HORIZON_S = 0.1  # the formula is decided by the sample at its horizon: fly a little longer
@@ -45,6 +51,8 @@ PHASE_GAIN = 0.05  # share of the phase error between control steps and arriving
 DIAGNOSTICS_S = 1.0
 HELLO_S = 0.25  # so often the guard hears that the controller is there, outside missions
 START_S = 2.0  # for the first state after a start
+SUCCEED_S = 60.0  # for a successor to be ready, and to be answered
+CATCH_UP_S = 0.005  # so long at a time, and with such pauses, a successor catches up: others need the machine
 AUTOSTART_S = 3.0  # from when the guard is ready: monitor and recorder, started beside, must see the mission begin
 
 
@@ -72,8 +80,11 @@ class PolicyNode:
 
     def __init__(
         self, transport: Transport, artifact: Artifact | ChunkedPolicy, robot: RobotSpec, interface: Interface,
-        line: ControllerEnd, *, after: str = "stop", autostart: bool = False,
+        line: ControllerEnd, *, after: str = "stop", autostart: bool = False, tape: Path | None = None,
+        offer: str = "",
     ) -> None:
+        """``tape``: file for a successor (None: this controller has none); ``offer``: what a successor shows the guard
+        (:func:`temporeal_bridge.swap.offer`)."""
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
         if len(artifact.manifest.commands) != 1:
@@ -81,7 +92,8 @@ class PolicyNode:
             raise ValueError(f"one command is expected, the artifact gives {given}")
         self.transport, self.artifact, self.robot, self.interface = transport, artifact, robot, interface
         self.link, self.after, self.autostart = line, after, autostart
-        self.name, self.identity = artifact.manifest.commands[0].name, identity(artifact.manifest)
+        self.name, self.size = artifact.manifest.commands[0].name, artifact.manifest.commands[0].size
+        self.identity = identity(artifact.manifest)
         self.period = 1.0 / artifact.manifest.rate_hz
         self.steps = round((artifact.manifest.horizon_s + AFTER_HORIZON_S) * artifact.manifest.rate_hz) + 1
         state_period = 1.0 / interface.states[0].rate_hz
@@ -92,6 +104,14 @@ class PolicyNode:
         self.told = transport.advertise("policy/step", "std_msgs/msg/Float64MultiArray", QOS["default"])
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
+        self.tape, self.offer, self.done, self.in_charge = None if tape is None else Tape(tape), offer, False, not offer
+        self.reader: TapeReader | None = None
+        if offer:
+            if tape is None or isinstance(artifact, ChunkedPolicy):
+                raise ValueError("a successor needs a tape, and a policy that gives one command at a time")
+            self.mode, self.tape_file, self.mission, self.asked = "succeeding", tape, ("", -1, 0), False
+            self.until = transport.monotonic() + SUCCEED_S
+            transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.latency_s, self.age_s = deque[float](maxlen=AGES), deque[float](maxlen=AGES)
         self.guard, self.starved = Answer("missing"), ""
         self.next = self.used = 0.0  # when the next control step is due; arrival of the state last acted on
@@ -106,6 +126,11 @@ class PolicyNode:
         if self.mode == "ready":
             self.begin(int(messages.decode(received.type, received.data).data))
 
+    def _on_mission(self, received: Received) -> None:
+        header = messages.decode(received.type, received.data)
+        mode, _, number = header.frame_id.partition(" ")
+        self.mission = mode, int(number), messages.nanoseconds(header.stamp)
+
     def begin(self, number: int) -> None:
         """Start a mission: its time zero is the next control step."""
         self.artifact.reset()
@@ -117,12 +142,20 @@ class PolicyNode:
         self.next = self.used = self.transport.monotonic()  # only a state that arrives from now on starts the mission
 
     def _over(self, reason: str) -> None:
+        if not self.in_charge:
+            raise SwapError(reason or "the mission was over before this controller was in charge")
         self.flight.reason = self.flight.reason or reason
         self.mode = "ready"
         self.next_hello = self.transport.monotonic()
 
     def _hear(self, answer: Answer) -> None:
         """The guard speaks: what it says of another mission than this one is of its past."""
+        if not self.in_charge and self._heard_as_heir(answer):
+            return
+        if answer.mode == "relieved":
+            self.flight.reason = answer.reason if self.mode == "active" else self.flight.reason
+            self.mode, self.done = "relieved", True
+            return
         ours = (answer.flight, answer.stamp_ns) == (self.flight.number, self.flight.start_ns)
         if self.mode != "active" or ours:
             self.guard = answer
@@ -137,6 +170,21 @@ class PolicyNode:
             self.begin(self.flight.number)
         else:
             self._over(answer.reason or f"the guard is {answer.mode}")
+
+    def _heard_as_heir(self, answer: Answer) -> bool:
+        """What the guard says to a successor; whether that is all that there is to it."""
+        if answer.mode == "refused":
+            raise SwapError(f"the guard refuses the takeover: {answer.reason}")
+        if answer.mode == "blending":
+            self._catch_up(np.inf)
+            self.mode, self.asked = "active", False
+            return True
+        self.in_charge, self.guard, self.next_hello = True, answer, self.transport.monotonic()
+        if self.mode == "succeeding":  # no mission is flown: it waits for one as any other
+            self.mode = "waiting"
+        elif self.tape is not None and self.reader is not None and self.reader.head is not None:
+            self.tape.go_on(self.reader.head)
+        return True
 
     def _send(self, kind: int, values: Any = (), text: str = "") -> bool:
         """Tell the guard; without one the mission is over."""
@@ -157,6 +205,8 @@ class PolicyNode:
             return min(self.next + START_S, self.next_report)
         if self.mode == "active":
             return min(self.next + self.window, self.next_report)
+        if self.mode == "succeeding":
+            return self.transport.monotonic() + CATCH_UP_S
         return min(self.next_hello, self.next_report)
 
     def step(self) -> None:
@@ -168,6 +218,8 @@ class PolicyNode:
             self._active_step(now)
         elif self.mode == "starting":
             self._start_step(now)
+        elif self.mode == "succeeding":
+            self._succeed(now)
         else:
             self._idle_step(now)
         if now >= self.next_report:
@@ -184,11 +236,64 @@ class PolicyNode:
         if self.autostart and self.mode == "ready" and now >= self.ready_since + AUTOSTART_S:
             self.begin(0)
 
+    def _succeed(self, now: float) -> None:
+        """A successor: prepare for the mission that is flown, if one is, then ask."""
+        mode, number, start_ns = self.mission
+        if now > self.until:
+            raise SwapError(f"no exchange within {SUCCEED_S:g} s (guard: {mode or 'silent'}, state: "
+                            f"{'there' if self.state.complete else 'missing'}, prepared: {self._prepared_for()})")
+        if self.asked or not (mode and self.state.complete) or (mode == "active" and not self._lived(number, start_ns)):
+            return
+        self.asked = True
+        if not self._send(link.TAKEOVER, text=self.offer):
+            raise SwapError("no guard takes what is said: is guard_node running, in this namespace and domain?")
+
+    def _lived(self, number: int, start_ns: int) -> bool:
+        """Whether the artifact has lived through the mission up to now."""
+        if (number, start_ns) != (self.flight.number, self.flight.start_ns) or self.reader is None:
+            self.artifact.reset()
+            self.flight, self.reader = Flight(number, start_ns), TapeReader(self.tape_file, number, start_ns)
+            self.flights.append(self.flight)
+        return self.reader.ready() and self._catch_up(CATCH_UP_S) and self.flight.steps > 0
+
+    def _catch_up(self, seconds: float) -> bool:
+        """Make the steps that are on the tape, for so many ``seconds`` at most; whether it is at the tape's end."""
+        if self.reader is None or self.reader.head is None:
+            return True
+        until, head = self.transport.monotonic() + seconds, self.reader.head
+        self.first = head.first
+        for step in self.reader.steps():
+            self._live(step)
+            if self.transport.monotonic() > until:
+                return False
+        return True
+
+    def _live(self, step: Step) -> None:
+        """A control step that the controller in charge has made, of the same signals: the memory goes on by it. Where
+        that holds the last command, it is the one that was proposed to the guard, so that targets do not run away."""
+        signals = dict(step.signals)
+        try:
+            for _ in range(step.missed + 1):
+                signals[MISSION_TIME.name] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
+                self.artifact.act(signals)
+                self.flight.steps += 1
+        except SignalError as error:  # it reads what the other one does not, or gives nothing that could be sent
+            raise SwapError(f"cannot live through mission {self.flight.number}: at step {self.flight.steps} {error}"
+                            ) from error
+        if not isinstance(self.artifact, ChunkedPolicy) and np.isfinite(step.command).all():
+            self.artifact.adopt({self.name: step.command})
+        self.next, self.used = step.due, self.state.paced.at
+
+    def _prepared_for(self) -> str:
+        return f"{self.flight.steps} steps of mission {self.flight.number}"
+
     def _start_step(self, now: float) -> None:
         arrival = self.state.paced.at
         if arrival > self.used and self._prepared():
             self.flight.start_ns = self.transport.now()
             self.next, self.first, self.mode = arrival, now, "active"
+            if self.tape is not None:
+                self.tape.begin(self.flight.number, self.flight.start_ns, now, self.size, self.state.newest())
             if self._send(link.BEGIN):
                 self._act(now)
         elif now > self.next + START_S:
@@ -224,12 +329,16 @@ class PolicyNode:
             kind = "" if isinstance(error, SignalError) else f"{type(error).__name__}: "
             reason = f"the policy failed: {kind}{error}"
             self._send(link.FAIL, text=reason)
-            self._tell(steps - 1, missed, now)
+            if self.in_charge:
+                self._tell(steps - 1, missed, now)
             return self._over(reason)
         if command is None or self._send(link.COMMAND, command):
             self._count(missed, command is not None)
-            self._tell(steps - 1, missed, now)
+            if self.in_charge:
+                self._tell(steps - 1, missed, now)
             self._schedule(missed)
+            if self.in_charge and self.tape is not None:
+                self.tape.add(steps - 1, self.next, command, signals)
             if self.flight.steps >= self.steps:
                 self._send(link.END, text=self.after)
                 self._over("")
@@ -267,6 +376,7 @@ class PolicyNode:
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
             "state_age_ms": f"{1e3 * self.state.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_repeated": self.state.repeated, "state_rejection": self.state.last_rejection,
+            "tape": "" if self.tape is None else self.tape.fault,
             **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()}, **self._chunks(),
         }
         message = messages.diagnostics(
@@ -282,6 +392,8 @@ class PolicyNode:
     def close(self) -> None:
         """Leave the lines."""
         self.link.close()
+        if self.tape is not None and self.in_charge:
+            self.tape.close(keep=self.done)
         if isinstance(self.artifact, ChunkedPolicy):
             self.artifact.close()
 
@@ -326,10 +438,15 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
     interface = load_interface(robot, args.interface, args.signals)
+    if args.takeover and args.worker is not None:
+        raise SwapError("--takeover with --worker: a policy that gives chunks cannot take over, a mission must begin "
+                        "with it. End the controller in charge while the robot rests, then start this one")
     artifact = (load(args.artifact, robot, interface, args.trust) if args.worker is None else
                 meet(args.artifact, robot, interface, args.worker, transport.monotonic, args.trust))
-    line = SocketController(link_path(args, transport))
-    node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start)
+    path = link_path(args, transport)
+    line = SocketController(path)
+    node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start,
+                      tape=tape_path(path), offer=swap.offer(args.artifact) if args.takeover else "")
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node
@@ -341,6 +458,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_artifact(options)
     options.add_argument("--worker", type=Path, default=None,
                          help="folder of the worker_node that runs the artifact, which gives chunks")
+    options.add_argument("--takeover", action="store_true",
+                         help="relieve the controller in charge, in flight, too: exchange its artifact for this one")
     options.add_argument("--start", action="store_true",
                          help=f"start the mission by itself, {AUTOSTART_S:g} s after the guard is ready")
     options.add_argument("--after", default="stop", choices=("stop", "silence"),

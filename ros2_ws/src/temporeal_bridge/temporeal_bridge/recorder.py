@@ -238,6 +238,7 @@ KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth
 OURS = (
     ("policy/step", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/event", "std_msgs/msg/String", RARE),
     ("guard/artifact", "std_msgs/msg/String", KEPT),
     ("mission", "std_msgs/msg/Header", KEPT),

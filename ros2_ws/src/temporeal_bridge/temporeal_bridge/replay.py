@@ -9,6 +9,9 @@ proposed, what is limited, when a flight is stopped and how.
 What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
 end, a policy in a worker of its own (chunks). How long a step took is not repeated either. A stop that the guard found
 by its clock (a stale state, a silent controller) is found within a tick of it: a command may be sent more or less.
+
+One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.swap`), a flight is compared
+up to that step; and what was sent not where it was a mix of two.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ from temporeal_bridge.transport import QOS, Received
 
 TOLERANCE = 1e-5  # of each component of a command, in its unit
 INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say to the guard
-OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission")
+OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission", "guard/swap")
+SWAPS = ("swap", "swap_refused", "swapped")  # codes of events that nobody but a successor can bring about
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
 AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
@@ -77,6 +81,9 @@ class FlightReplay:
         modes, events: (recorded, replayed) names of modes and codes of events, in order.
         guessed: steps that were made of a message that the bag lacks: they got the one before it.
         lost: steps of the controller of which the bag has no record: they got the state of the next one that has.
+        swapped: the last step that was compared, for then another artifact had taken over; None: all were.
+        mixed: steps in which a mix of two controllers was sent, which is not compared.
+        flown_by: the artifact that the flight began with.
     """
 
     flight: int
@@ -89,6 +96,9 @@ class FlightReplay:
     events: tuple[tuple[str, ...], tuple[str, ...]]
     guessed: int
     lost: int
+    swapped: int | None = None
+    mixed: int = 0
+    flown_by: str = ""
 
     @property
     def equal(self) -> bool:
@@ -418,16 +428,28 @@ def compared(
     recorded: Flight, replayed: Flight, guessed: int, tolerance: float, open_end: bool = False
 ) -> FlightReplay:
     """What differs. ``open_end``: the bag breaks off in this flight; what comes after its last command is not asked."""
-    sent = [{step: command for step, command in flight.sent if step >= 0} for flight in (recorded, replayed)]
-    own = [dict(enumerate(command for step, command in flight.sent if step < 0)) for flight in (recorded, replayed)]
-    modes = [until_idle([mode for _, mode in flight.modes]) for flight in (recorded, replayed)]
-    events = [tuple(code for _, code, _ in flight.events) for flight in (recorded, replayed)]
+    last = inf if recorded.swapped is None else recorded.swapped
+    until = next((row.at for row in recorded.basis if row.step > last), inf)
+    open_end = open_end or until < inf
+    both = [(flight, before(flight.sent, last)) for flight in (recorded, replayed)]
+    proposed = [{step: command for step, command in flight.proposed.items() if step <= last} for flight, _ in both]
+    sent = [{step: command for step, command in part if step >= 0 and step not in recorded.mixed} for _, part in both]
+    own = [dict(enumerate(command for step, command in part if step < 0)) for _, part in both]
+    modes = [until_idle([mode for at, mode in flight.modes if at < until]) for flight, _ in both]
+    events = [tuple(code for at, code, _ in flight.events if at < until and code not in SWAPS) for flight, _ in both]
     if open_end:
         modes[1], events[1] = modes[1][: len(modes[0])], events[1][: len(events[0])]
     return FlightReplay(
         recorded.number, recorded.start_ns, len(recorded.steps),
-        compare(recorded.proposed, replayed.proposed, tolerance, open_end), compare(*sent, tolerance, open_end),
-        compare(*own, tolerance, open_end), (modes[0], modes[1]), (events[0], events[1]), guessed, recorded.lost)
+        compare(*proposed, tolerance, open_end), compare(*sent, tolerance, open_end),
+        compare(*own, tolerance, open_end), (modes[0], modes[1]), (events[0], events[1]), guessed, recorded.lost,
+        recorded.swapped, len(recorded.mixed), recorded.flown_by)
+
+
+def before(sent: Sequence[tuple[int, np.ndarray]], last: float) -> list[tuple[int, np.ndarray]]:
+    """What was sent, the guard's own commands too, up to step ``last``."""
+    end = next((i for i, (step, _) in enumerate(sent) if step > last), len(sent))
+    return list(sent[:end])
 
 
 def compare(
@@ -463,6 +485,7 @@ def to_json(found: Replay) -> dict[str, Any]:
 
     return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
-         "sent": kind(f.sent), "own": kind(f.own), "guessed": f.guessed, "lost": f.lost,
+         "sent": kind(f.sent), "own": kind(f.own), "guessed": f.guessed, "lost": f.lost, "swapped": f.swapped,
+         "mixed": f.mixed, "flown_by": f.flown_by,
          "modes": {"recorded": f.modes[0], "replayed": f.modes[1]},
          "events": {"recorded": f.events[0], "replayed": f.events[1]}} for f in found.flights]}))

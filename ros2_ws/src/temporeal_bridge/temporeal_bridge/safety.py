@@ -9,6 +9,7 @@
       jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
+      swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
       unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, before the mission
       level: {...}                # parameters of the action level
       commands:
@@ -20,8 +21,8 @@
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
           self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
 
-What is left out, or null, is not checked, but for ``stale_after_s``, ``silent_after_s``, ``commands`` and each
-command's ``stop``, which must be there.
+What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
+``silent_after_s``, ``commands`` and each command's ``stop``, which must be there.
 """
 
 from __future__ import annotations
@@ -136,6 +137,7 @@ class Profile:
     jump: Mapping[str, float] | None = None
     violated: str = "warn"
     estop: Estop = Estop()
+    blend_s: float = 0.5
     unlock_below_m: float | None = None
     level: Mapping[str, float] | None = None
     tracking: Tracking | None = None
@@ -164,7 +166,7 @@ class Profile:
 
 
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
-          "unlock_below_m", "level", "commands")
+          "swap", "unlock_below_m", "level", "commands")
 OF_COMMAND = ("stop", "motion", "tracking", "effort", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
 MOTION = ("margin", "speed", "acceleration", "jerk")
@@ -195,6 +197,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         stamps_within_s=optional("safety.stamps_within_s", content.get("stamps_within_s")),
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
         jump=jump(robot, content.get("jump")), violated=violated, estop=estop(content.get("estop") or {}),
+        blend_s=blend(content.get("swap") or {}),
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
@@ -282,6 +285,12 @@ def estop(row: Mapping[str, Any]) -> Estop:
     if required and heartbeat is None:
         raise SafetyError("safety.estop: a required stop needs a heartbeat_s, or its loss would not be seen")
     return Estop(required, heartbeat)
+
+
+def blend(row: Mapping[str, Any]) -> float:
+    """Seconds in which one artifact's command becomes another's."""
+    legal("safety.swap", row, ("blend_s",))
+    return positive("safety.swap.blend_s", row.get("blend_s", Profile.blend_s))
 
 
 def tracking(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Tracking | None:

@@ -1,0 +1,181 @@
+"""An artifact is exchanged while the robot moves: who may succeed whom, and how one command becomes the other.
+
+A second controller (``policy_node --takeover``) lives through the running mission beside the one in charge
+(:mod:`temporeal_bridge.tape`) and asks the guard. What may be exchanged is the policy, not the mission: :func:`unfit`.
+Then both propose, and the guard sends a mix, ``(1 - w) * old + w * new``, whose weight w rises from 0 to 1 with every
+command that both have an opinion on, along the polynomial of least jerk, ``w = 6 x^5 - 15 x^4 + 10 x^3`` (T. Flash,
+N. Hogan, *The coordination of arm movements*, Journal of Neuroscience 5(7), 1985): its speed and acceleration are zero
+at both ends. From one step to the next a command moves by at most what the two policies move it by, and
+``15/8 * dt / blend_s`` of their difference.
+
+The mix is made of raw commands: thrusts, body rates at one instant, positions and velocities of joints, efforts. These
+are vectors: a mix of two that are within limits of place and speed is within them, too. An attitude is no vector: a
+command that is a quaternion is refused. All that the guard demands of a command it demands of the mix.
+
+When the successor fails, nothing is mixed any more: what was sent minus what the old controller proposed then is an
+offset, which fades out along the same curve over ``blend_s``. So the old controller closes its loop at once, and the
+command stays continuous.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from policies.export.manifest import MANIFEST, ArtifactError, Manifest, decode, plain, read
+from policies.export.signature import SIGNATURE
+from temporeal_bridge.link import HEAD, LARGEST, Proposal
+
+LARGEST_MANIFEST = 1 << 21  # bytes, unpacked
+
+
+class SwapError(RuntimeError):
+    """This controller cannot take over; the message says why."""
+
+
+def smooth(x: float) -> float:
+    """Share 0 to 1 of the way at share ``x`` of the time: least jerk, at rest at both ends."""
+    x = min(max(x, 0.0), 1.0)
+    return x * x * x * (10.0 + x * (6.0 * x - 15.0))
+
+
+# ---------------------------------------------------------------- who may succeed
+
+
+def offer(folder: Path) -> str:
+    """What a successor shows of the artifact in ``folder``: the very bytes of manifest and signature, as text.
+
+    They come with the question, so that the guard opens no file while it commands a robot.
+    """
+    signature = folder / SIGNATURE
+    parts = {"folder": str(folder.absolute()), "manifest": read(folder, MANIFEST).decode(),
+             "signature": signature.read_bytes().hex() if signature.exists() else ""}
+    text = base64.b85encode(zlib.compress(json.dumps(parts).encode(), 9)).decode()
+    if len(text) > LARGEST - HEAD.size:
+        raise SwapError(f"{folder / MANIFEST} has {len(text)} bytes, packed; a takeover carries {LARGEST - HEAD.size}")
+    return text
+
+
+def offered(text: str, trusted: Any = None, where: str = "") -> tuple[Manifest, str]:
+    """The manifest in an :func:`offer`, and the folder that it is from; :class:`ArtifactError` says what is wrong.
+
+    Args:
+        trusted: public key that must have signed it, None: nobody need.
+        where: file of that key, for the message.
+    """
+    try:
+        unpacking = zlib.decompressobj()
+        parts = json.loads(unpacking.decompress(base64.b85decode(text), LARGEST_MANIFEST))
+        manifest, signature = parts["manifest"].encode(), bytes.fromhex(parts["signature"])
+        folder = str(parts["folder"])
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
+        raise ArtifactError(f"the successor shows no manifest: {error}") from error
+    if trusted is not None:
+        from policies.export.signature import check_signed
+
+        check_signed(manifest, signature, trusted, "what the successor shows", where)
+    return decode(manifest), folder
+
+
+def unfit(new: Manifest, now: Manifest) -> str:
+    """Why ``new`` may not succeed ``now``, the artifact in charge, in its mission; empty: it may."""
+    for name, why in RULES.items():
+        mine, theirs = (plain(getattr(m, name)) if name != "commands" else [plain_command(c) for c in m.commands]
+                        for m in (new, now))
+        if mine != theirs:
+            return f"its {name} is {mine}, the artifact in charge has {theirs}: {why}"
+    if new.chunk is not None:
+        return "it gives chunks: how far its worker is behind, nobody can know before; a mission must begin with it"
+    if any(command.unit == "wxyz" for command in new.commands):
+        return "its command is a quaternion, and a mix of two is none: exchange it between missions"
+    return ""
+
+
+def plain_command(command: Any) -> dict[str, Any]:
+    """A command's spec as plain values."""
+    return {key: plain(value) for key, value in vars(command).items()}
+
+
+MISSION = "the mission and its monitor stay what they are, only the policy is exchanged"
+RULES = {
+    "robot": "it was made for another one", "commands": "the guard's limits are those of one command",
+    "rate_hz": "limits and times of the guard are those of one rate", "formula": MISSION, "constants": MISSION,
+    "horizon_s": MISSION}
+"""What must be equal, and why."""
+
+
+# ---------------------------------------------------------------- the mix
+
+
+@dataclass
+class Swap:
+    """A successor that was accepted, and how far the exchange is.
+
+    Args:
+        manifest, identity, folder: of the successor's artifact.
+        total: mixed commands until it is in charge.
+        heard: when it last said something useful (at first: when it was accepted).
+        newest: its last good proposal.
+        used: step of its proposal that was mixed last.
+        count: commands mixed.
+        offset: what was sent beyond the old controller's proposal, [A].
+        back: commands since the successor failed, -1: it has not.
+    """
+
+    manifest: Manifest
+    identity: str
+    folder: str
+    total: int
+    heard: float
+    newest: Proposal | None = None
+    used: int = -1
+    count: int = 0
+    offset: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    back: int = -1
+
+    @property
+    def done(self) -> bool:
+        """Whether the successor's proposal alone was sent last."""
+        return self.count >= self.total and self.back < 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of a successor that failed is left."""
+        return self.back >= (self.total if self.count else 0)
+
+    def mix(self, asked: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+        """What is to be sent where the old controller proposes ``asked`` [A]; the weight in it, and of what [A].
+
+        The weight rises only where the successor has said something new: what it proposed for an earlier step is not
+        given more and more say.
+        """
+        if self.back >= 0:
+            self.back += 1
+            weight, other = 1.0 - smooth(self.back / self.total), asked + self.offset
+        elif self.newest is None:
+            return asked, 0.0, asked
+        else:
+            if self.newest.step > self.used:
+                self.used, self.count = self.newest.step, self.count + 1
+            weight, other = smooth(self.count / self.total), np.asarray(self.newest.values, dtype=float)
+        out = asked + weight * (other - asked)
+        if self.back < 0:
+            self.offset = out - asked
+        return out, weight, other
+
+    def fail(self) -> None:
+        """Nothing more of the successor's; what was mixed in fades out."""
+        self.back = max(self.back, 0)
+
+
+def steps_of(blend_s: float, period: float) -> int:
+    """Mixed commands of an exchange that takes ``blend_s``: at least two, so that the first is no leap."""
+    return max(ceil(blend_s / period - 1e-9), 2)
