@@ -53,18 +53,20 @@ class Oracle:
         self.wrong: list[str] = []
         self.trace: list[tuple[float, np.ndarray]] = []
         self.mode, self.history, self.last_at, self.measured = "", list[np.ndarray](), -np.inf, None
+        self.silent_at = -np.inf  # from when on there may be no command
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
-    def says(self, mode: str) -> None:
-        """The guard's mode changed."""
+    def says(self, mode: str, at: float = -np.inf) -> None:
+        """The guard's mode changed, as taken at ``at`` [s]: what it commands in the same instant may have been sent before
+        that, for topics have no order among each other."""
         if mode == "active":
             self.history, self.last_at = [], -np.inf
-        self.mode = mode
+        self.mode, self.silent_at = mode, np.inf if mode in SPOKEN else at
 
     def read(self, at: float, data: bytes) -> None:
         """One message on the command's topic, taken at ``at`` [s]."""
         self.commands += 1
-        if self.mode not in SPOKEN:
+        if at > self.silent_at:
             self._bad(f"a command in mode {self.mode!r}")
         try:
             message = messages.decode(self.topic.type, data)

@@ -309,7 +309,7 @@ class World:
     def _on_mode(self, received: Any) -> None:
         mode = messages.decode(received.type, received.data).frame_id.split()[0]
         self.modes.append((received.at, mode))
-        self.oracle.says(mode)
+        self.oracle.says(mode, received.at)
 
     def _on_command(self, received: Any) -> None:
         self.oracle.read(received.at, received.data)

@@ -234,7 +234,7 @@ class GuardNode:
         if self.estop:
             return self._tell("operator", "not reset: the operator's stop is still set")
         self.due, self.motion = np.inf, None
-        self.flight = Flight(self.flight.number, self.flight.start_ns)
+        self.flight = Flight(self.flight.number, self.flight.start_ns, self.flight.began)
         if self.offboard is not None:
             self.offboard.reset()
         self._let_go()
@@ -391,7 +391,7 @@ class GuardNode:
         elif self.mode == "stopped" or (self.mode in IDLE and code != "operator"):
             return
         if self.mode in IDLE:  # of the mission that was flown before it is no reason
-            self.flight = Flight(self.flight.number, self.flight.start_ns)
+            self.flight = Flight(self.flight.number, self.flight.start_ns, self.flight.began)
         told, ends_as = not self.flight.reason, "holding" if action in safety.KEEPS else "stopped"
         if told:
             self.flight.code, self.flight.reason = code, reason
