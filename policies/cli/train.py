@@ -99,14 +99,17 @@ def train(
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
-    env = runs.make_env(settings, seed=seed, device=str(device), training=True)
+    task = runs.make_task(settings)
+    base = runs.base_of(settings, task)
+    if base is not None:
+        task = runs.shown_to(base, task)
+    env = runs.make_env(settings, task=task, seed=seed, device=str(device), training=True)
     if "full_state" in env.backend.capabilities:
         env.keep_faults(folder / runs.FAULTS)
     if ranks.is_first and not opened:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()
-    task = settings["task"]
-    title = f"{task.get('title', task['name'])}, {settings['algo']['name']}, seed {settings['seed']}"
+    title = f"{runs.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
     with (events(folder / "events") if ranks.is_first else nullcontext() as logger,
           said_where(folder, ranks.size, again), stop_asked(quiet=opened) as asked):
@@ -114,7 +117,7 @@ def train(
             result = module.train(
                 env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
                 progress=show(title) if ranks.is_first and not quiet else None,
-                on_iteration=lambda _: bool(asked))
+                on_iteration=lambda _: bool(asked), **({} if base is None else {"base": base}))
         except (CheckpointError, getattr(module, "SettingsError", CheckpointError)) as error:
             raise BadInput(str(error)) from error
         except getattr(module, "NonFiniteError", CheckpointError) as error:
