@@ -136,7 +136,7 @@ class Reflex(nn.Module):
         self.normalizer = Normalizer(obs_dim)
         size = obs_dim + action_dim + 1
         self.critics = nn.ModuleList(mlp(size + action_dim, hidden, 1, activation, 0.1) for _ in range(2))
-        self.actor = mlp(size, hidden, action_dim, activation, 0.1)
+        self.actor = mlp(size, hidden, action_dim, activation, 0.01)
 
     def state(self, obs: Tensor, held: Tensor, phase: Tensor) -> Tensor:
         """What all that follows depends on [N, S]: the observation [N, O], what the task wants [N, A], and the share
@@ -152,9 +152,10 @@ class Reflex(nn.Module):
         """Risk [N], 0 to 1: the larger of the two."""
         return torch.sigmoid(self.logits(state, action).amax(0))
 
-    def forward(self, state: Tensor) -> Tensor:
-        """The reflex' action [N, A] in [-1, 1]."""
-        return torch.tanh(self.actor(state))
+    def forward(self, state: Tensor, held: Tensor) -> Tensor:
+        """The reflex' action [N, A] in [-1, 1]: the task's, changed. Before it has learned anything it is the task's,
+        which knows how to fly; anything else would have to learn that first."""
+        return (held + 2.0 * torch.tanh(self.actor(state))).clamp(-1.0, 1.0)
 
 
 class Choice(NamedTuple):
@@ -204,7 +205,7 @@ class ReflexGraph(PolicyGraph):
         wanted, phase = self.want(obs, carried)
         state = self.reflex.state(obs, wanted[HELD], phase)
         found = choose(self.spec, self.reflex.risk(state, wanted[HELD]), carried[ENGAGED], wanted[HELD],
-                       self.reflex(state))
+                       self.reflex(state, wanted[HELD]))
         return found.action, {**wanted, PHASE: following(phase, self.spec.every), ENGAGED: found.engaged,
                               RISK: found.risk}
 
@@ -423,7 +424,7 @@ def gather(learner: Learner, steps: int) -> dict[str, float]:
         wanted, phase = graph.want(learner.obs, learner.carried)
         choice, learner.carried = graph.decide(learner.obs, learner.carried)
         held = wanted[HELD]
-        own = graph.reflex(graph.reflex.state(learner.obs, held, phase))
+        own = graph.reflex(graph.reflex.state(learner.obs, held, phase), held)
         action = torch.stack([held, choice, own, learner.constant])[learner.who, torch.arange(len(held))]
         noise = torch.randn(held.shape, generator=learner.generator)
         action = (action + learner.std * noise).clamp(-1.0, 1.0)
@@ -468,7 +469,7 @@ def targets(target: Reflex, batch: Batch, gamma: float, threshold: float, follow
     """c + (1 - c) gamma Q(s', a') [B], 0 in the place of Q where nothing comes after."""
     risk = target.risk(batch.after, batch.wanted)
     if follows == "deployed":
-        risk = torch.where(risk > threshold, target.risk(batch.after, target(batch.after)), risk)
+        risk = torch.where(risk > threshold, target.risk(batch.after, target(batch.after, batch.wanted)), risk)
     return batch.cost + (1.0 - batch.cost) * (1.0 - batch.over) * gamma * risk
 
 
@@ -483,7 +484,7 @@ def improve(learner: Learner, rows: Tensor, violations: Tensor) -> dict[str, flo
     # cross entropy of a probability: its least is where the squared error's is, and it does not vanish at 0 and 1
     loss = binary_cross_entropy_with_logits(reflex.logits(batch.state, batch.action), wanted.expand(2, -1))
     step(learner.optimizers["critics"], loss)
-    action = reflex(batch.state)
+    action = reflex(batch.state, batch.held)
     # softplus(logit) = -log(1 - risk): it pulls where the risk is high, and not where there is none
     danger = softplus(reflex.logits(batch.state, action).amax(0)).mean()
     away = config.stay * (action - batch.held).square().sum(-1).mean()

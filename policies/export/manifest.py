@@ -64,7 +64,7 @@ class ChunkSpec:
     hold: tuple[int, ...] = ()
 
 
-HELD, PHASE, ENGAGED, RISK = "held", "phase", "engaged", "risk"
+HELD, PHASE, ENGAGED, RISK = "reflex.held", "reflex.phase", "reflex.engaged", "reflex.risk"
 """Memory of a policy with a reflex: the task's action that is held [A], control steps since it was chosen, 0 where the
 task network is next; whether the reflex is in charge, 0 or 1; the risk that was found at the last step, 0 to 1."""
 
