@@ -12,8 +12,11 @@ and the reflex is the deterministic policy that makes it least (Silver et al., I
 critics in either place (Fujimoto et al., TD3, ICML 2018), here so that a risk is rather over- than underestimated.
 
 What may not be violated is the task's formula itself: its parts G[0,b] p, so that one formula is reward, test, monitor
-and reflex. What is done at s' is what will be done: the task's action, or the reflex' where the risk is above the
-threshold (``follows: deployed``), or as if there were no reflex (``follows: task``): that critic is alarmed earlier.
+and reflex. What is done at s' is what the task's policy does there: the risk is that of going on without a reflex, and
+does not depend on the threshold, which may be chosen afterwards. (Recovery RL learns its critic so. With what is done
+with the reflex it is alarmed later; one policy tried so had no fewer violations.) Violations are not drawn more often
+than they are met, as Recovery RL does: a critic that saw a quarter of them was alarmed for nothing, and its reflex did
+harm.
 
 The task network is asked every ``every`` control steps and its action is held meanwhile; the risk, of what is held
 with the newest observation, is asked for at each. N worlds, O observation, A action, S = O + A + 1 state of the reflex.
@@ -30,7 +33,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +52,6 @@ from sim.stl.syntax import Always, Formula, clauses, is_temporal
 from sim.stl.torch_ops import compiled
 from sim.task import MISSION_TIME, Task
 
-FOLLOWS = ("deployed", "task")
 EPS = 1e-6  # s: windows are closed, sample times are rounded multiples of the control period
 
 
@@ -60,14 +62,13 @@ class ReflexConfig:
     policy: str = ""  # folder of the run whose policy gets the reflex
     # deployment
     every: int = 1  # control steps between evaluations of the task network, whose action is held meanwhile
-    threshold: float = 0.3  # risk of the task's action above which the reflex takes over
-    release: float = 0.15  # risk at which it lets go
+    threshold: float = 0.2  # risk of the task's action above which the reflex takes over
+    release: float = 0.1  # risk at which it lets go
     # what is learned
-    lookahead_s: float = 1.0  # a violation so far ahead counts 1/e: the discount is exp(-control_dt / lookahead_s)
-    follows: str = "deployed"  # what the critic takes to be done next: deployed (with the reflex) or task (without)
+    lookahead_s: float = 0.5  # a violation so far ahead counts 1/e: the discount is exp(-control_dt / lookahead_s)
     stay: float = 0.01  # weight of the squared distance of the reflex' action from the task's
     # budget: the run ends at whichever is reached first
-    updates: int = 6000  # of the critics and the reflex
+    updates: int = 8000  # of the critics and the reflex
     max_seconds: float | None = None  # of ``clock``, earlier parts of a resumed run included
     clock: str = "wall"  # or cpu: time that this process computes
     # data
@@ -76,7 +77,6 @@ class ReflexConfig:
     warmup: int = 50  # control steps of each world before the first update
     rows: int = 300_000  # control steps of all worlds that are remembered
     batch: int = 1024  # steps of an update
-    violations: float = 0.25  # share of them that are violations, where any were seen (Recovery RL: pos_fraction)
     dwell: int = 15  # control steps on average before a world changes who acts in it
     noise: float = 0.3  # largest standard deviation of the noise on actions; each world draws its own
     # steps
@@ -89,7 +89,7 @@ class ReflexConfig:
 
     def __post_init__(self) -> None:
         self.spec  # noqa: B018 (checks every, threshold, release)
-        for name, legal in (("follows", FOLLOWS), ("activation", tuple(ACTIVATIONS)), ("clock", tuple(CLOCKS))):
+        for name, legal in (("activation", tuple(ACTIVATIONS)), ("clock", tuple(CLOCKS))):
             if getattr(self, name) not in legal:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; legal: {', '.join(legal)}")
         for name in ("lookahead_s", "updates", "rollout_steps", "gradient_steps", "warmup", "rows", "batch", "dwell",
@@ -101,8 +101,6 @@ class ReflexConfig:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if not 0 < self.target_rate <= 1:
             raise ValueError(f"target_rate is above 0 and at most 1, got {self.target_rate}")
-        if not 0 <= self.violations < 1:
-            raise ValueError(f"violations is a share below 1, got {self.violations}")
         if self.max_seconds is not None and not self.max_seconds > 0:
             raise ValueError(f"max_seconds must be positive or null, got {self.max_seconds}")
         widths = tuple(self.hidden)
@@ -153,9 +151,10 @@ class Reflex(nn.Module):
         return torch.sigmoid(self.logits(state, action).amax(0))
 
     def forward(self, state: Tensor, held: Tensor) -> Tensor:
-        """The reflex' action [N, A] in [-1, 1]: the task's, changed. Before it has learned anything it is the task's,
-        which knows how to fly; anything else would have to learn that first."""
-        return (held + 2.0 * torch.tanh(self.actor(state))).clamp(-1.0, 1.0)
+        """The reflex' action [N, A] in [-1, 1]: the task's, changed. Before it has learned anything it is the task's
+        (98 % of it), which knows how to fly; anything else would have to learn that first. Squashed and not clipped:
+        behind a clip there is no slope that leads back."""
+        return torch.tanh(torch.atanh(0.98 * held) + self.actor(state))
 
 
 class Choice(NamedTuple):
@@ -241,12 +240,12 @@ class Constraint:
         parts = [part for _, part in clauses(positive(formula))]
         kept = [p for p in parts if isinstance(p, Always) and p.window.lo <= EPS and not is_temporal(p.arg)]
         if not kept:
-            raise SettingsError(f"a reflex keeps what the formula says must always hold, a part G[0,b] p with no window "
+            raise SettingsError(f"a reflex keeps what the formula says must always hold, a part G[0,b] p without windows "
                                 f"in p; there is none in: {formula}")
         self.kept = [(p.window.hi, compiled(p.arg)) for p in kept]
 
     def margin(self, signals: Mapping[str, Tensor]) -> Tensor:
-        """The least margin [N] of what must hold at this sample: below 0 it is violated. Infinite where nothing must."""
+        """The least margin [N] of what must hold at this sample, violated below 0; infinite where nothing must."""
         time = signals[MISSION_TIME.name]
         return reduce(torch.minimum, [torch.where(time <= end + EPS, value(signals), torch.inf)
                                       for end, value in self.kept])
@@ -285,12 +284,10 @@ class Steps:
             self.columns[name][self.at] = value
         self.at, self.count = (self.at + 1) % self.length, min(self.count + 1, self.length)
 
-    def usable(self) -> tuple[Tensor, Tensor]:
-        """Row numbers [R] whose next row is known, and the places [P, 2] of violations among them."""
+    def usable(self) -> Tensor:
+        """Row numbers [R] whose next row is known."""
         first = self.at if self.count == self.length else 0
-        rows = (first + torch.arange(self.count - 1)) % self.length
-        places = (self.columns["cost"][rows] > 0.5).nonzero()
-        return rows, torch.stack([rows[places[:, 0]], places[:, 1]], -1)
+        return (first + torch.arange(self.count - 1)) % self.length
 
     def take(self, rows: Tensor, worlds: Tensor, reflex: Reflex) -> Batch:
         """The steps at ``rows`` [B] of ``worlds`` [B], without those that were cut by the clock."""
@@ -359,7 +356,7 @@ def train(
     if ranks.size > 1:
         raise SettingsError(f"reflex trains in one process, not in {ranks.size}: processes=1")
     if resume:
-        raise SettingsError("reflex does not resume: what it remembers of the past is not kept; --overwrite starts anew")
+        raise SettingsError("reflex does not resume: the steps that it remembers are not kept; --overwrite starts anew")
     out, learner = Path(out), begin(env, config, base, seed)
     copy_run(Path(config.policy), out / TASK_RUN)
     passed, threads = CLOCKS[config.clock], torch.get_num_threads()
@@ -408,8 +405,8 @@ def iterate(learner: Learner) -> dict[str, float]:
         for reflex in (learner.reflex, learner.target):
             reflex.normalizer.update(moments(seen))
     figures = gather(learner, config.rollout_steps)
-    rows, violations = learner.steps.usable()
-    seen = [improve(learner, rows, violations) for _ in range(config.gradient_steps)]
+    rows = learner.steps.usable()
+    seen = [improve(learner, rows) for _ in range(config.gradient_steps)]
     return {**figures, **{name: sum(row[name] for row in seen) / len(seen) for name in seen[0]}}
 
 
@@ -452,35 +449,28 @@ def change_over(learner: Learner) -> None:
     learner.constant = torch.where(new[:, None], constant, learner.constant)
 
 
-def draw(learner: Learner, rows: Tensor, violations: Tensor) -> Batch:
-    """Steps to learn from: any of ``rows`` [R] of any world, and a share of those at ``violations`` [P, 2]."""
-    config, generator = learner.config, learner.generator
-    extra = round(config.violations * config.batch) if len(violations) else 0
-    row = rows[torch.randint(len(rows), (config.batch - extra,), generator=generator)]
-    world = torch.randint(learner.env.num_worlds, (config.batch - extra,), generator=generator)
-    if extra:
-        more = violations[torch.randint(len(violations), (extra,), generator=generator)]
-        row, world = torch.cat([row, more[:, 0]]), torch.cat([world, more[:, 1]])
-    return learner.steps.take(row, world, learner.reflex)
+def draw(learner: Learner, rows: Tensor) -> Batch:
+    """Steps to learn from: any of ``rows`` [R] of any world."""
+    size, generator = (learner.config.batch,), learner.generator
+    worlds = torch.randint(learner.env.num_worlds, size, generator=generator)
+    return learner.steps.take(rows[torch.randint(len(rows), size, generator=generator)], worlds, learner.reflex)
 
 
 @torch.no_grad()
-def targets(target: Reflex, batch: Batch, gamma: float, threshold: float, follows: str) -> Tensor:
+def targets(target: Reflex, batch: Batch, gamma: float) -> Tensor:
     """c + (1 - c) gamma Q(s', a') [B], 0 in the place of Q where nothing comes after."""
     risk = target.risk(batch.after, batch.wanted)
-    if follows == "deployed":
-        risk = torch.where(risk > threshold, target.risk(batch.after, target(batch.after, batch.wanted)), risk)
     return batch.cost + (1.0 - batch.cost) * (1.0 - batch.over) * gamma * risk
 
 
-def improve(learner: Learner, rows: Tensor, violations: Tensor) -> dict[str, float]:
+def improve(learner: Learner, rows: Tensor) -> dict[str, float]:
     """One update of critics, reflex and target."""
-    config, reflex, batch = learner.config, learner.reflex, draw(learner, rows, violations)
+    config, reflex, batch = learner.config, learner.reflex, draw(learner, rows)
     gamma = math.exp(-learner.env.task.control_dt / config.lookahead_s)
     rate = config.learning_rate + (config.learning_rate_end - config.learning_rate) * fraction_spent(learner)
     for optimizer in learner.optimizers.values():
         optimizer.param_groups[0]["lr"] = rate
-    wanted = targets(learner.target, batch, gamma, config.threshold, config.follows)
+    wanted = targets(learner.target, batch, gamma)
     # cross entropy of a probability: its least is where the squared error's is, and it does not vanish at 0 and 1
     loss = binary_cross_entropy_with_logits(reflex.logits(batch.state, batch.action), wanted.expand(2, -1))
     step(learner.optimizers["critics"], loss)

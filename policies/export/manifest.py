@@ -261,7 +261,7 @@ def decode(data: bytes) -> Manifest:
     version = content.get("schema_version")
     if version != SCHEMA_VERSION and version not in OPTIONAL:
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
-                            f"{CHUNK_VERSION} of policies that give chunks, and {REFLEX_VERSION} of those with a reflex")
+                            f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex")
     keys = (*MANIFEST_FIELDS, "sha256", *((OPTIONAL[version],) if version in OPTIONAL else ()))
     missing = [name for name in keys if name not in content]
     unknown = sorted(set(content) - set(keys))
@@ -323,7 +323,7 @@ def version_of(chunk: ChunkSpec | None, reflex: ReflexSpec | None) -> int:
     """The schema version of a manifest with these."""
     if chunk is not None and reflex is not None:
         raise ArtifactError("a policy gives chunks or has a reflex, not both: a chunk was chosen before the risk was")
-    return SCHEMA_VERSION if chunk is reflex is None else CHUNK_VERSION if reflex is None else REFLEX_VERSION
+    return CHUNK_VERSION if chunk is not None else REFLEX_VERSION if reflex is not None else SCHEMA_VERSION
 
 
 def check_reflex(manifest: Manifest) -> None:

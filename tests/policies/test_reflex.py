@@ -95,7 +95,7 @@ def test_the_risk_is_that_of_the_held_action_with_the_newest_observation() -> No
     graph = graph_of(task)
     carried = {name: torch.zeros(2, *shape) for name, shape in graph.carried.items()}
     with torch.no_grad():
-        for t in range(4):
+        for _ in range(4):
             obs = torch.randn(2, task.observe.obs_dim)
             phase = carried[PHASE]
             _, carried = graph.decide(obs, carried)
@@ -135,27 +135,19 @@ def test_a_formula_that_keeps_nothing_has_no_reflex(text: str) -> None:
 
 
 class Fixed:
-    """A critic that says 0.8 of positive actions and 0.2 of others, with a reflex that does -1."""
+    """A critic that says 0.8 of positive actions and 0.2 of others."""
 
     def risk(self, state: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         return torch.where(action[:, 0] > 0, 0.8, 0.2)
 
-    def __call__(self, state: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
-        return -torch.ones(len(state), 1)
 
-
-@pytest.mark.parametrize(("follows", "threshold", "wanted"), [
-    ("task", 0.5, [1.0, 0.0, 0.9 * 0.8, 0.9 * 0.2]),
-    ("deployed", 0.5, [1.0, 0.0, 0.9 * 0.2, 0.9 * 0.2]),  # where 0.8 is asked for the reflex acts
-    ("deployed", 0.8, [1.0, 0.0, 0.9 * 0.8, 0.9 * 0.2]),  # 0.8 is not above
-])
-def test_targets_by_hand(follows: str, threshold: float, wanted: list[float]) -> None:
+def test_targets_by_hand() -> None:
     """A violation counts 1 whatever comes after; where nothing comes there is no risk; else 0.9 of the next one's."""
     batch = Batch(state=torch.zeros(4, 1), held=torch.zeros(4, 1), action=torch.zeros(4, 1),
                   cost=torch.tensor([1.0, 0, 0, 0]), over=torch.tensor([0.0, 1, 0, 0]), after=torch.zeros(4, 1),
                   wanted=torch.tensor([[1.0], [1], [1], [-1]]))
-    found = reflex.targets(Fixed(), batch, 0.9, threshold, follows)  # type: ignore[arg-type]
-    torch.testing.assert_close(found, torch.tensor(wanted))
+    found = reflex.targets(Fixed(), batch, 0.9)  # type: ignore[arg-type]
+    torch.testing.assert_close(found, torch.tensor([1.0, 0.0, 0.9 * 0.8, 0.9 * 0.2]))
 
 
 def test_steps_are_remembered_with_what_came_next_and_the_oldest_are_forgotten() -> None:
@@ -163,10 +155,9 @@ def test_steps_are_remembered_with_what_came_next_and_the_oldest_are_forgotten()
     for t in range(6):  # 4 rows: steps 2 to 5 are left, and what followed on 5 is not known
         value = torch.full((3, 1), float(t))
         steps.add(obs=value, held=value, phase=torch.zeros(3), action=-value, over=torch.zeros(3),
-                  cost=torch.tensor([0.0, 0.0, float(t == 3)]), cut=torch.tensor([0.0, float(t == 3), 0.0]))
-    rows, violations = steps.usable()
+                  cost=torch.zeros(3), cut=torch.tensor([0.0, float(t == 3), 0.0]))
+    rows = steps.usable()
     assert steps.columns["obs"][rows, 0, 0].tolist() == [2.0, 3.0, 4.0]
-    assert steps.columns["obs"][violations[:, 0], violations[:, 1], 0].tolist() == [3.0] and violations[0, 1] == 2
     batch = steps.take(rows[[0, 1]], torch.tensor([0, 0]), layer)
     assert batch.action[:, 0].tolist() == [-2.0, -3.0] and batch.wanted[:, 0].tolist() == [3.0, 4.0]
     assert len(steps.take(rows[[1]], torch.tensor([1]), layer).cost) == 0  # cut by the clock: nothing is known of after
@@ -220,7 +211,8 @@ def learned(folder: Path, **settings: Any) -> reflex.Result:
     observe = SimpleNamespace(memory={}, signals=("x",))
     base = PolicyGraph(observe, torch.nn.Identity(), Right(), act)  # type: ignore[arg-type]
     run = run_folder(folder / "run")
-    config = ReflexConfig(policy=str(run), rows=4000, batch=256, warmup=20, lookahead_s=0.4, **{"updates": 600, **settings})
+    given = {"updates": 600, "rows": 4000, "batch": 256, "warmup": 20, "lookahead_s": 0.4, **settings}
+    config = ReflexConfig(policy=str(run), **given)
     return reflex.train(Corridor(64), config, base=base, out=folder / "out", seed=1)  # type: ignore[arg-type]
 
 
@@ -247,8 +239,8 @@ def test_what_is_learned_depends_on_the_seed_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("settings", "told"), [
     ({"threshold": 1.5}, "threshold is a risk from 0 to 1"), ({"release": 0.5}, "release is at most threshold"),
-    ({"every": 0}, "every is a whole number"), ({"follows": "nobody"}, "legal: deployed, task"),
-    ({"lookahead_s": 0.0}, "lookahead_s must be positive"), ({"violations": 1.0}, "violations is a share below 1"),
+    ({"every": 0}, "every is a whole number"), ({"activation": "step"}, "legal: tanh"),
+    ({"lookahead_s": 0.0}, "lookahead_s must be positive"),
     ({"target_rate": 0.0}, "target_rate"), ({"noise": -1.0}, "noise must not be negative"),
     ({"hidden": ()}, "hidden is a list"), ({"max_seconds": 0.0}, "max_seconds")])
 def test_settings_that_cannot_be(settings: dict[str, Any], told: str) -> None:
