@@ -13,10 +13,9 @@ critics in either place (Fujimoto et al., TD3, ICML 2018), here so that a risk i
 
 What may not be violated is the task's formula itself: its parts G[0,b] p, so that one formula is reward, test, monitor
 and reflex. What is done at s' is what the task's policy does there: the risk is that of going on without a reflex, and
-does not depend on the threshold, which may be chosen afterwards. (Recovery RL learns its critic so. With what is done
-with the reflex it is alarmed later; one policy tried so had no fewer violations.) Violations are not drawn more often
-than they are met, as Recovery RL does: a critic that saw a quarter of them was alarmed for nothing, and its reflex did
-harm.
+does not depend on the threshold, which may be chosen afterwards. Violations are drawn as often as they are met, not
+more often as in Recovery RL: that overestimates the risk wherever the critic is not sure, and a reflex that acts
+without need is a risk itself.
 
 The task network is asked every ``every`` control steps and its action is held meanwhile; the risk, of what is held
 with the newest observation, is asked for at each. N worlds, O observation, A action, S = O + A + 1 state of the reflex.
@@ -62,11 +61,11 @@ class ReflexConfig:
     policy: str = ""  # folder of the run whose policy gets the reflex
     # deployment
     every: int = 1  # control steps between evaluations of the task network, whose action is held meanwhile
-    threshold: float = 0.2  # risk of the task's action above which the reflex takes over
-    release: float = 0.1  # risk at which it lets go
+    threshold: float = 0.1  # risk of the task's action above which the reflex takes over
+    release: float = 0.05  # risk at which it lets go
     # what is learned
     lookahead_s: float = 0.5  # a violation so far ahead counts 1/e: the discount is exp(-control_dt / lookahead_s)
-    stay: float = 0.01  # weight of the squared distance of the reflex' action from the task's
+    stay: float = 0.03  # weight of the squared distance of the reflex' action from the task's
     # budget: the run ends at whichever is reached first
     updates: int = 8000  # of the critics and the reflex
     max_seconds: float | None = None  # of ``clock``, earlier parts of a resumed run included
@@ -154,7 +153,8 @@ class Reflex(nn.Module):
         """The reflex' action [N, A] in [-1, 1]: the task's, changed. Before it has learned anything it is the task's
         (98 % of it), which knows how to fly; anything else would have to learn that first. Squashed and not clipped:
         behind a clip there is no slope that leads back."""
-        return torch.tanh(torch.atanh(0.98 * held) + self.actor(state))
+        inner = 0.5 * torch.log((1.0 + 0.98 * held) / (1.0 - 0.98 * held))  # atanh, which the exporter does not know
+        return torch.tanh(inner + self.actor(state))
 
 
 class Choice(NamedTuple):
@@ -240,8 +240,8 @@ class Constraint:
         parts = [part for _, part in clauses(positive(formula))]
         kept = [p for p in parts if isinstance(p, Always) and p.window.lo <= EPS and not is_temporal(p.arg)]
         if not kept:
-            raise SettingsError(f"a reflex keeps what the formula says must always hold, a part G[0,b] p without windows "
-                                f"in p; there is none in: {formula}")
+            raise SettingsError(f"a reflex keeps what the formula says must always hold, a part G[0,b] p without "
+                                f"windows in p; there is none in: {formula}")
         self.kept = [(p.window.hi, compiled(p.arg)) for p in kept]
 
     def margin(self, signals: Mapping[str, Tensor]) -> Tensor:

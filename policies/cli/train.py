@@ -29,6 +29,7 @@ Example:
   temporeal train task=hover algo.learning_rate=1e-3 num_worlds=4096 --out outputs/try
   temporeal train --config task=track              print every setting and stop
   temporeal train task=waypoints resume=true
+  temporeal train task=waypoints algo=reflex algo.policy=outputs/train/waypoints-ppo-1     a reflex for that policy
 """
 
 
@@ -112,7 +113,7 @@ def train(
     title = f"{runs.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
     with (events(folder / "events") if ranks.is_first else nullcontext() as logger,
-          said_where(folder, ranks.size, again), stop_asked(quiet=opened) as asked):
+          said_where(folder, ranks.size, again if base is None else ""), stop_asked(quiet=opened) as asked):
         try:
             result = module.train(
                 env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 HELP = (
     "the mission waypoints with PPO's default settings (not the demo's, which leave nothing to prevent), a reflex for "
     "each policy, and both judged on the same fresh randomized episodes: share of episodes in which what the formula "
-    "says must always hold was violated, and P(satisfied), Clopper-Pearson intervals; the task network asked at "
-    "each control step and at every second one; in the wind of the training and in one twice as strong. Runs that are in "
+    "says must always hold was violated, and P(satisfied), Clopper-Pearson intervals; the task network asked at each "
+    "control step and at every second one; in the wind of the training and in one twice as strong. Runs that are in "
     "outputs/bench/reflex are taken, not trained again: remove them where the code has changed. Option: --seeds"
 )
 OPTIONS = {"seeds": "whole numbers (default: 1,2,3; quick: 1)"}
