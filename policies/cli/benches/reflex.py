@@ -15,17 +15,20 @@ from policies.cli.benches import Row
 from policies.cli.console import BadInput
 from policies.cli.processes import run_module
 from policies.evaluate.statistics import proportion
+from policies.export.manifest import ENGAGED, HELD, PHASE
 
 if TYPE_CHECKING:
     from policies.evaluate.evaluation import Evaluation
     from policies.evaluate.rollout import Rollout
+    from sim.maps import Memory
 
 HELP = (
     "the mission waypoints with PPO's default settings (not the demo's, which leave nothing to prevent), a reflex for "
     "each policy, and both judged on the same fresh randomized episodes: share of episodes in which what the formula "
     "says must always hold was violated, and P(satisfied), Clopper-Pearson intervals; the task network asked at each "
-    "control step and at every second one; in the wind of the training and in one twice as strong. Runs that are in "
-    "outputs/bench/reflex are taken, not trained again: remove them where the code has changed. Option: --seeds"
+    "control step and at every second one, then also with the reflex asked only when it is (slow); in the wind of the "
+    "training and in one twice as strong. Runs that are in outputs/bench/reflex are taken, not trained again: remove "
+    "them where the code has changed. Option: --seeds"
 )
 OPTIONS = {"seeds": "whole numbers (default: 1,2,3; quick: 1)"}
 
@@ -89,9 +92,25 @@ def compared(folder: Path, newton: float, seed: int, episodes: int) -> dict[str,
     settings = runs.load_run(folder)
     graph = runs.load_graph(settings, folder, runs.make_task(settings))
     assert isinstance(graph, ReflexGraph)
-    never = ReflexGraph(graph.task, graph.reflex, replace(graph.spec, threshold=1.0, release=1.0))
-    return {case: judge(settings, policy, newton, SEED + seed, episodes)
-            for case, policy in (("without", never), ("with", graph))}
+    cases = {"without": ReflexGraph(graph.task, graph.reflex, replace(graph.spec, threshold=1.0, release=1.0)),
+             "with": graph, **({} if graph.spec.every == 1 else {"slow": Slow(graph.task, graph.reflex, graph.spec)})}
+    return {case: judge(settings, policy, newton, SEED + seed, episodes) for case, policy in cases.items()}
+
+
+class Slow(ReflexGraph):
+    """The same reflex, asked only when the task network is: what was chosen then is sent until the next time."""
+
+    @property
+    def carried(self) -> dict[str, tuple[int, ...]]:
+        """As of the fast one, and what is sent."""
+        return {**super().carried, "sent": super().carried[HELD]}
+
+    def decide(self, obs: torch.Tensor, carried: Memory) -> tuple[torch.Tensor, Memory]:
+        """Action [N, A] and what is carried to the next step."""
+        action, after = super().decide(obs, carried)
+        due = carried[PHASE] < 0.5
+        sent = torch.where(due[:, None], action, carried["sent"])
+        return sent, {**after, "sent": sent, ENGAGED: torch.where(due, after[ENGAGED], carried[ENGAGED])}
 
 
 def judge(settings: Mapping[str, Any], graph: ReflexGraph, newton: float, seed: int, episodes: int) -> Judged:
@@ -99,7 +118,6 @@ def judge(settings: Mapping[str, Any], graph: ReflexGraph, newton: float, seed: 
     from policies.cli import runs
     from policies.evaluate.evaluation import evaluate
     from policies.evaluate.rollout import CARRIED, graph_policy, rollout
-    from policies.export.manifest import ENGAGED
 
     task, drawn = runs.make_task(settings), settings["randomize"]
     windy = {**drawn, "parameters": {**drawn["parameters"], "force_w": {"kind": "normal", "std": newton}}}
@@ -139,8 +157,10 @@ def figures(name: str, judged: Judged) -> list[Row]:
 def verdict(every: int, wind: str, found: Mapping[tuple[int, str, str], list[Judged]]) -> list[Row]:
     """All seeds together. The target is fewer violations, beyond both intervals, and no less success."""
     rows, p = [], {}
-    for case in ("without", "with"):
-        judged = found[every, wind, case]
+    for case in ("without", "with", "slow"):
+        judged = found.get((every, wind, case), [])
+        if not judged:
+            continue
         both = [np.concatenate([getattr(j, what) for j in judged]) for what in ("violated", "satisfied")]
         whole = Judged(both[0], both[1], float(np.mean([j.engaged for j in judged])))
         p[case] = [proportion(x) for x in both]
