@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from policies.algos.reflex import Constraint
 from policies.cli.benches import reflex as bench
 from policies.cli.console import BadInput
 from policies.cli.main import main
+from policies.evaluate.rollout import Rollout
 from policies.export.runtime import Artifact
+from robots.signals import SignalSpec, schema
+from sim.stl.parse import parse
+from sim.task import MISSION_TIME
 
 HOVER = ["task=hover", "num_worlds=64", "threads=1"]
 SHORT = ["algo=reflex", "algo.updates=8", "algo.gradient_steps=4", "algo.warmup=3", "algo.batch=32", "algo.every=2",
@@ -76,3 +82,14 @@ def test_seeds_of_the_benchmark() -> None:
     for given in ([], ["x"], ["-1"]):
         with pytest.raises(BadInput, match="whole numbers from 0"):
             bench.chosen(given, ())
+
+
+def test_a_violation_counts_while_its_episode_lasts() -> None:
+    """Two episodes of x < 1, of 3 and 2 samples: what is written behind an end is of no episode."""
+    x = np.array([[0.0, 0.0], [0.5, 0.5], [0.9, 2.0]], np.float32)
+    time = np.repeat(np.arange(3, dtype=np.float32)[:, None], 2, 1)
+    constraint = Constraint(parse("G[0,2] (x < 1)", schema(SignalSpec("x", (), "m"), MISSION_TIME)))
+    lengths = [np.array([3, 2]), np.array([3, 3])]
+    found = [bench.violations(Rollout({"x": x, "mission_time": time}, x[:2, :, None], n, x[0] > 1, x[0] < 1, 1.0),
+                              constraint).tolist() for n in lengths]
+    assert found == [[False, False], [False, True]]
