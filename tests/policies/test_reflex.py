@@ -211,7 +211,8 @@ def learned(folder: Path, **settings: Any) -> reflex.Result:
     observe = SimpleNamespace(memory={}, signals=("x",))
     base = PolicyGraph(observe, torch.nn.Identity(), Right(), act)  # type: ignore[arg-type]
     run = run_folder(folder / "run")
-    given = {"updates": 600, "rows": 4000, "batch": 256, "warmup": 20, "lookahead_s": 0.4, **settings}
+    given = {"updates": 600, "threshold": 0.3, "release": 0.2, "rows": 4000, "batch": 256, "warmup": 20,
+             "lookahead_s": 0.4, **settings}
     config = ReflexConfig(policy=str(run), **given)
     return reflex.train(Corridor(64), config, base=base, out=folder / "out", seed=1)  # type: ignore[arg-type]
 
