@@ -527,9 +527,11 @@ KIND = "temporeal reflex 1"
 
 def copy_run(run: Path, to: Path) -> None:
     """The settings and the last checkpoint of ``run``, all that its policy is made of."""
-    last = checkpoint.latest(run / "checkpoints", 0, 1)
+    files = sorted((run / "checkpoints").glob("*.rank0of*.pt"))  # all processes have the same networks
+    if not files:
+        raise checkpoint.CheckpointError(f"{run} holds no checkpoint: train first, or name another folder")
     (to / "checkpoints").mkdir(parents=True, exist_ok=True)
-    for file in (run / graphs.CONFIG, last):
+    for file in (run / graphs.CONFIG, files[-1]):
         shutil.copyfile(file, to / file.relative_to(run))
 
 
