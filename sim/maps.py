@@ -201,21 +201,30 @@ class PolicyGraph(nn.Module):
     @property
     def memory(self) -> dict[str, tuple[int, ...]]:
         """Shape of each memory tensor (without N)."""
-        shapes = dict(self.observe.memory)
-        return {**shapes, "hidden": (self.hidden_dim,)} if self.hidden_dim else shapes
+        return {**self.observe.memory, **self.carried}
 
     def initial_memory(self, n: int, device: torch.device | str = "cpu") -> Memory:
         """Memory of ``n`` worlds at mission start."""
         return {name: torch.zeros(n, *shape, device=device) for name, shape in self.memory.items()}
 
-    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[dict[str, Tensor], Memory]:
-        """Commands ``{name: [N, U]}`` and the next memory."""
-        obs, after = self.observe(signals, {k: v for k, v in memory.items() if k != "hidden"})
+    @property
+    def carried(self) -> dict[str, tuple[int, ...]]:
+        """The part of the memory that is not the observation map's: shapes by name."""
+        return {"hidden": (self.hidden_dim,)} if self.hidden_dim else {}
+
+    def decide(self, obs: Tensor, carried: Memory) -> tuple[Tensor, Memory]:
+        """Action [N, A] for the raw observation [N, O], and what is ``carried`` to the next control step."""
         obs = self.normalizer(obs)
         if self.hidden_dim:
-            action, after["hidden"] = self.actor(obs, memory["hidden"])
-        else:
-            action = self.actor(obs)
+            action, hidden = self.actor(obs, carried["hidden"])
+            return action, {"hidden": hidden}
+        return self.actor(obs), {}
+
+    def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[dict[str, Tensor], Memory]:
+        """Commands ``{name: [N, U]}`` and the next memory."""
+        kept = self.carried
+        obs, after = self.observe(signals, {k: v for k, v in memory.items() if k not in kept})
+        action, carried = self.decide(obs, {k: memory[k] for k in kept})
         action = action.clamp(-1.0, 1.0)
-        after = {**after, **self.observe.record(after, action)}
+        after = {**after, **self.observe.record(after, action), **carried}
         return {self.act.command: self.act(action, after)}, after

@@ -298,22 +298,38 @@ def load_run(folder: Path) -> Settings:
 
 def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyGraph:
     """The policy of the run in ``folder`` between raw signals and raw commands of ``task``."""
+    from policies.algos import graphs
     from policies.algos.checkpoint import CheckpointError
-    from sim.maps import PolicyGraph
 
-    module, _ = algorithm(settings)
+    algorithm(settings)
     try:
-        if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
-            graph: PolicyGraph = module.load_graph(folder, task, settings["device"])
-            return graph
-        actor, normalizer, _ = module.load_policy(folder, settings["device"])
+        return graphs.load_graph(folder, task, settings["device"])
     except CheckpointError as error:
         raise BadInput(str(error)) from error
-    reads = len(normalizer.shift)
-    if reads != task.observe.obs_dim:
-        raise BadInput(f"the policy in {folder} reads {reads} numbers, task {task.name!r} with this formula and these "
-                       f"settings shows {task.observe.obs_dim}: judge it on what it was trained for")
-    return PolicyGraph(task.observe, normalizer, actor, task.act).eval()
+
+
+def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
+    """The trained policy that the learner starts from, on ``task``; None where it starts from nothing.
+
+    Such a learner has the setting ``policy``, the folder of the run.
+    """
+    if "policy" not in settings["algo"]:
+        return None
+    given, name = settings["algo"]["policy"], settings["algo"]["name"]
+    if not given:
+        raise BadInput(f"algo={name} starts from a trained policy: algo.policy=RUN, the folder of a run on the same "
+                       "task")
+    run = Path(str(given))
+    trained = load_run(run)
+    if trained["task"]["name"] != settings["task"]["name"] or trained["robot"] != settings["robot"]:
+        raise BadInput(f"algo.policy={run} was trained on task {title_of(trained)}, this is {title_of(settings)}: say "
+                       f"task=... as it was said there")
+    return load_graph(trained, run, task)
+
+
+def title_of(settings: Mapping[str, Any]) -> str:
+    """The task of a run as one says it."""
+    return str(settings["task"].get("title", settings["task"]["name"]))
 
 
 def shown_to(graph: PolicyGraph, task: Task) -> Task:

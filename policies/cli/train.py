@@ -29,6 +29,7 @@ Example:
   temporeal train task=hover algo.learning_rate=1e-3 num_worlds=4096 --out outputs/try
   temporeal train --config task=track              print every setting and stop
   temporeal train task=waypoints resume=true
+  temporeal train task=waypoints algo=reflex algo.policy=outputs/train/waypoints-ppo-1     a reflex for that policy
 """
 
 
@@ -99,22 +100,25 @@ def train(
     with runs.bad_input():
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
-    env = runs.make_env(settings, seed=seed, device=str(device), training=True)
+    task = runs.make_task(settings)
+    base = runs.base_of(settings, task)
+    if base is not None:
+        task = runs.shown_to(base, task)
+    env = runs.make_env(settings, task=task, seed=seed, device=str(device), training=True)
     if "full_state" in env.backend.capabilities:
         env.keep_faults(folder / runs.FAULTS)
     if ranks.is_first and not opened:
         runs.open_run(settings, folder, overwrite)
     ranks.wait()
-    task = settings["task"]
-    title = f"{task.get('title', task['name'])}, {settings['algo']['name']}, seed {settings['seed']}"
+    title = f"{runs.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
     with (events(folder / "events") if ranks.is_first else nullcontext() as logger,
-          said_where(folder, ranks.size, again), stop_asked(quiet=opened) as asked):
+          said_where(folder, ranks.size, again if base is None else ""), stop_asked(quiet=opened) as asked):
         try:
             result = module.train(
                 env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
                 progress=show(title) if ranks.is_first and not quiet else None,
-                on_iteration=lambda _: bool(asked))
+                on_iteration=lambda _: bool(asked), **({} if base is None else {"base": base}))
         except (CheckpointError, getattr(module, "SettingsError", CheckpointError)) as error:
             raise BadInput(str(error)) from error
         except getattr(module, "NonFiniteError", CheckpointError) as error:

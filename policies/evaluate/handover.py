@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from policies.algos.reflex import ReflexGraph
 from policies.evaluate.evaluation import Evaluation, Reference, evaluate
 from policies.evaluate.figure import stage_of
 from policies.evaluate.report import Context, Section, write_json, write_page
@@ -74,11 +75,14 @@ def export_policy(
     """
     golden = record_golden(env, graph_policy(graph))
     reach = horizon(task.formula)
+    policy, layer = graph, {}
+    if isinstance(graph, ReflexGraph):
+        policy, layer = graph.at(True), {"reflex": graph.spec, "between": graph.at(False)}
     return export(
-        graph, path, robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
+        policy, path, robot=task.robot, signals=graph.signals, command=task.command, rate_hz=1 / task.control_dt,
         formula_text=task.formula_text, constants=task.constants,
         horizon_s=reach if isfinite(reach) else task.episode_s, training=training, seed=seed, golden=golden,
-        stop=task.stop, name=name or task.name, git_revision=git_revision, task_signals=dict(task.schema))
+        stop=task.stop, name=name or task.name, git_revision=git_revision, task_signals=dict(task.schema), **layer)
 
 
 def reference_of(task: Task) -> Reference | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from sim.types import Obs, Step
 
 if TYPE_CHECKING:
-    from sim.maps import PolicyGraph
+    from sim.maps import Memory, PolicyGraph
     from sim.task import Task
 
 Act = Callable[[Tensor], Tensor]
@@ -136,23 +136,22 @@ def resample(times: np.ndarray, values: np.ndarray, dt: float, duration_s: float
 
 
 def graph_policy(graph: PolicyGraph) -> Act:
-    """The network of ``graph`` on the environment's observations; a recurrent one starts with an empty memory.
+    """The network of ``graph`` on the environment's observations; one that carries something starts with nothing.
 
-    The environment runs the observation and action maps itself, so only normalizer and actor are used here.
+    The environment runs the observation and action maps itself, so only what decides is used here.
     """
-    hidden: list[Tensor] = []
+    carried: Memory = {}
+
+    def start(n: int, device: torch.device | str = "cpu") -> Memory:
+        return {name: torch.zeros(n, *shape, device=device) for name, shape in graph.carried.items()}
 
     def act(obs: Tensor) -> Tensor:
-        seen = graph.normalizer(obs)
-        if not graph.hidden_dim:
-            return cast("Tensor", graph.actor(seen))
-        if not hidden:
-            hidden.append(torch.zeros(len(obs), graph.hidden_dim, device=obs.device))
-        action, hidden[0] = graph.actor(seen, hidden[0])
-        return cast("Tensor", action)
+        nonlocal carried
+        action, carried = graph.decide(obs, carried or start(len(obs), obs.device))
+        return action
 
-    if graph.hidden_dim:  # what it carries from step to step, for a golden trace
-        setattr(act, CARRIED, lambda n: hidden[0] if hidden else torch.zeros(n, graph.hidden_dim))
+    # what it carries from step to step, for a golden trace
+    setattr(act, CARRIED, lambda n: carried or start(n))
     return act
 
 
@@ -171,7 +170,7 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
         raise ValueError(f"a golden trace is recorded with one world, the environment has {env.num_worlds}")
     seen: list[dict[str, np.ndarray]] = []
     sent: list[np.ndarray] = []
-    hidden: list[np.ndarray] = []
+    kept: list[dict[str, np.ndarray]] = []
     observe, carried = env.observe, getattr(policy, CARRIED, None)
     spy = _Spy(observe, lambda args: seen.append({
         **{f"signals.{k}": host(args[0][k])[0].copy() for k in observe.signals},
@@ -182,7 +181,7 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
             obs = env.reset()
             for _ in range(steps or env.task.steps):
                 if carried is not None:
-                    hidden.append(host(carried(1))[0].copy())
+                    kept.append({f"memory.{k}": host(v)[0] for k, v in carried(1).items()})
                 action = policy(obs.actor)
                 step = env.step(action)
                 sent.append(host(env.command)[0].copy())
@@ -196,8 +195,8 @@ def record_golden(env: Any, policy: Act, steps: int | None = None) -> dict[str, 
         raise ValueError("the environment's maps are compiled, so what they are given is not to be seen: make it with "
                          "compiled=False")
     trace = {name: np.stack([row[name] for row in seen[:count]]) for name in seen[0]}
-    if hidden:
-        trace["memory.hidden"] = np.stack(hidden)
+    for name in kept[0] if kept else ():
+        trace[name] = np.stack([row[name] for row in kept])
     return {**trace, f"commands.{env.task.command}": np.stack(sent)}
 
 

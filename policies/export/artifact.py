@@ -29,21 +29,22 @@ import torch
 from torch import Tensor, nn
 
 from policies.export.manifest import (
-    CHUNK_VERSION,
     GOLDEN,
     MANIFEST,
     METADATA_KEY,
     POLICY,
-    SCHEMA_VERSION,
+    REFLEX,
     ArtifactError,
     ChunkSpec,
     Manifest,
     MemorySpec,
+    ReflexSpec,
     check,
     contract,
     digest,
     encode,
     plain,
+    version_of,
 )
 from policies.export.runtime import Artifact
 from robots.signals import CommandSpec, Schema, SignalSpec
@@ -85,7 +86,8 @@ def export(
     policy: Exportable, path: str | Path, *, robot: RobotSpec, signals: Sequence[str], command: str, rate_hz: float,
     formula_text: str, constants: Mapping[str, Any], horizon_s: float, training: Mapping[str, Any], seed: int,
     golden: Mapping[str, np.ndarray], stop: str, name: str = "policy", git_revision: str | None = None,
-    task_signals: Schema | None = None, chunk: ChunkSpec | None = None,
+    task_signals: Schema | None = None, chunk: ChunkSpec | None = None, reflex: ReflexSpec | None = None,
+    between: Exportable | None = None,
 ) -> Artifact:
     """Write ``policy`` as an artifact to the folder ``path`` and return it loaded.
 
@@ -93,8 +95,11 @@ def export(
     the environment it was trained in, and ``memory.<name>``, what the policy remembered before each step. The folder
     appears complete under its name or not at all: it is written beside it, loaded, self-tested against ``golden``, and
     only then renamed. An older artifact there is replaced; anything else there is left alone and is an error. With
-    ``chunk``, commands are [N, steps, *shape], and [T, steps, *shape] in ``golden``.
+    ``chunk``, commands are [N, steps, *shape], and [T, steps, *shape] in ``golden``. With ``reflex``, ``between`` is
+    what decides at the steps at which the task network is not asked, of the same memory as ``policy``.
     """
+    if (reflex is None) != (between is None):
+        raise ArtifactError("a reflex and the network of the steps between belong together")
     path = Path(path)
     refuse_foreign(path)
     known = {**robot.signals, **(task_signals or {})}
@@ -104,9 +109,12 @@ def export(
         constants=plain(constants, "constants"), horizon_s=float(horizon_s), stop=stop,
         training=plain(training, "training"), versions=versions(), seed=int(seed),
         git_revision=git_revision or revision(), created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        files={GOLDEN: "", POLICY: ""}, chunk=chunk, schema_version=SCHEMA_VERSION if chunk is None else CHUNK_VERSION)
+        files=dict.fromkeys((GOLDEN, POLICY, *((REFLEX,) if reflex is not None else ())), ""), chunk=chunk,
+        reflex=reflex, schema_version=version_of(chunk, reflex))
     check(manifest)
     data = {POLICY: trace(policy, manifest), GOLDEN: pack(golden, manifest)}
+    if between is not None:
+        data[REFLEX] = trace(between, manifest)
     manifest = replace(manifest, files={file: digest(content) for file, content in data.items()})
     data[MANIFEST] = encode(manifest)
     with staged(path) as folder:

@@ -22,7 +22,8 @@ from robots.spec import RobotSpec
 
 SCHEMA_VERSION = 1
 CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
-POLICY, GOLDEN, MANIFEST = "policy.onnx", "golden.npz", "manifest.json"
+REFLEX_VERSION = 3  # has the key "reflex" and a second network
+POLICY, GOLDEN, MANIFEST, REFLEX = "policy.onnx", "golden.npz", "manifest.json", "reflex.onnx"
 METADATA_KEY = "temporeal.contract"
 CONTRACT = ("schema_version", "robot", "signals", "commands", "rate_hz", "memory", "formula", "constants", "stop")
 
@@ -63,6 +64,38 @@ class ChunkSpec:
     hold: tuple[int, ...] = ()
 
 
+HELD, PHASE, ENGAGED, RISK = "reflex.held", "reflex.phase", "reflex.engaged", "reflex.risk"
+"""Memory of a policy with a reflex: the task's action that is held [A], control steps since it was chosen, 0 where the
+task network is next; whether the reflex is in charge, 0 or 1; the risk that was found at the last step, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class ReflexSpec:
+    """When the reflex layer of a policy acts in the place of its task network (``docs/reflex.md``).
+
+    Args:
+        every: control steps between evaluations of the task network, whose action is held meanwhile; the risk of
+            that action is asked for at each step.
+        threshold: risk in [0, 1] above which the reflex takes over.
+        release: at this risk of the task's action, or below, the reflex lets go: at most ``threshold``.
+    """
+
+    every: int
+    threshold: float
+    release: float
+
+    def __post_init__(self) -> None:
+        if not (type(self.every) is int and self.every >= 1):
+            raise ArtifactError(f"reflex: every is a whole number of control steps, at least 1, got {self.every!r}")
+        for name in ("threshold", "release"):
+            value = getattr(self, name)
+            if not (type(value) in (int, float) and 0.0 <= value <= 1.0):
+                raise ArtifactError(f"reflex: {name} is a risk from 0 to 1, got {value!r}")
+        if self.release > self.threshold:
+            raise ArtifactError(f"reflex: release is at most threshold, got {self.release:g} above "
+                                f"{self.threshold:g}: it would let go where it takes over")
+
+
 @dataclass(frozen=True)
 class Manifest:
     """Everything that is not the network itself.
@@ -79,8 +112,10 @@ class Manifest:
         git_revision: of the project, ``"unknown"`` outside a repository.
         created: UTC, ISO 8601.
         files: SHA-256 of every other file.
-        schema_version: 1, or 2 with a chunk: programs that know nothing of chunks refuse it.
+        schema_version: 1, or 2 with a chunk, or 3 with a reflex: programs that know nothing of these refuse it.
         chunk: None where the policy gives one command at a time.
+        reflex: None where the task network alone decides. Otherwise ``policy.onnx`` is the network of the steps at
+            which the task network is asked, ``reflex.onnx`` that of the steps between; both look at the risk.
     """
 
     name: str
@@ -101,6 +136,12 @@ class Manifest:
     files: Mapping[str, str]
     schema_version: int = SCHEMA_VERSION
     chunk: ChunkSpec | None = None
+    reflex: ReflexSpec | None = None
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Its ONNX files."""
+        return (POLICY,) if self.reflex is None else (POLICY, REFLEX)
 
     def given(self, command: CommandSpec) -> tuple[int, ...]:
         """Shape of what the network gives for ``command``."""
@@ -111,7 +152,9 @@ SIGNAL_FIELDS = tuple(f.name for f in fields(SignalSpec))
 COMMAND_FIELDS = tuple(f.name for f in fields(CommandSpec))
 MEMORY_FIELDS = tuple(f.name for f in fields(MemorySpec))
 CHUNK_FIELDS = tuple(f.name for f in fields(ChunkSpec))
-MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name != "chunk")
+REFLEX_FIELDS = tuple(f.name for f in fields(ReflexSpec))
+OPTIONAL = {CHUNK_VERSION: "chunk", REFLEX_VERSION: "reflex"}
+MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL.values())
 
 
 def digest(data: bytes) -> str:
@@ -166,6 +209,8 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
             out[name] = plain(value, name)
     if manifest.chunk is not None:
         out["chunk"] = record(manifest.chunk, CHUNK_FIELDS)
+    if manifest.reflex is not None:
+        out["reflex"] = record(manifest.reflex, REFLEX_FIELDS)
     return out
 
 
@@ -179,7 +224,7 @@ def encode(manifest: Manifest) -> bytes:
 def contract(manifest: Manifest) -> str:
     """The part that a robot depends on, as canonical JSON: it is written into the ONNX metadata too."""
     content = to_json(manifest)
-    return canonical({name: content[name] for name in (*CONTRACT, "chunk") if name in content})
+    return canonical({name: content[name] for name in (*CONTRACT, *OPTIONAL.values()) if name in content})
 
 
 def identity(manifest: Manifest) -> str:
@@ -214,10 +259,10 @@ def decode(data: bytes) -> Manifest:
     if not isinstance(content, dict):
         raise ArtifactError(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
     version = content.get("schema_version")
-    if version not in (SCHEMA_VERSION, CHUNK_VERSION):
+    if version != SCHEMA_VERSION and version not in OPTIONAL:
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
-                            f"and {CHUNK_VERSION} of policies that give chunks")
-    keys = (*MANIFEST_FIELDS, "sha256", *(("chunk",) if version == CHUNK_VERSION else ()))
+                            f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex")
+    keys = (*MANIFEST_FIELDS, "sha256", *((OPTIONAL[version],) if version in OPTIONAL else ()))
     missing = [name for name in keys if name not in content]
     unknown = sorted(set(content) - set(keys))
     if missing or unknown:
@@ -240,7 +285,9 @@ def build(content: dict[str, Any]) -> Manifest:
     commands = tuple(CommandSpec(**tupled(item)) for item in content["commands"])
     memory = tuple(MemorySpec(item["name"], tuple(item["shape"]), item["initial"]) for item in content["memory"])
     chunk = ChunkSpec(**tupled(content["chunk"])) if "chunk" in content else None
-    manifest = replace(Manifest(**content), signals=signals, commands=commands, memory=memory, chunk=chunk)
+    reflex = ReflexSpec(**content["reflex"]) if "reflex" in content else None
+    manifest = replace(
+        Manifest(**content), signals=signals, commands=commands, memory=memory, chunk=chunk, reflex=reflex)
     check(manifest)
     return manifest
 
@@ -254,19 +301,41 @@ def check(manifest: Manifest) -> None:
     """What must hold of any manifest, whatever the robot."""
     if not (isinstance(manifest.rate_hz, (int, float)) and isfinite(manifest.rate_hz) and manifest.rate_hz > 0):
         raise ArtifactError(f"rate_hz is a positive number, got {manifest.rate_hz!r}")
-    if set(manifest.files) != {POLICY, GOLDEN}:
-        raise ArtifactError(f"files are {POLICY} and {GOLDEN}, the manifest names {sorted(manifest.files)}")
+    if set(manifest.files) != {*manifest.networks, GOLDEN}:
+        raise ArtifactError(f"files are {', '.join((*manifest.networks, GOLDEN))}, the manifest names "
+                            f"{sorted(manifest.files)}")
     if not manifest.signals or not manifest.commands:
         raise ArtifactError("a policy reads at least one signal and gives at least one command")
     for memory in manifest.memory:
         size = int(np.prod(memory.shape, dtype=int))
         if np.asarray(memory.initial, dtype=np.float32).size != size:
             raise ArtifactError(f"memory {memory.name!r}: initial value does not have the shape {memory.shape}")
-    version = SCHEMA_VERSION if manifest.chunk is None else CHUNK_VERSION
-    if manifest.schema_version != version:
-        raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} it is {version}")
+    if manifest.schema_version != version_of(manifest.chunk, manifest.reflex):
+        raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} and reflex "
+                            f"{manifest.reflex} it is {version_of(manifest.chunk, manifest.reflex)}")
     if manifest.chunk is not None:
         check_chunk(manifest, manifest.chunk)
+    if manifest.reflex is not None:
+        check_reflex(manifest)
+
+
+def version_of(chunk: ChunkSpec | None, reflex: ReflexSpec | None) -> int:
+    """The schema version of a manifest with these."""
+    if chunk is not None and reflex is not None:
+        raise ArtifactError("a policy gives chunks or has a reflex, not both: a chunk was chosen before the risk was")
+    return CHUNK_VERSION if chunk is not None else REFLEX_VERSION if reflex is not None else SCHEMA_VERSION
+
+
+def check_reflex(manifest: Manifest) -> None:
+    """What must hold of a policy with a reflex: what it carries from step to step is in its memory, zeros at first."""
+    known = {memory.name: memory for memory in manifest.memory}
+    if missing := [name for name in (HELD, PHASE, ENGAGED, RISK) if name not in known]:
+        raise ArtifactError(f"reflex: the memory lacks {missing}; it has {list(known)}")
+    for name, dims in ((HELD, 1), (PHASE, 0), (ENGAGED, 0), (RISK, 0)):
+        memory = known[name]
+        if len(memory.shape) != dims or np.any(np.asarray(memory.initial)):
+            raise ArtifactError(f"reflex: memory {name!r} has {dims} dimensions and begins with 0; it has the shape "
+                                f"{memory.shape} and begins with {memory.initial}")
 
 
 def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:

@@ -22,10 +22,14 @@ import numpy as np
 import onnxruntime
 
 from policies.export.manifest import (
+    ENGAGED,
     GOLDEN,
     MANIFEST,
     METADATA_KEY,
+    PHASE,
     POLICY,
+    REFLEX,
+    RISK,
     ArtifactError,
     Manifest,
     check_robot,
@@ -58,10 +62,13 @@ class Artifact:
         manifest: what the policy reads and gives.
         golden: the recorded trace: ``signals.<name>`` and ``commands.<name>``, each [T, *shape].
         session: the network.
+        reflex: where the policy has a reflex, the network of the steps at which the task network is not asked.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, golden: Arrays, session: Any) -> None:
-        self.path, self.manifest, self.golden, self.session = path, manifest, golden, session
+    def __init__(
+        self, path: Path, manifest: Manifest, golden: Arrays, session: Any, reflex: Any = None
+    ) -> None:
+        self.path, self.manifest, self.golden, self.session, self.reflex = path, manifest, golden, session, reflex
         self.schema = {spec.name: spec for spec in manifest.signals}
         self.memory: Arrays = {}
         self.reset()
@@ -81,12 +88,13 @@ class Artifact:
         """
         folder = Path(path)
         manifest = load_manifest(folder, trust)
-        data = {name: verified(folder, name, manifest.files[name]) for name in (POLICY, GOLDEN)}
+        data = {name: verified(folder, name, manifest.files[name]) for name in (*manifest.networks, GOLDEN)}
         if robot is not None:
             check_robot(manifest, robot, task_signals)
-        session = open_session(data[POLICY])
-        check_graph(manifest, session)
-        return Artifact(folder, manifest, read_golden(data[GOLDEN], manifest), session)
+        sessions = {name: open_session(data[name], name) for name in manifest.networks}
+        for name, session in sessions.items():
+            check_graph(manifest, session, name)
+        return Artifact(folder, manifest, read_golden(data[GOLDEN], manifest), sessions[POLICY], sessions.get(REFLEX))
 
     def initial_memory(self, n: int) -> Arrays:
         """Memory of ``n`` robots at mission start, [n, *shape] each."""
@@ -95,6 +103,14 @@ class Artifact:
     def reset(self) -> None:
         """Forget everything: the next :meth:`act` is the first of a mission."""
         self.memory = self.initial_memory(1)
+        self.steps = self.reflexes = 0  # control steps since then, and those at which the reflex was in charge
+
+    def figures(self) -> dict[str, Any]:
+        """How the reflex fared since :meth:`reset`, for diagnostics; nothing where there is none."""
+        if self.reflex is None:
+            return {}
+        return {"reflex": bool(self.memory[ENGAGED][0] > 0.5), "reflex_steps": self.reflexes,
+                "reflex_share": self.reflexes / max(self.steps, 1), "risk": float(self.memory[RISK][0])}
 
     def act(self, signals: Mapping[str, np.ndarray]) -> Arrays:
         """Commands of one robot by name (shapes without N) for its ``signals``; memory moves on by one control step.
@@ -108,7 +124,9 @@ class Artifact:
         for name, value in commands.items():
             if not np.isfinite(value).all():
                 raise SignalError(f"command {name!r} is not finite: {value[0]}")
-        self.memory = memory
+        self.memory, self.steps = memory, self.steps + 1
+        if self.reflex is not None:
+            self.reflexes += bool(memory[ENGAGED][0] > 0.5)
         return {name: value[0] for name, value in commands.items()}
 
     @cached_property
@@ -137,10 +155,20 @@ class Artifact:
         """Commands [N, *shape] and next memory of N robots. A pure function; values are not checked."""
         feed = {name: np.asarray(signals[name], dtype=np.float32) for name in self.schema}
         feed.update({f"memory.{name}": value for name, value in memory.items()})
-        values = self.session.run(None, feed)
+        values = self.run(feed)
         commands = [spec.name for spec in self.manifest.commands]
         after = [spec.name for spec in self.manifest.memory]
         return dict(zip(commands, values)), dict(zip(after, values[len(commands):]))
+
+    def run(self, feed: Arrays) -> list[np.ndarray]:
+        """What the network gives for its inputs; of two networks the one whose turn it is, robot by robot."""
+        if self.reflex is None:
+            return list(self.session.run(None, feed))
+        due = feed[f"memory.{PHASE}"] < 0.5
+        if due.all() or not due.any():
+            return list((self.session if due.all() else self.reflex).run(None, feed))
+        both = zip(self.session.run(None, feed), self.reflex.run(None, feed))
+        return [np.where(due.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in both]
 
     def self_test(self, tolerance: float = 1e-5) -> SelfTest:
         """Replay the golden trace and compare the commands with the recorded ones.
@@ -201,7 +229,7 @@ def verified(folder: Path, name: str, stated: str) -> bytes:
     return data
 
 
-def open_session(data: bytes) -> Any:
+def open_session(data: bytes, name: str = POLICY) -> Any:
     """An inference session on one thread: a control loop has no use for a thread pool that wakes late."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -212,42 +240,42 @@ def open_session(data: bytes) -> Any:
         return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exception types are private and differ between versions
         version = onnxruntime.__version__
-        raise ArtifactError(f"{POLICY} is not a network that onnxruntime {version} can load: {error}") from error
+        raise ArtifactError(f"{name} is not a network that onnxruntime {version} can load: {error}") from error
 
 
-def check_graph(manifest: Manifest, session: Any) -> None:
-    """The network's inputs, outputs and metadata against the manifest."""
+def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
+    """The inputs, outputs and metadata of the network in ``file`` against the manifest."""
     stated = session.get_modelmeta().custom_metadata_map.get(METADATA_KEY)
     if stated is None:
-        raise ArtifactError(f"{POLICY} has no metadata {METADATA_KEY!r}: it was not written by this exporter")
-    check_contract(json.loads(stated), json.loads(contract(manifest)))
+        raise ArtifactError(f"{file} has no metadata {METADATA_KEY!r}: it was not written by this exporter")
+    check_contract(json.loads(stated), json.loads(contract(manifest)), file)
     inputs = {spec.name: spec.shape for spec in manifest.signals}
     inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
     outputs = {spec.name: manifest.given(spec) for spec in manifest.commands}
     outputs.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
-    check_tensors("input", inputs, session.get_inputs())
-    check_tensors("output", outputs, session.get_outputs())
+    check_tensors("input", inputs, session.get_inputs(), file)
+    check_tensors("output", outputs, session.get_outputs(), file)
 
 
-def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any], file: str) -> None:
     """What the network was exported with against what the manifest says; the first difference is named."""
     for name, value in manifest.items():
         if network.get(name) != value:
             raise ArtifactError(
-                f"{POLICY} and {MANIFEST} do not belong together: {name} is {network.get(name)} and {value}")
+                f"{file} and {MANIFEST} do not belong together: {name} is {network.get(name)} and {value}")
 
 
-def check_tensors(kind: str, stated: Mapping[str, tuple[int, ...]], found: Any) -> None:
+def check_tensors(kind: str, stated: Mapping[str, tuple[int, ...]], found: Any, file: str) -> None:
     """Names, order, types and shapes of graph inputs or outputs against the manifest."""
     names = [node.name for node in found]
     if names != list(stated):
-        raise ArtifactError(f"{POLICY} has the {kind}s {names}, the manifest says {list(stated)}")
+        raise ArtifactError(f"{file} has the {kind}s {names}, the manifest says {list(stated)}")
     for node in found:
         if node.type != ONNX_FLOAT:
-            raise ArtifactError(f"{POLICY}: {kind} {node.name!r} is {node.type}, {ONNX_FLOAT} is needed")
+            raise ArtifactError(f"{file}: {kind} {node.name!r} is {node.type}, {ONNX_FLOAT} is needed")
         if tuple(node.shape[1:]) != stated[node.name]:
             raise ArtifactError(
-                f"{POLICY}: {kind} {node.name!r} has shape {node.shape} with the batch first, "
+                f"{file}: {kind} {node.name!r} has shape {node.shape} with the batch first, "
                 f"the manifest says {stated[node.name]} without it")
 
 

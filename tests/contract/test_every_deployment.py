@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 import torch
 
+from policies.algos.reflex import Reflex, ReflexGraph
 from policies.evaluate.rollout import graph_policy, record_golden
 from policies.export.artifact import export
+from policies.export.manifest import ENGAGED, PHASE, ReflexSpec
 from policies.nets.actor import make_actor
 from policies.nets.normalizer import Normalizer
 from robots.registry import names
@@ -75,13 +77,21 @@ def with_task_signals(task: Any, interface: Interface, folder: Path) -> Interfac
     return load_interface(task.robot, interface.name, path)
 
 
-def graph_of(task: Any) -> PolicyGraph:
-    """A policy of small actions, so that the guard lets it begin, but not so small that its commands are all alike."""
+def graph_of(task: Any, reflex: bool = False) -> PolicyGraph:
+    """A policy of small actions, so that the guard lets it begin, but not so small that its commands are all alike;
+    with a ``reflex``, which acts now and then, if asked."""
     torch.manual_seed(3)
     actor = make_actor(task.observe.obs_dim, task.act.action_dim, (32, 32))
     with torch.no_grad():
         actor.net[-1].weight *= 20.0
-    return PolicyGraph(task.observe, Normalizer(task.observe.obs_dim), actor, task.act).eval()
+    graph = PolicyGraph(task.observe, Normalizer(task.observe.obs_dim), actor, task.act).eval()
+    if not reflex:
+        return graph
+    layer = Reflex(task.observe.obs_dim, task.act.action_dim, (16,), "silu", 2)
+    with torch.no_grad():
+        for critic in layer.critics:
+            critic[0].weight.mul_(10.0)  # of small changes of what is observed, great ones of the risk
+    return ReflexGraph(graph, layer, ReflexSpec(2, 0.5, 0.49)).eval()
 
 
 class Deployed:
@@ -92,11 +102,14 @@ class Deployed:
         self, task: Any, graph: PolicyGraph, golden: dict[str, np.ndarray], folder: Path, domain: int | None = None
     ) -> None:
         self.task, self.interface = task, with_task_signals(task, interface_of(task), folder)
+        policy, layer = graph, {}
+        if isinstance(graph, ReflexGraph):
+            policy, layer = graph.at(True), {"reflex": graph.spec, "between": graph.at(False)}
         artifact = export(
-            graph, folder / "artifact", robot=task.robot, signals=graph.signals, command=task.command,
+            policy, folder / "artifact", robot=task.robot, signals=graph.signals, command=task.command,
             rate_hz=1 / task.control_dt, formula_text=task.formula_text, constants=task.constants,
             horizon_s=task.episode_s, training={}, seed=0, golden=golden, stop=task.stop,
-            task_signals=dict(task.schema))
+            task_signals=dict(task.schema), **layer)
         self.bus = Bus()
         controller, guarded = line()
         self.proposals: dict[int, np.ndarray] = {}
@@ -158,10 +171,17 @@ def test_so_it_is_over_dds(tmp_path: Path) -> None:
     same("hover", tmp_path, free_domain())
 
 
-def same(name: str, tmp_path: Path, domain: int | None = None) -> None:
-    """A mission of the task on the robot's side, against the environment that it was trained in, and its modules."""
+@pytest.mark.parametrize("name", ["waypoints", "reach"])
+def test_so_it_is_with_a_reflex(name: str, tmp_path: Path) -> None:
+    memory = [memory for _, memory in same(name, tmp_path, reflex=True)]
+    assert {float(m[PHASE][0]) for m in memory} == {0.0, 1.0} == {float(m[ENGAGED][0]) for m in memory}
+
+
+def same(name: str, tmp_path: Path, domain: int | None = None, reflex: bool = False) -> list[Any]:
+    """A mission of the task on the robot's side, against the environment that it was trained in, and its modules; what
+    it saw, and the memory that it had then, step by step."""
     task = load_task(name)
-    graph = graph_of(task)
+    graph = graph_of(task, reflex)
     env = make_env(task, num_worlds=1, seed=2, compiled=False, threads=1, sensors={"noise": {}})
     golden = record_golden(env, graph_policy(graph), steps=STEPS)
     trained = golden[f"commands.{task.command}"].reshape(STEPS, -1)
@@ -184,11 +204,15 @@ def same(name: str, tmp_path: Path, domain: int | None = None) -> None:
     for t in range(STEPS):
         deployed.publish(golden, t)
         deployed.run(task.control_dt)
+    figures = deployed.node.summary()
     deployed.close()
+    if reflex:
+        assert figures["reflex_steps"] == deployed.node.artifact.reflexes > 0 and 0.0 <= figures["risk"] <= 1.0
 
     span = np.subtract(*(np.reshape(end, -1) for end in (task.robot.command(task.command).high,
                                                          task.robot.command(task.command).low)))
-    assert (np.abs(np.diff(trained, axis=0)) / span).max(axis=1).min() > 10 * SAME  # a step is not taken for another
+    if not reflex:  # a step is not taken for another; what a reflex' policy holds is the same for two
+        assert (np.abs(np.diff(trained, axis=0)) / span).max(axis=1).min() > 10 * SAME
     assert deployed.proposals, f"{deployed.guard.mode}: {deployed.guard.flight}"
     for step, asked in deployed.proposals.items():
         signals, memory = seen[step]
@@ -211,3 +235,4 @@ def same(name: str, tmp_path: Path, domain: int | None = None) -> None:
         assert np.array_equal(told.proposed, deployed.proposals[told.step])
         if free:  # no start ramp, no limits of motion
             assert np.array_equal(told.sent, np.clip(told.proposed, spec.low, spec.high))
+    return seen

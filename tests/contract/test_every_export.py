@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from policies.algos.reflex import Reflex, ReflexGraph
 from policies.cli.runs import artifact_policy
 from policies.evaluate.handover import export_policy
 from policies.evaluate.rollout import graph_policy, record_golden
 from policies.evaluate.witness import witnessed
 from policies.export.artifact import export
-from policies.export.manifest import ArtifactError
+from policies.export.manifest import ENGAGED, ArtifactError, ReflexSpec
 from policies.nets.actor import make_actor
 from policies.nets.normalizer import Normalizer
 from robots.registry import names
@@ -55,6 +56,31 @@ def test_every_task_exports(task, tmp_path):
     assert artifact.self_test().steps == len(commands)
     assert {s.name for s in artifact.manifest.signals} == set(task.observe.signals)
     assert {f"memory.{m.name}" for m in artifact.manifest.memory} <= set(artifact.golden)
+
+
+def with_reflex(graph, every=3):
+    """The policy with a reflex whose risk goes up and down."""
+    layer = Reflex(graph.observe.obs_dim, graph.act.action_dim, (16,), "silu", every)
+    with torch.no_grad():
+        for net in (*layer.critics, layer.actor):
+            net[0].weight.mul_(10.0)  # of small changes of what is observed, great ones of the risk
+            net[-1].weight.mul_(10.0)
+    return ReflexGraph(graph, layer, ReflexSpec(every, 0.5, 0.4)).eval()
+
+
+@pytest.mark.parametrize("task", names("sim.tasks"))
+def test_every_task_exports_with_a_reflex(task, tmp_path):
+    """And its runtime does what the environment does: from the recorded memory in the self-test, which is of both
+    networks; on its own for as long as roundings have not grown."""
+    task = load_task(task)
+    env = environment(replace(task, episode_s=12 * task.control_dt))
+    artifact = export_policy(with_reflex(graph_of(task)), task, tmp_path / "artifact", env, training={}, seed=0)
+    engaged = artifact.golden[f"memory.{ENGAGED}"]
+    assert 0 < engaged.sum() < len(engaged) and artifact.self_test().steps == len(engaged)
+    for t in range(6):
+        found = artifact.act({name: artifact.golden[f"signals.{name}"][t] for name in artifact.schema})[task.command]
+        wanted = artifact.golden[f"commands.{task.command}"][t]
+        assert artifact.difference(task.command, found, wanted).max() <= 1e-3
 
 
 @pytest.mark.parametrize("task", ["reach", "drawer"])

@@ -11,11 +11,12 @@ from policies.algos.cem import CEMConfig
 from policies.algos.milp import MILPConfig
 from policies.algos.npc import NPCConfig
 from policies.algos.ppo import PPOConfig
+from policies.algos.reflex import ReflexConfig
 from policies.algos.tgpo import TGPOConfig
 
 FOLDER = Path(__file__).parents[2] / "configs" / "algo"
 CONFIGS = {"apg": APGConfig, "cem": CEMConfig, "milp": MILPConfig, "npc": NPCConfig, "ppo": PPOConfig,
-           "tgpo": TGPOConfig}
+           "reflex": ReflexConfig, "tgpo": TGPOConfig}
 
 
 def written(name: str) -> dict:

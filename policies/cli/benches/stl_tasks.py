@@ -68,7 +68,7 @@ CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml
         "policies/evaluate/evaluation.py", "policies/evaluate/handover.py", "policies/evaluate/lasting.py",
         "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What a trial depends on; of other systems, methods and formulas nothing does."""
-ALONE = ("apg", "cem", "milp", "npc", "tgpo")  # algorithms that no other one needs
+ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs
 TRIED: Mapping[str, str] = {}
 """Where a target is missed: by the name of the row, what was tried."""
 

@@ -76,10 +76,10 @@ def test_unknown_signal_lists_the_known() -> None:
 
 
 def test_recurrent_policy_carries_its_state_from_step_to_step() -> None:
-    def actor(obs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        return hidden[:, :1] / 8, hidden + 1
+    def decide(obs: Tensor, carried: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        return carried["hidden"][:, :1] / 8, {"hidden": carried["hidden"] + 1}
 
-    graph: Any = SimpleNamespace(normalizer=lambda x: x, actor=actor, hidden_dim=2)
+    graph: Any = SimpleNamespace(decide=decide, carried={"hidden": (2,)})
     found = rollout(Line([99]), graph_policy(graph))
     np.testing.assert_allclose(found.actions[:, 0, 0], np.arange(6) / 8)
 

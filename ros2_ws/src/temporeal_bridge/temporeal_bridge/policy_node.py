@@ -386,7 +386,7 @@ class PolicyNode:
 
     def _chunks(self) -> dict[str, Any]:
         if not isinstance(self.artifact, ChunkedPolicy):
-            return {}
+            return self.artifact.figures()  # of its reflex, where it has one
         return {"starved": self.flight.starved, "starved_why": self.starved, **self.artifact.figures()}
 
     def close(self) -> None:

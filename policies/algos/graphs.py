@@ -1,0 +1,43 @@
+"""The policy of a run between raw signals and raw commands, whichever algorithm learned it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import yaml
+
+from policies.algos.checkpoint import CheckpointError
+from robots.registry import resolve
+
+if TYPE_CHECKING:
+    from sim.maps import PolicyGraph
+    from sim.task import Task
+
+CONFIG = "config.yaml"
+
+
+def algorithm_of(run: Path) -> str:
+    """The algorithm that learned what is in the folder ``run``, as its settings name it."""
+    try:
+        name = yaml.safe_load((run / CONFIG).read_text())["algo"]["name"]
+    except (OSError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise CheckpointError(f"{run} is no run: its {CONFIG} does not say which algorithm learned it "
+                              f"({type(error).__name__}: {error})") from error
+    return str(name)
+
+
+def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
+    """The policy of ``run`` on ``task``; :class:`CheckpointError` where it is of another one."""
+    from sim.maps import PolicyGraph
+
+    module = resolve("policies.algos", algorithm_of(run))
+    if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
+        return cast("PolicyGraph", module.load_graph(run, task, device))
+    actor, normalizer, _ = module.load_policy(run, device)
+    reads = len(normalizer.shift)
+    if reads != task.observe.obs_dim:
+        raise CheckpointError(
+            f"the policy in {run} reads {reads} numbers, task {task.name!r} with this formula and these settings shows "
+            f"{task.observe.obs_dim}: judge it on what it was trained for")
+    return PolicyGraph(task.observe, normalizer, actor, task.act).eval()

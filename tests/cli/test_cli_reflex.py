@@ -1,0 +1,95 @@
+"""A reflex by the command line: trained for a run, judged, exported, and judged again; what it cannot do it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.algos.reflex import Constraint
+from policies.cli.benches import reflex as bench
+from policies.cli.console import BadInput
+from policies.cli.main import main
+from policies.evaluate.rollout import Rollout
+from policies.export.runtime import Artifact
+from robots.signals import SignalSpec, schema
+from sim.stl.parse import parse
+from sim.task import MISSION_TIME
+
+HOVER = ["task=hover", "num_worlds=64", "threads=1"]
+SHORT = ["algo=reflex", "algo.updates=8", "algo.gradient_steps=4", "algo.warmup=3", "algo.batch=32", "algo.every=2",
+         "algo.threshold=0.5", "algo.release=0.4"]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reflex") / "policy"
+    assert main(["train", *HOVER, "algo.total_steps=1024", "algo.threads=1", "--json", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(policy: Path) -> Path:
+    folder = policy.parent / "run"
+    assert main(["train", *HOVER, *SHORT, f"algo.policy={policy}", "--json", "--out", str(folder)]) == 0
+    return folder
+
+
+def test_run_and_artifact_are_judged_alike(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(run), "--out", str(tmp_path / "artifact"), "--json"]) == 0
+    manifest = Artifact.load(tmp_path / "artifact").manifest
+    assert manifest.reflex is not None and (manifest.reflex.every, manifest.reflex.threshold) == (2, 0.5)
+    assert manifest.training["algo"]["name"] == "reflex"
+    figures = []
+    for folder in (run, tmp_path / "artifact"):
+        capsys.readouterr()
+        words = ["--episodes", "20", "--json", "--out", str(tmp_path / f"judged{len(figures)}")]
+        assert main(["eval", str(folder), *words]) == 0
+        figures.append(json.loads(capsys.readouterr().out)["quadrotor"])
+    a, b = figures
+    assert a["satisfied"] == b["satisfied"]
+    # chaos amplifies rounding over hundreds of steps
+    assert b["length_s"]["mean"] == pytest.approx(a["length_s"]["mean"], abs=0.1)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main(["train", *words, "--json"]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_it_cannot_do_it_says(policy: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of, out = f"algo.policy={policy}", f"out={tmp_path / 'other'}"
+    assert "algo.policy=RUN" in refused(capsys, *HOVER, *SHORT, out)
+    assert "is not a run" in refused(capsys, *HOVER, *SHORT, f"algo.policy={tmp_path}", out)
+    assert "was trained on task hover, this is track" in refused(capsys, "task=track", *SHORT, of, out)
+    assert "release is at most threshold" in refused(capsys, *HOVER, *SHORT, of, "algo.release=0.9", out)
+    assert "reads" in refused(capsys, *HOVER, "task.settings.history=3", *SHORT, of, out)
+    assert "does not resume" in refused(capsys, *HOVER, *SHORT, of, "resume=true", f"out={run}")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_formula_that_keeps_nothing(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused(capsys, *HOVER, "task.settings.formula='F[0,4] (height > 0.9)'", *SHORT, f"algo.policy={policy}",
+                   f"out={tmp_path / 'other'}")
+    assert "G[0,b] p" in told
+
+
+def test_seeds_of_the_benchmark() -> None:
+    assert bench.chosen(None, (1, 2)) == (1, 2) and bench.chosen(["3", "1", "3"], ()) == (3, 1)
+    for given in ([], ["x"], ["-1"]):
+        with pytest.raises(BadInput, match="whole numbers from 0"):
+            bench.chosen(given, ())
+
+
+def test_a_violation_counts_while_its_episode_lasts() -> None:
+    """Two episodes of x < 1, of 3 and 2 samples: what is written behind an end is of no episode."""
+    x = np.array([[0.0, 0.0], [0.5, 0.5], [0.9, 2.0]], np.float32)
+    time = np.repeat(np.arange(3, dtype=np.float32)[:, None], 2, 1)
+    constraint = Constraint(parse("G[0,2] (x < 1)", schema(SignalSpec("x", (), "m"), MISSION_TIME)))
+    lengths = [np.array([3, 2]), np.array([3, 3])]
+    found = [bench.violations(Rollout({"x": x, "mission_time": time}, x[:2, :, None], n, x[0] > 1, x[0] < 1, 1.0),
+                              constraint).tolist() for n in lengths]
+    assert found == [[False, False], [False, True]]
