@@ -71,7 +71,8 @@ def test_offset_sign_and_scale():
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"joints": ["a", "a", "b"]}, "different names"), ({"joints": ["a", ["b", "c"]]}, "different names"), ({"joints": []}, "different names"),
+    ({"joints": ["a", "a", "b"]}, "different names"), ({"joints": ["a", ["b", "c"]]}, "different names"),
+    ({"joints": []}, "different names"),
     ({"offset": [1.0, 2.0]}, "a list of 3"), ({"sign": 2}, "legal: 1, -1"), ({"offset": float("nan")}, "a number"),
     ({"scale": {"speed": 1.0}}, "legal: position, velocity, effort"),
     ({"tool": {"chain": "leap_hand", "position": "p"}}, "has no DENAVIT_HARTENBERG"),
