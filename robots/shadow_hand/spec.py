@@ -8,9 +8,9 @@
   (``md_ranges.rst``), loopback tendons (``md_finger.rst``), rates and topics (``sd_command_line.rst``)
 - [C] shadow-robot/sr_core (af2f341, 2023), ``srh_joint_position_controller.cpp``, ``joint_0_transmission.cpp``: what
   the motor of two joints makes of their commands, and what it measures of them
-- [G] openai/gym (MIT), ``gym/envs/robotics/assets/hand/{robot,shared}.xml``: capsules and boxes, force limits, gains,
-  armature
-- [M] MuJoCo Menagerie (Apache-2.0), ``shadow_hand/right_hand.xml``: the width of fingers, gains, force limits,
+- [G] openai/gym (0c08523; these assets Apache-2.0), ``gym/envs/robotics/assets/hand/{robot,shared}.xml``: capsules and
+  boxes, force limits, gains, armature
+- [M] MuJoCo Menagerie (0498058, Apache-2.0), ``shadow_hand/right_hand.xml``: the width of fingers, gains, force limits,
   damping, armature, friction
 - [L] robots/leap_hand: friction, where nobody published it for this hand
 

@@ -257,6 +257,23 @@ def test_wild_setpoints_neither_explode_nor_push_links_through_each_other():
     assert deepest > -0.008 and data.warning.number.sum() == 0  # m: blows of fingers against each other
 
 
+@pytest.mark.slow
+def test_one_step_is_that_of_mujoco_warp():
+    """Warp's CPU device, float32: tendons, the sum's servo, what is measured of it."""
+    mjwarp = pytest.importorskip("mujoco_warp")
+    import warp
+
+    data = at(model(), model().key("home").qpos)
+    data.ctrl[shadow.MOTORS.index("FFJ0")] = 1.5
+    run(model(), data, 0.1)
+    with warp.ScopedDevice("cpu"):
+        theirs = mjwarp.put_data(model(), data, nworld=1)
+        mjwarp.step(mjwarp.put_model(model()), theirs)
+    mujoco.mj_step(model(), data)
+    for field in ("actuator_force", "qpos", "sensordata"):
+        np.testing.assert_allclose(getattr(theirs, field).numpy()[0], getattr(data, field), rtol=0, atol=1e-4)
+
+
 # ---------------------------------------------------------------- documentation
 
 
