@@ -276,14 +276,37 @@ def follow(model: mujoco.MjModel, qpos: np.ndarray) -> None:
             qpos[at] = model.qpos0[at] + np.polynomial.polynomial.polyval(way, model.eq_data[i, :5])
 
 
+def levers(model: mujoco.MjModel, actuator: int) -> dict[int, float]:
+    """Joint -> lever of the actuator on it; empty unless it is on a joint or on a fixed tendon."""
+    kind, target = mujoco.mjtTrn(model.actuator_trntype[actuator]), int(model.actuator_trnid[actuator, 0])
+    gear = float(model.actuator_gear[actuator, 0])
+    if kind in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
+        return {target: gear}
+    if kind != mujoco.mjtTrn.mjTRN_TENDON:
+        return {}
+    wraps = range(model.tendon_adr[target], model.tendon_adr[target] + model.tendon_num[target])
+    if any(mujoco.mjtWrap(model.wrap_type[w]) != mujoco.mjtWrap.mjWRAP_JOINT for w in wraps):
+        return {}
+    return {int(model.wrap_objid[w]): gear * float(model.wrap_prm[w]) for w in wraps}
+
+
+def lengths(model: mujoco.MjModel, actuator: int, qpos: np.ndarray) -> np.ndarray | None:
+    """What a position servo on hinges or slides controls, [...] at ``qpos`` [..., nq]; None for other actuators."""
+    found = levers(model, actuator)
+    affine = mujoco.mjtBias(model.actuator_biastype[actuator]) == mujoco.mjtBias.mjBIAS_AFFINE
+    if not (found and affine and model.actuator_biasprm[actuator, 1] < 0
+            and all(model.jnt_type[joint] >= SLIDE for joint in found)):
+        return None
+    return np.asarray(sum(lever * qpos[..., model.jnt_qposadr[joint]] for joint, lever in found.items()))
+
+
 def holding(model: mujoco.MjModel, qpos: np.ndarray) -> np.ndarray:
-    """Controls [nu] at which position servos on joints rest at ``qpos`` [nq]; zero for other actuators."""
+    """Controls [nu] at which position servos rest at ``qpos`` [nq]; zero for other actuators."""
     ctrl = np.zeros(model.nu)
     for i in range(model.nu):
-        joint = model.actuator_trnid[i, 0]
-        on_joint = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and model.jnt_type[joint] >= SLIDE
-        if on_joint and model.actuator_biasprm[i, 1] < 0:
-            ctrl[i] = model.actuator_gear[i, 0] * qpos[model.jnt_qposadr[joint]]
+        length = lengths(model, i, qpos)
+        if length is not None:
+            ctrl[i] = length
     limited = model.actuator_ctrllimited.astype(bool)
     ctrl[limited] = np.clip(ctrl[limited], *model.actuator_ctrlrange[limited].T)
     return ctrl

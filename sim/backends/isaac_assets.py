@@ -29,6 +29,7 @@ import numpy as np
 from robots.registry import UnknownName
 from robots.spec import Source
 from sim.backends.mjcf import Array, Fields, Model
+from sim.robot_files import levers
 
 FREE, BALL, SLIDE, HINGE = 0, 1, 2, 3  # mjtJoint
 UNLIMITED = 1e4  # N m or N: an actuator without a force limit
@@ -266,16 +267,7 @@ def _levers(mj: mujoco.MjModel, actuator: int) -> dict[int, float]:
 
 def _pulled(mj: mujoco.MjModel, actuator: int) -> dict[int, float]:
     """Joint -> lever, as the model has it."""
-    kind, target = mujoco.mjtTrn(mj.actuator_trntype[actuator]), int(mj.actuator_trnid[actuator, 0])
-    gear = float(mj.actuator_gear[actuator, 0])
-    if kind in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
-        return {target: gear}
-    if kind != mujoco.mjtTrn.mjTRN_TENDON:
-        return {}
-    first, count = mj.tendon_adr[target], mj.tendon_num[target]
-    if any(mj.wrap_type[first : first + count] != mujoco.mjtWrap.mjWRAP_JOINT):
-        return {}
-    joints = {int(mj.wrap_objid[w]): gear * float(mj.wrap_prm[w]) for w in range(first, first + count)}
+    joints = levers(mj, actuator)
     if len(joints) > 1 and _moving_alike(mj, [min(joints)]) != set(joints):
         raise ValueError(f"actuator {mj.actuator(actuator).name!r} pulls a tendon over joints that are not tied to "
                          "move alike; Isaac's drives are each on one joint")

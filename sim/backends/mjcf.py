@@ -405,11 +405,20 @@ def group(mj: mujoco.MjModel, prefix: str, bodies: Array) -> Group:
     geoms = np.flatnonzero(np.isin(mj.geom_bodyid, bodies) & touching)
     joint_type = mj.jnt_type[mj.dof_jntid] if mj.nv else np.zeros(0, int)
     dofs = np.flatnonzero(np.isin(mj.dof_bodyid, bodies) & (joint_type >= SLIDE))
-    joints = np.isin(mj.actuator_trntype, (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT))
-    actuators = np.flatnonzero(joints)  # others act on sites or tendons: their numbers are not joints'
-    actuators = actuators[np.isin(mj.jnt_bodyid[mj.actuator_trnid[actuators, 0]], bodies)]
+    actuators = np.array([i for i in range(mj.nu) if on_joints(mj, i, bodies)], dtype=int)
     free = [b for b in bodies if free_joint(mj, int(b)) is not None] if len(bodies) else []
     return Group(prefix, bodies, geoms, dofs, actuators, int(free[0]) if free else None)
+
+
+def on_joints(mj: mujoco.MjModel, actuator: int, bodies: Array) -> bool:
+    """Whether the actuator's numbers are those of joints of ``bodies``: it drives one, or the sum of several angles.
+
+    Others act on sites, or on tendons with levers of their own.
+    """
+    joints = robot_files.levers(mj, actuator)
+    kind = mujoco.mjtTrn(mj.actuator_trntype[actuator])
+    plain = kind != mujoco.mjtTrn.mjTRN_TENDON or all(lever == 1.0 for lever in joints.values())
+    return bool(joints) and plain and bool(np.isin(mj.jnt_bodyid[list(joints)], bodies).all())
 
 
 @dataclass(frozen=True)
@@ -671,10 +680,10 @@ def holding_ctrl(model: Model, qpos: Array) -> Array:
     """Controls [K, nu] under which position servos rest at ``qpos`` [K, nq]; home for the other actuators."""
     mj = model.mj
     out = np.tile(model.home_ctrl, (len(qpos), 1))
-    joints = np.isin(mj.actuator_trntype, (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT))
-    servo = joints & (mj.actuator_biastype == mujoco.mjtBias.mjBIAS_AFFINE) & (mj.actuator_biasprm[:, 1] < 0)
-    for i in np.flatnonzero(servo):
-        out[:, i] = mj.actuator_gear[i, 0] * qpos[:, mj.jnt_qposadr[mj.actuator_trnid[i, 0]]]
+    for i in range(mj.nu):
+        length = robot_files.lengths(mj, i, qpos)
+        if length is not None:
+            out[:, i] = length
     limited = mj.actuator_ctrllimited.astype(bool)
     low, high = mj.actuator_ctrlrange.T
     out[:, limited] = np.clip(out[:, limited], low[limited], high[limited])

@@ -71,11 +71,16 @@ def test_offset_sign_and_scale():
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"joints": ["a", "a", "b"]}, "different names"), ({"joints": []}, "different names"),
+    ({"joints": ["a", "a", "b"]}, "different names"), ({"joints": ["a", ["b", "c"]]}, "different names"),
+    ({"joints": []}, "different names"),
     ({"offset": [1.0, 2.0]}, "a list of 3"), ({"sign": 2}, "legal: 1, -1"), ({"offset": float("nan")}, "a number"),
     ({"scale": {"speed": 1.0}}, "legal: position, velocity, effort"),
     ({"tool": {"chain": "leap_hand", "position": "p"}}, "has no DENAVIT_HARTENBERG"),
     ({"tool": {"chain": "franka", "place": "p"}}, "legal: chain"),
+    ({"driven": {"signal": "m", "joints": ["a", ["b", "d"]]}}, r"no joints \['d'\] are read; read: a, b, c"),
+    ({"driven": {"signal": "m", "joints": ["a", ["b", "a"]]}}, "different names"),
+    ({"driven": {"signal": "m", "joints": ["a", []]}}, "a joint or more"),
+    ({"driven": {"joints": ["a"]}}, "signal and joints are needed"),
 ])
 def test_wrong_options_of_a_joint_state(change, words):
     with pytest.raises(CodecError, match=words):
@@ -198,7 +203,28 @@ def test_a_servo_command_has_a_frame_and_the_time_it_was_sent():
         codec.decode(message, {"frame": "tool"})
 
 
+def test_a_motor_of_several_joints_is_read_as_their_sum():
+    """In the motors' order, which is not the joints'; the driver's offset and sign are taken off before."""
+    options = {"joints": ["a", "b", "c"], "position": "q", "offset": 1.0, "sign": [1, -1, 1],
+               "driven": {"signal": "m", "joints": [["c", "b"], "a"]}}
+    out = decode(joint_state("cab", [1.5, 1.1, 0.8]), options)
+    assert out["q"] == pytest.approx([0.1, 0.2, 0.5]) and out["m"] == pytest.approx([0.7, 0.1])
+    assert STATES["joint_state"].signals(options) == ("q", "m")
+
+
 TRAJECTORY = {"joints": ["a", "b"], "reach_s": 0.04}
+
+
+def test_a_motor_of_several_joints_is_commanded_in_equal_shares():
+    codec, options = COMMANDS["joint_trajectory"], {"joints": ["a", ["b", "c"]], "reach_s": 0.04}
+    message = codec.encode_course(way(), options)
+    assert message.joint_names == ["a", "b", "c"]
+    assert message.points[0].positions.tolist() == [0.1, 0.1, 0.1]
+    assert message.points[0].velocities.tolist() == [1.0, -0.5, -0.5]
+    assert message.points[1].positions.tolist() == [0.3, 0.25, 0.25]
+    assert codec.decode(message, options).tolist() == [0.1, 0.2]
+    with pytest.raises(CodecError, match="the course has 2 components, option joints has 3"):
+        codec.encode_course(way(), {**options, "joints": ["a", "b", "c"]})
 
 
 def way() -> Course:

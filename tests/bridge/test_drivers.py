@@ -123,6 +123,16 @@ def test_names_say_which_joint_is_meant():
     assert driver.output(1.0).tolist() == [2.0, 1.0]
 
 
+def test_a_motor_of_two_joints_goes_to_the_sum_of_what_they_are_told():
+    """Whatever the shares are: 0.9 and 0.1 rad for the joints are 1 rad for the motor."""
+    driver = JointTrajectoryController(["a", ["b", "c"]], np.array([0.5, 0.4]))
+    give(driver, trajectory((1.0, [0.5, 0.9, 0.1]), names=("a", "c", "b")), 0.0)
+    assert driver.output(0.0) == pytest.approx([0.5, 0.4]) and driver.output(0.5) == pytest.approx([0.5, 0.7])
+    assert driver.output(9.0) == pytest.approx([0.5, 1.0])
+    with pytest.raises(Refused, match="don't match the controller joints"):
+        driver.read(trajectory((1.0, [0.5, 0.9]), names=("a", "b")), 0)
+
+
 def test_positions_and_velocities_make_the_cubic_spline():
     """From rest at 0 to 1 in 2 s: 3 s^2 - 2 s^3 of s = t / 2; then Hermite's polynomial with slope 1 at its start."""
     driver = controller()

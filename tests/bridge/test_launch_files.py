@@ -45,9 +45,10 @@ def made(tmp_path):
     def make(kind: str, robot: str | None = None, chunk: ChunkSpec | None = None, training: dict | None = None) -> Path:
         name, command = ROBOTS[kind]
         robot = load_robot(robot or name)
+        spec = robot.commands.get(command) or next(iter(robot.commands.values()))
         manifest = Manifest(
             name="made", robot=robot.name, signals=tuple(robot.signals.values())[:1],
-            commands=(robot.command(command),), rate_hz=50.0, memory=(), formula="G[0,1] (mission_time > -1)",
+            commands=(spec,), rate_hz=50.0, memory=(), formula="G[0,1] (mission_time > -1)",
             constants={}, horizon_s=1.0, stop="hold", training=training or {}, versions={}, seed=0, git_revision="test",
             created="", files={POLICY: "", GOLDEN: ""})
         if chunk:
@@ -197,10 +198,11 @@ def test_simulated_time_of_others(made):
     assert all(row.parameters[1] == {"use_sim_time": True} for rows in nodes.values() for row in rows)
 
 
-def test_another_robot_of_the_kind(made, monkeypatch):
-    nodes = launched("hand", made("hand", "allegro_hand"), robot="allegro_hand", namespace="/left")
+@pytest.mark.parametrize("robot", ["allegro_hand", "shadow_hand"])
+def test_another_robot_of_the_kind(made, monkeypatch, robot):
+    nodes = launched("hand", made("hand", robot), robot=robot, namespace="/left")
     args = understood(nodes["guard_node"][0], monkeypatch)
-    assert args.robot == "allegro_hand" and nodes["guard_node"][0].namespace == "/left"
+    assert args.robot == robot and nodes["guard_node"][0].namespace == "/left"
 
 
 @pytest.mark.parametrize(("kind", "given", "words"), [

@@ -20,7 +20,7 @@ from temporeal_bridge.robot_sim import RobotSim
 
 TEXT = "std_msgs/msg/String"
 INTERFACES = [("franka", "franka_ros2"), ("franka", "forward_position"), ("franka", "with_fingers"),
-              ("leap_hand", "leap_hand_api"), ("allegro_hand", "allegro_hand_ros2")]
+              ("leap_hand", "leap_hand_api"), ("allegro_hand", "allegro_hand_ros2"), ("shadow_hand", "sr_trajectory")]
 QUIET = {"noise": {}, "state_latency_s": 0.0, "command_latency_s": 0.0, "start": {"joint_rad": 0.0}}
 
 
@@ -42,6 +42,8 @@ class Rig:
             json.loads(messages.decode(TEXT, r.data).data)))
         self.wish = self.peer.advertise("sim/fault", TEXT, QOS["default"])
         self.home = np.array(self.sim.plant.setpoint)
+        start = self.interface.safety["commands"][self.sim.command].get("start")
+        self.measured = start["signal"] if start else "base_pos_w"  # what the command is about
 
     def _heard(self, number: int, stamp: int, signals: dict) -> None:
         if number == 0:
@@ -65,11 +67,11 @@ class Rig:
 
     @property
     def true(self) -> np.ndarray:
-        return self.sim.plant.signals()["joint_pos"]
+        return self.sim.plant.signals()[self.measured]
 
     @property
     def seen(self) -> np.ndarray:
-        return self.state.newest()["joint_pos"]
+        return self.state.newest()[self.measured]
 
 
 @pytest.mark.parametrize(("name", "interface"), INTERFACES)
@@ -77,9 +79,9 @@ def test_the_controllers_commands_move_the_robot_that_it_reads(lockstep, name, i
     """A smooth way from the start to home at 25 Hz: the joints go there, and the state that is read says so."""
     rig = Rig(lockstep, name, interface, seed=1)
     goal = rig.home.copy()
-    joints = len(rig.robot.home["joint_pos"])
-    goal[:joints] = rig.robot.home["joint_pos"]
-    assert 0.05 < np.abs(rig.home - goal).max() <= 0.1 + 1e-6
+    joints = len(rig.robot.home[rig.measured])
+    goal[:joints] = rig.robot.home[rig.measured]
+    assert 0.04 < np.abs(rig.home - goal).max() <= 0.1 + 1e-6
     rate = rig.interface.states[0].rate_hz
     assert rig.run(0.1) == pytest.approx(0.1 * rate, abs=1) and rig.sim.held
     assert np.abs(rig.seen - rig.home[:joints]).max() < 0.02
@@ -246,7 +248,7 @@ def test_a_wrong_fault_is_refused_and_changes_nothing(lockstep):
     assert rig.active[-1] == {"name": "", "stamp_ns": rig.active[-1]["stamp_ns"]}
 
 
-@pytest.mark.parametrize("name", ["franka", "leap_hand", "allegro_hand"])
+@pytest.mark.parametrize("name", ["franka", "leap_hand", "allegro_hand", "shadow_hand"])
 def test_permuted_and_extra_joints_are_read_the_same(lockstep, name):
     rig = Rig(lockstep, name, settings=QUIET)
     rig.run(0.1)

@@ -37,7 +37,7 @@ def across(type, message):
 
 
 def test_arms_and_hands_have_interfaces():
-    assert {case.values[0].name for case in JOINTED} >= {"franka", "leap_hand", "allegro_hand"}
+    assert {case.values[0].name for case in JOINTED} >= {"franka", "leap_hand", "allegro_hand", "shadow_hand"}
 
 
 @pytest.mark.parametrize(("robot", "interface"), ALL)
@@ -72,7 +72,7 @@ def test_every_component_has_its_own_place(robot, interface):
     (name,) = interface.commands
     topic, size = interface.commands[name], robot.signals["joint_pos"].size
     states = [s for s in interface.states if s.options.get("position") == "joint_pos"]
-    for i in range(size):
+    for i in range(robot.command(name).size):
         command = np.zeros(robot.command(name).size)
         command[i] = 0.25
         message = COMMANDS[topic.codec].encode(command, topic.options)
@@ -100,16 +100,16 @@ def test_safety_is_within_the_robot(robot, interface):
     assert safety["stale_after_s"] >= 3 / slowest  # two lost samples are no stop
     for name, row in safety["commands"].items():
         command, motion = robot.command(name), row["motion"]
-        size, joints = command.size, robot.signals["joint_pos"].size
+        start = row["start"]
+        size, joints = command.size, robot.signals[start["signal"]].size
         speed = np.broadcast_to(motion["speed"], size)[:joints]
         most = np.broadcast_to(spec.SPEED if hasattr(spec, "SPEED") else spec.NO_LOAD_SPEED, joints)
         assert (0 < speed).all() and (speed <= most + 1e-9).all()
         margin = np.broadcast_to(motion["margin"], size)
         low, high = np.array(command.low) + margin, np.array(command.high) - margin
         assert (margin >= 0).all() and (low < high).all()
-        home = np.array(robot.home["joint_pos"])
+        home = np.array(robot.home[start["signal"]])
         assert (low[:joints] <= home).all() and (home <= high[:joints]).all()
-        start = row["start"]
         assert start["signal"] in interface.carried and start["within"] > 0
         if row.get("tracking"):
             assert row["tracking"]["signal"] in interface.carried
@@ -239,3 +239,46 @@ def test_allegros_fingers_are_the_drivers():
     assert state["joints"] == command["joints"] == wanted
     order = sorted(wanted)
     assert command["index"] == [order.index(name) for name in wanted]
+
+
+def test_the_shadow_hands_names_are_the_drivers_in_the_models_order():
+    from robots.shadow_hand.spec import COUPLED, JOINTS, MOTORS, SPEED
+
+    robot, state, command = options("shadow_hand")
+    assert state["joints"] == [f"rh_{name}" for name in JOINTS] and len(JOINTS) == 24
+    wanted = [[f"rh_{joint}" for joint in COUPLED[m]] if m in COUPLED else f"rh_{m}" for m in MOTORS]
+    assert state["driven"]["joints"] == command["joints"] == wanted and len(wanted) == 20
+    assert wanted[4] == ["rh_FFJ2", "rh_FFJ1"] and wanted[14] == ["rh_LFJ2", "rh_LFJ1"]
+    speed = load_interface(robot).safety["commands"]["actuator_pos_cmd"]["motion"]["speed"]
+    assert tuple(speed) == SPEED
+
+
+def test_a_motor_of_two_joints_is_commanded_by_halves_and_read_as_the_sum():
+    """J0 of the ring finger at 100 degrees: 50 for each joint. What is read of 70 and 20 is 90."""
+    from robots.shadow_hand.spec import MOTORS
+
+    interface = load_interface(load_robot("shadow_hand"))
+    topic = interface.command("actuator_pos_cmd")
+    command = np.zeros(20)
+    command[MOTORS.index("RFJ0")], command[MOTORS.index("RFJ3")] = np.radians(100), np.radians(30)
+    message = across(topic.type, COMMANDS[topic.codec].encode(command, topic.options))
+    sent = dict(zip(message.joint_names, message.points[-1].positions))
+    assert len(sent) == 24 and [name for name, angle in sent.items() if angle] == ["rh_RFJ3", "rh_RFJ2", "rh_RFJ1"]
+    assert sent["rh_RFJ2"] == sent["rh_RFJ1"] == pytest.approx(np.radians(50))
+    assert sent["rh_RFJ3"] == pytest.approx(np.radians(30))
+    turned = list(reversed(message.joint_names))
+    message.joint_names = turned
+    for field in ("positions", "velocities", "accelerations"):
+        setattr(message.points[-1], field, np.ascontiguousarray(getattr(message.points[-1], field)[::-1]))
+    assert COMMANDS[topic.codec].decode(message, topic.options) == pytest.approx(command)
+
+    names = sorted(interface.states[0].options["joints"])  # as the driver: by the alphabet
+    angles = {"rh_RFJ2": np.radians(70), "rh_RFJ1": np.radians(20), "rh_RFJ3": 0.1, "rh_WRJ1": -0.2}
+    state = messages.record("sensor_msgs/msg/JointState")(
+        header=messages.header(5), name=names, position=np.array([angles.get(name, 0.0) for name in names]),
+        velocity=np.zeros(24), effort=np.full(24, -17.3))
+    found = STATES["joint_state"].decode(across("sensor_msgs/msg/JointState", state), interface.states[0].options)
+    assert set(found) == {"joint_pos", "actuator_pos"} and found["joint_pos"].shape == (24,)
+    assert found["actuator_pos"][MOTORS.index("RFJ0")] == pytest.approx(np.pi / 2)
+    assert found["actuator_pos"][MOTORS.index("RFJ3")] == pytest.approx(0.1)
+    assert found["actuator_pos"][1] == pytest.approx(-0.2) and np.count_nonzero(found["actuator_pos"]) == 3

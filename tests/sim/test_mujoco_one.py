@@ -19,7 +19,7 @@ from sim.scene import Scene, box
 
 @pytest.mark.parametrize(("name", "command"), [
     ("franka", "joint_pos_cmd"), ("franka", "arm_cmd"), ("leap_hand", "joint_pos_cmd"),
-    ("allegro_hand", "joint_pos_cmd")])
+    ("allegro_hand", "joint_pos_cmd"), ("shadow_hand", "actuator_pos_cmd")])
 def test_it_is_a_world_of_the_batch(name, command):
     robot = load_robot(name)
     scene = Scene(robot, (box("cube", (0.02,) * 3, mass=0.05, pos=(0.5, 0.0, 0.3)),))
@@ -38,6 +38,25 @@ def test_it_is_a_world_of_the_batch(name, command):
         wanted = rng.uniform(spec.low, spec.high).astype(np.float32)
         one.step(wanted, 4)
         many.step(torch.from_numpy(wanted)[None], 4)
+
+
+def test_a_motor_of_two_joints_holds_their_sum_and_has_parameters_like_the_others():
+    from robots.shadow_hand.spec import MOTORS, actuator_angles
+
+    robot = load_robot("shadow_hand")
+    world, j0 = World(robot, "actuator_pos_cmd", 0.005), MOTORS.index("MFJ0")
+    start = np.array(robot.home["joint_pos"]) + np.linspace(0.0, 0.05, 24)
+    world.reset({"joint_pos": start})
+    assert world.holding() == pytest.approx(actuator_angles(tuple(start)))
+    wanted = world.holding()
+    wanted[j0] += 0.5
+    answers = []
+    for params in ({}, {"command_delay": np.array([0.04])}, {"kp": np.zeros(20), "kd": np.zeros(20)}):
+        world.set_params(params)
+        world.reset({"joint_pos": start})
+        world.step(wanted, 6)  # 30 ms
+        answers.append(world.signals()["actuator_pos"][j0] - actuator_angles(tuple(start))[j0])
+    assert answers[0] > 0.1 and np.abs(answers[1:]).max() < 0.02
 
 
 def test_what_is_wrong_is_said():

@@ -60,7 +60,7 @@ def signs(options: Options, count: int) -> np.ndarray:
 def names(options: Options) -> list[str]:
     """Option ``joints``: names, each once."""
     joints = options["joints"]
-    if not joints or len(set(joints)) != len(joints) or not all(isinstance(name, str) and name for name in joints):
+    if not joints or not all(isinstance(name, str) and name for name in joints) or len(set(joints)) != len(joints):
         raise CodecError(f"option joints is {joints!r}; different names are needed")
     return list(joints)
 
@@ -90,19 +90,73 @@ def in_frame(message: Any, options: Options, what: str) -> None:
         raise CodecError(f"{what} is in frame {found!r}, {wanted!r} is needed")
 
 
+@dataclass(frozen=True)
+class Shares:
+    """Which joints each component of a command drives: one, or several on one tendon, whose angles add up to it.
+
+    Args:
+        joints: [J] names, those of a component side by side.
+        count: [U] how many joints a component has.
+    """
+
+    joints: tuple[str, ...]
+    count: np.ndarray
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """[..., J] of [..., U]: a component's joints get equal shares."""
+        if len(self.count) == len(self.joints):
+            return values
+        return np.repeat(values / self.count, self.count, axis=-1)
+
+    def gather(self, values: np.ndarray) -> np.ndarray:
+        """[..., U] of [..., J]: the sum over a component's joints."""
+        if len(self.count) == len(self.joints):
+            return values
+        return np.asarray(np.add.reduceat(values, np.cumsum(self.count) - self.count, axis=-1))
+
+
+def shares(entries: Sequence[str | Sequence[str]]) -> Shares:
+    """The shares of ``entries``: a joint's name for each component, or the list of those that it drives."""
+    parts = [[entry] if isinstance(entry, str) else list(entry) for entry in entries]
+    if not all(parts):
+        raise CodecError(f"option joints is {list(entries)}; each component needs a joint or more")
+    joints = names({"joints": [name for part in parts for name in part]})
+    return Shares(tuple(joints), np.array([len(part) for part in parts]))
+
+
+DRIVES: dict[int, tuple[Options, Shares]] = {}
+"""As :data:`READINGS`, for commands."""
+
+
+def drives_of(options: Options) -> Shares:
+    """The shares of option ``joints``."""
+    found = DRIVES.get(id(options))
+    if found is None or found[0] is not options:
+        found = DRIVES[id(options)] = options, shares(options["joints"])
+    return found[1]
+
+
 # sensor_msgs/JointState. Options: joints; position, velocity, effort: signals that take these fields; offset, sign;
 # scale: {field: our unit per the driver's}; tool: {chain, position, attitude, velocity}: signals of the tool by forward
-# kinematics of robot `chain`, exact and of the same instant as the joints. A field that nobody asks for may be empty.
+# kinematics of robot `chain`, exact and of the same instant as the joints; driven: {signal, joints}: a signal of what
+# motors control that pull several joints each, the sum of their positions (a list among the joints). A field that
+# nobody asks for may be empty.
 
 
 @dataclass
 class Reading:
-    """What the options of a JointState say, checked once: ``fields``: offset and factor [J] by field. ``order``: where
-    our joints stand among the ``names`` of the last message."""
+    """What the options of a JointState say, checked once.
+
+    Args:
+        fields: offset and factor [J] by field.
+        driven: shares of the motors and the places [K] of their joints among ``joints``.
+        order: where our joints stand among the ``names`` of the last message.
+    """
 
     options: Options
     joints: tuple[str, ...]
     fields: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    driven: tuple[Shares, list[int]] | None
     names: list[str] | None = None
     order: Sequence[int] = ()
 
@@ -116,14 +170,29 @@ def reading(options: Options) -> Reading:
     found = READINGS.get(id(options))
     if found is None or found.options is not options:
         joints = names(options)
-        found = READINGS[id(options)] = Reading(options, tuple(joints), conversions(options, len(joints)))
+        found = READINGS[id(options)] = Reading(
+            options, tuple(joints), conversions(options, len(joints)), driven(options, joints))
     return found
+
+
+def driven(options: Options, joints: Sequence[str]) -> tuple[Shares, list[int]] | None:
+    """Option ``driven``, see :class:`Reading`."""
+    row = options.get("driven")
+    if row is None:
+        return None
+    if set(row) != {"signal", "joints"} or "position" not in options:
+        raise CodecError(f"option driven is {dict(row)}; signal and joints are needed, and the joints' position read")
+    found = shares(row["joints"])
+    if unknown := sorted(set(found.joints) - set(joints)):
+        raise CodecError(f"option driven: no joints {unknown} are read; read: {', '.join(joints)}")
+    return found, [list(joints).index(name) for name in found.joints]
 
 
 def joint_state_signals(options: Options) -> tuple[str, ...]:
     """Names of the signals that a JointState carries."""
     tool = options.get("tool", {})
-    return tuple(options[f] for f in FIELDS if f in options) + tuple(
+    sums = (options["driven"]["signal"],) if "driven" in options else ()
+    return tuple(options[f] for f in FIELDS if f in options) + sums + tuple(
         tool[f] for f in ("position", "attitude", "velocity") if f in tool)
 
 
@@ -154,6 +223,9 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
             raise CodecError(f"JointState: {field} of joint {joints[bad]!r} is {value[bad]}")
         values[field] = factor * (value - offset)
     out = {options[field]: value.astype(np.float32) for field, value in values.items()}
+    if known.driven is not None:
+        motors, places_of = known.driven
+        out[options["driven"]["signal"]] = motors.gather(values["position"][places_of]).astype(np.float32)
     return {**out, **tool_signals(values, options["tool"])} if "tool" in options else out
 
 
@@ -306,7 +378,8 @@ def decode_forward(message: Any, options: Options) -> np.ndarray:
     return data
 
 
-# trajectory_msgs/JointTrajectory to a joint_trajectory_controller. Options: joints, reach_s. The stamp is 0: begin now
+# trajectory_msgs/JointTrajectory to a joint_trajectory_controller. Options: joints, reach_s. A list among the joints is
+# of those that one component drives (:class:`Shares`). The stamp is 0: begin now
 # (one in the past makes the controller catch up). The last point is at rest: the controller refuses another one, and
 # an arm that hears nothing more stops there. With positions, velocities and accelerations it interpolates with
 # polynomials of fifth degree (ros2_controllers 6.9.0, joint_trajectory_controller.cpp, trajectory.cpp).
@@ -317,30 +390,32 @@ def encode_trajectory(command: np.ndarray, options: Options, stamp_ns: int = 0) 
     reach = float(options["reach_s"])
     if not 0.0 < reach < 60.0:
         raise CodecError(f"option reach_s is {options['reach_s']!r}; seconds above 0 and below 60 are needed")
-    return encode_course(resting(finite(command, (len(names(options)),), "the command"), reach), options)
+    return encode_course(resting(finite(command, (len(drives_of(options).count),), "the command"), reach), options)
 
 
 def encode_course(course: Course, options: Options) -> Any:
     """All points of ``course``."""
-    joints = names(options)
-    if course.positions.shape[1] != len(joints):
-        raise CodecError(f"the course has {course.positions.shape[1]} components, there are {len(joints)} joints")
+    drives = drives_of(options)
+    if course.positions.shape[1] != len(drives.count):
+        raise CodecError(
+            f"the course has {course.positions.shape[1]} components, option joints has {len(drives.count)}")
     duration = messages.record("builtin_interfaces/msg/Duration")
     point = messages.record("trajectory_msgs/msg/JointTrajectoryPoint")
     points = []
-    for time, position, speed, acceleration in zip(
-            course.times, course.positions, course.speeds, course.accelerations):
+    rows = (drives.spread(values) for values in (course.positions, course.speeds, course.accelerations))
+    for time, position, speed, acceleration in zip(course.times, *rows):
         ns = round(float(time) * 1e9)
         points.append(point(
             positions=position, velocities=speed, accelerations=acceleration, effort=np.zeros(0),
             time_from_start=duration(sec=ns // 10**9, nanosec=ns % 10**9)))
     return messages.record("trajectory_msgs/msg/JointTrajectory")(
-        header=messages.header(0), joint_names=joints, points=points)
+        header=messages.header(0), joint_names=list(drives.joints), points=points)
 
 
 def decode_course(message: Any, options: Options) -> Course:
-    """The whole trajectory, joints in our order. Wrong names, lengths or times, or an end that moves, are errors."""
-    joints = names(options)
+    """The whole trajectory, in our order. Wrong names, lengths or times, or an end that moves, are errors."""
+    drives = drives_of(options)
+    joints = list(drives.joints)
     if sorted(message.joint_names) != sorted(joints):
         raise CodecError(f"JointTrajectory is for joints {list(message.joint_names)}, {joints} are needed")
     order = [list(message.joint_names).index(name) for name in joints]
@@ -349,8 +424,8 @@ def decode_course(message: Any, options: Options) -> Course:
             if len(getattr(point, field)) != len(joints):
                 raise CodecError(f"JointTrajectory: point {number} has {len(getattr(point, field))} {field} of "
                                  f"{len(joints)} joints")
-    rows = (np.array([getattr(p, field) for p in message.points], dtype=np.float64).reshape(-1, len(joints))[:, order]
-            for field in POINT)
+    rows = (drives.gather(np.array([getattr(p, field) for p in message.points], dtype=np.float64)
+                          .reshape(-1, len(joints))[:, order]) for field in POINT)
     times = np.array([p.time_from_start.sec + 1e-9 * p.time_from_start.nanosec for p in message.points])
     try:
         return Course(times, *rows)

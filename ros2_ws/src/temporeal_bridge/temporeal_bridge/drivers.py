@@ -21,6 +21,7 @@ import numpy as np
 
 from robots import shield
 from temporeal_bridge import codecs, messages
+from temporeal_bridge.codecs_joints import shares
 from temporeal_bridge.interface import CommandTopic, InterfaceError
 
 Array = np.ndarray
@@ -162,16 +163,21 @@ class JointTrajectoryController:
     at the old one's present setpoint: ``interpolate_from_desired_state: true``, and since 6 in mid-motion by default.
     A message that breaks a rule is dropped, and the old one goes on. Nothing looks for non-finite numbers.
 
+    Where a motor pulls several joints, what is behind the controller adds up their positions, as a Shadow hand does
+    (sr_core af2f341, ``srh_joint_position_controller.cpp``, ``update``).
+
     Args:
-        start: [J] where the joints are held before the first trajectory.
+        joints: names; in a list those that one motor pulls.
+        start: [U] where the motors are held before the first trajectory.
         moving_end: ``allow_nonzero_velocity_at_trajectory_end``.
     """
 
     failed, dead = "", False
 
-    def __init__(self, joints: Sequence[str], start: Array, *, moving_end: bool = False) -> None:
-        self.joints, self.moving_end = list(joints), moving_end
-        self.before = (-np.inf, Point(np.array(start, dtype=np.float64)))
+    def __init__(self, joints: Sequence[str | Sequence[str]], start: Array, *, moving_end: bool = False) -> None:
+        self.drives = shares(joints)
+        self.joints, self.moving_end = list(self.drives.joints), moving_end
+        self.before = (-np.inf, Point(self.drives.spread(np.array(start, dtype=np.float64))))
         self.begin = 0.0
         self.trajectory: Trajectory | None = None
 
@@ -203,7 +209,7 @@ class JointTrajectoryController:
 
     def output(self, now: float) -> Array | None:
         """See :class:`Driver`."""
-        return None if self.trajectory is None else self.desired(now).position
+        return None if self.trajectory is None else self.drives.gather(self.desired(now).position)
 
     def desired(self, now: float) -> Point:
         """The setpoint at ``now`` [s]."""
