@@ -159,8 +159,7 @@ def flight_table(flights: Sequence[Mapping[str, Any]]) -> str:
 
 def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
     """The nodes for a robot that is there, until they are told to stop."""
-    from temporeal_bridge.flights import fresh
-    from temporeal_bridge.processes import how_ended
+    from temporeal_bridge.processes import fresh, how_ended
     from temporeal_bridge.recorder import rescue
 
     for name in ("flights", "parallel", "seed", "spread"):

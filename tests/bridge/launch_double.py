@@ -15,11 +15,21 @@ from types import ModuleType
 from typing import Any
 
 
+class Context:
+    """What is given on the command line and declared; others' names may be among them."""
+
+    def __init__(self, values: Mapping[str, str], is_shutdown: bool = False) -> None:
+        self.launch_configurations, self.is_shutdown = dict(values), is_shutdown
+
+
 @dataclass
 class DeclareLaunchArgument:
     name: str
     default_value: str | None = None
     description: str = ""
+
+    def __post_init__(self) -> None:
+        texts(self.name, self.description, *[self.default_value] * (self.default_value is not None))
 
 
 @dataclass
@@ -36,8 +46,8 @@ class Shutdown:
 class LaunchConfiguration:
     name: str
 
-    def perform(self, context: Mapping[str, str]) -> str:
-        return context[self.name]
+    def perform(self, context: Context) -> str:
+        return context.launch_configurations[self.name]
 
 
 @dataclass
@@ -55,7 +65,26 @@ class Node:
     arguments: Sequence[str]
     parameters: Sequence[str | Mapping[str, Any]]
     remappings: Sequence[tuple[str, str]]
-    on_exit: Shutdown | Callable[[Any, Any], Shutdown | None] | None
+    sigterm_timeout: str
+    on_exit: Callable[[Any, Context], Shutdown | None] | None
+
+    def __post_init__(self) -> None:
+        """What `launch_ros` refuses: a path, a number, None where text or a parameter's value is meant."""
+        texts(self.package, self.executable, self.name, self.namespace, self.sigterm_timeout, *self.arguments)
+        for old, new in self.remappings:
+            texts(old, new)
+        for given in self.parameters:
+            texts(*(given if isinstance(given, Mapping) else [given]))
+            assert not isinstance(given, Mapping) or all(
+                isinstance(value, (bool, int, float, str)) for value in given.values()), given
+        assert self.output in ("screen", "log", "both", "own_log", "full") and float(self.sigterm_timeout) > 0
+
+
+def texts(*values: object) -> None:
+    """`launch` takes text, and raises a TypeError for what else a program might hold."""
+    wrong = [value for value in values if type(value) is not str]
+    if wrong:
+        raise TypeError(f"text is expected: {wrong}")
 
 
 MODULES = {
@@ -84,7 +113,8 @@ def in_place() -> Iterator[None]:
 
 
 def launched(path: Path, **given: Any) -> list[Node]:
-    """The nodes that `ros2 launch path name:=value ...` starts. Unknown or missing arguments are errors, as there."""
+    """The nodes that `ros2 launch path name:=value ...` starts. As there, a missing argument is an error,
+    an unknown one is none."""
     spec = importlib.util.spec_from_file_location(path.name.partition(".")[0] + "_launch", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -94,7 +124,6 @@ def launched(path: Path, **given: Any) -> list[Node]:
         declared = [entity for entity in description.entities if isinstance(entity, DeclareLaunchArgument)]
         values = {argument.name: argument.default_value for argument in declared}
         values |= {name: str(value) for name, value in given.items()}
-        assert set(values) == {argument.name for argument in declared}, "an argument that is not declared"
         assert None not in values.values(), "an argument that must be given"
         return [node for entity in description.entities if isinstance(entity, OpaqueFunction)
-                for node in entity.function(values)]
+                for node in entity.function(Context(values))]

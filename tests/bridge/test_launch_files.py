@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -25,6 +26,7 @@ from temporeal_bridge import (
     robot_sim,
     worker_node,
 )
+from temporeal_bridge.transport import TransportError
 
 ROOT = Path(__file__).parents[2]
 NODES = {"guard_node": guard_node, "policy_node": policy_node, "monitor_node": monitor_node, "recorder": recorder,
@@ -68,6 +70,13 @@ def launched(kind: str, artifact: Path, **given: object) -> dict[str, list]:
     return out
 
 
+def no_more_signals(folder: Path) -> Path:
+    """A file of topics that brings none."""
+    path = folder / "goal.yaml"
+    path.write_text("{definitions: {}, signals: {}, states: []}")
+    return path
+
+
 def understood(made, monkeypatch) -> argparse.Namespace:
     """The command line as the node's own parser reads it, as the process would: an unknown option ends it."""
     seen = []
@@ -103,8 +112,9 @@ def test_every_kind_has_its_file_and_parameters():
 @pytest.mark.parametrize("kind", launching.NAMESPACES)
 def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, monkeypatch):
     artifact = made(kind)
+    signals = no_more_signals(tmp_path)
     nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
-                     remap="odom:=/mocap/odom gyro:=/imu", signals=tmp_path / "goal.yaml", priority="normal")
+                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="normal")
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
     names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
     for executable, rows in nodes.items():
@@ -115,11 +125,8 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
             assert row.remappings == [("odom", "/mocap/odom"), ("gyro", "/imu")]
             assert Path(row.parameters[0]).is_file() and len(row.parameters) == 1
             assert (row.on_exit is None) == (kind == "swarm")
-            if executable == "policy_node" and kind != "swarm":  # relieved by a successor: the others fly on
-                assert row.on_exit(argparse.Namespace(returncode=0), None) is None
-                assert row.on_exit(argparse.Namespace(returncode=2), None).reason == "policy_node has ended"
             own = tmp_path / "out" / names[i] if kind == "swarm" and executable != "recorder" else tmp_path / "out"
-            assert (args.transport, args.signals, args.out) == ("rclpy", tmp_path / "goal.yaml", own)
+            assert (args.transport, args.signals, args.out) == ("rclpy", signals, own)
             if executable != "recorder":
                 assert args.artifact == artifact
             if executable in ("guard_node", "policy_node", "robot_sim"):
@@ -127,7 +134,8 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
             flies = simulate and kind in ("quadrotor", "swarm")
             assert args.interface == ("odometry" if flies else None)
     assert all(understood(row, monkeypatch).start for row in nodes["policy_node"])
-    assert understood(nodes["recorder"][0], monkeypatch).of == [f"/{name}" for name in names]
+    assert understood(nodes["recorder"][0], monkeypatch).of == (
+        [f"/{name}" for name in names] if kind == "swarm" else None)  # its own namespace, wherever that is pushed
     if simulate:
         assert [understood(row, monkeypatch).seed for row in nodes["robot_sim"]] == [7 + i for i in range(len(names))]
 
@@ -150,7 +158,7 @@ def test_who_is_to_be_trusted_is_told_to_each_node_that_loads_the_artifact(made,
     with pytest.raises(ArtifactError, match="not signed"):
         launched("arm", artifact, trust=public)
     sign(artifact, key)
-    nodes = launched("arm", artifact, trust=public, simulate="true", signals=tmp_path / "goal.yaml")
+    nodes = launched("arm", artifact, trust=public, simulate="true", signals=no_more_signals(tmp_path))
     trusting = {name for name, rows in nodes.items() if str(public) in rows[0].arguments}
     assert trusting == {"guard_node", "policy_node", "monitor_node", "worker_node"}
     assert all(understood(nodes[name][0], monkeypatch).trust == public for name in trusting)
@@ -183,8 +191,9 @@ def test_the_goal_of_a_simulated_task_is_on_a_topic_that_all_know(made, tmp_path
         assert understood(row, monkeypatch).signals == tmp_path / "out" / "signals.yaml"
     carried = interface.load_interface(load_robot("franka"), None, tmp_path / "out" / "signals.yaml").carried
     assert carried["goal_pos_w"].shape == (3,) and carried["goal_quat_w"].unit == "wxyz"
-    real = launched("arm", artifact, out=tmp_path / "real")
-    assert understood(real["guard_node"][0], monkeypatch).signals is None and not (tmp_path / "real").exists()
+    with pytest.raises(ValueError, match="the policy reads signal 'goal_pos_w'"):
+        launched("arm", artifact, out=tmp_path / "real")
+    assert not (tmp_path / "real").exists()
 
 
 def test_the_guard_waits_for_its_activation(made):
@@ -208,15 +217,60 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
 @pytest.mark.parametrize(("kind", "given", "words"), [
     ("arm", {"simulate": "maybe"}, "simulate:=maybe; legal: true, false"),
     ("arm", {"robot": "crazyflie"}, "robot:=crazyflie is of kind 'quadrotor', this launch file is for 'arm'"),
+    ("arm", {"transport": "ros1"}, "unknown transport 'ros1'"),
     ("arm", {"managed": "true", "transport": "dds"}, "managed:=true needs transport:=rclpy"),
     ("arm", {"simulate": "true", "use_sim_time": "true"}, "runs in real time"),
     ("swarm", {"count": "0"}, "count:=0; a whole number from 1 on"),
     ("arm", {"seed": "-1"}, "seed:=-1"),
     ("arm", {"remap": "odom"}, "expected old:=new"),
-], ids=range(7))
+], ids=range(8))
 def test_wrong_arguments_are_named(kind, given, words, made):
-    with pytest.raises(launching.LaunchError, match=words):
+    with pytest.raises((launching.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)
+
+
+@pytest.mark.parametrize("given", [{"simulated": "true"}, {"simulat": "true"}, {"artefact": "x"}, {"namespaces": "x"}])
+def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
+    with pytest.raises(launching.LaunchError, match=f"{next(iter(given))}:= is no argument"):
+        launched("arm", made("arm"), **given)
+
+
+def test_arguments_of_a_launch_file_that_includes_this_one_are_let_pass(made):
+    assert launched("arm", made("arm"), simulation="true", robot_name="x", ros_namespace="/lab")
+
+
+def test_what_the_nodes_would_refuse_is_refused_before_any_is_started(made):
+    with pytest.raises(ValueError, match="the artifact is for robot 'crazyflie', this robot is 'franka'"):
+        launched("arm", made("quadrotor"))
+    with pytest.raises(ValueError, match="no interface 'nonsense'"):
+        launched("arm", made("arm"), interface="nonsense")
+
+
+def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made):
+    nodes = launched("arm", made("arm"))
+
+    def ended(executable: str, returncode: int, is_shutdown: bool = False):
+        return nodes[executable][0].on_exit(SimpleNamespace(returncode=returncode), double.Context({}, is_shutdown))
+
+    assert ended("guard_node", 0) == double.Shutdown(reason="guard_node ended with status 0")
+    assert ended("policy_node", 0) is None  # a successor has relieved it
+    for executable in nodes:
+        with pytest.raises(launching.LaunchError, match=f"{executable} ended with status 2"):
+            ended(executable, 2)
+        assert ended(executable, -2, is_shutdown=True) == double.Shutdown(reason=f"{executable} ended with status -2")
+
+
+def test_a_guard_has_the_time_to_stop_its_robot(made):
+    told = [yaml.safe_load(path.read_text())["safety"] for path in (ROOT / "robots").glob("*/ros.yaml")]
+    slowest = max(safety["level"]["max_s"] + safety["level"]["blind_s"] for safety in told if "level" in safety)
+    assert float(launched("arm", made("arm"))["guard_node"][0].sigterm_timeout) > slowest > 0
+
+
+def test_a_second_launch_has_a_bag_of_its_own(made, tmp_path, monkeypatch):
+    for name in ("bag", "bag-2", "bag-3"):
+        recorder = launched("arm", made("arm"), out=tmp_path / "out")["recorder"][0]
+        assert understood(recorder, monkeypatch).bag == tmp_path / "out" / name
+        (tmp_path / "out" / name).mkdir(parents=True)
 
 
 def test_what_is_no_artifact_starts_nothing(made, tmp_path):

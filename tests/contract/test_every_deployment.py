@@ -9,6 +9,7 @@ there the comparison is with the modules of the environment, on the signals and 
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,14 @@ from sim.env import make_env
 from sim.maps import PolicyGraph
 from sim.task import load_task
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.dds import DdsTransport, free_domain
+from temporeal_bridge.dds import free_domain
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import Interface, at_home, load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import Told
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transport import QOS, open_transport
 
 STEPS, ARRAY = 12, "std_msgs/msg/Float64MultiArray"
 SAME = 1e-5  # of a command's range
@@ -45,14 +46,17 @@ def deployable() -> list[str]:
     return [name for name in names("sim.tasks") if interface_of(load_task(name)) is not None]
 
 
-def interface_of(task: Any) -> Interface | None:
-    """The first interface that has the task's command."""
+def interface_of(task: Any, bus: str = "memory") -> Interface | None:
+    """The first interface that has the task's command, of messages that the bus knows: a ROS 2 knows what was built."""
     if task.robot.ros is None or not task.robot.ros.exists():
         return None
     import yaml
 
     for name in yaml.safe_load(task.robot.ros.read_text())["interfaces"]:
         found = load_interface(task.robot, name)
+        packages = {row.type.split("/")[0] for row in (*found.states, *found.commands.values())}
+        if bus == "rclpy" and not all(map(importlib.util.find_spec, packages)):
+            continue
         if task.command in found.commands and task.command in found.safety["commands"]:
             return found
     return None
@@ -95,13 +99,13 @@ def graph_of(task: Any, reflex: bool = False) -> PolicyGraph:
 
 
 class Deployed:
-    """Controller and guard of a task, and who publishes its signals. ``domain``: DDS on loopback, in real time; None:
-    the memory bus."""
+    """Controller and guard of a task, and who publishes its signals. ``bus``: dds or rclpy on loopback, in real time,
+    or memory."""
 
     def __init__(
-        self, task: Any, graph: PolicyGraph, golden: dict[str, np.ndarray], folder: Path, domain: int | None = None
+        self, task: Any, graph: PolicyGraph, golden: dict[str, np.ndarray], folder: Path, bus: str = "memory"
     ) -> None:
-        self.task, self.interface = task, with_task_signals(task, interface_of(task), folder)
+        self.task, self.interface = task, with_task_signals(task, interface_of(task, bus), folder)
         policy, layer = graph, {}
         if isinstance(graph, ReflexGraph):
             policy, layer = graph.at(True), {"reflex": graph.spec, "between": graph.at(False)}
@@ -121,10 +125,10 @@ class Deployed:
             return send(proposal)
 
         controller.send = heard
-        self.real = domain is not None
+        self.real, domain = bus != "memory", free_domain()
         transports: list[Any] = [
-            MemoryTransport(self.bus, name, "/r") if domain is None else
-            DdsTransport(name, "/r", domain=domain, loopback=True) for name in ("guard_node", "policy_node", "peer")]
+            open_transport(bus, name, "/r", domain=domain, loopback=True) if self.real else
+            MemoryTransport(self.bus, name, "/r") for name in ("guard_node", "policy_node", "peer")]
         self.guard = GuardNode(transports[0], artifact.manifest, task.robot, self.interface, guarded)
         self.node = PolicyNode(transports[1], artifact, task.robot, self.interface, controller)
         self.transports, self.own = transports, transports[2]
@@ -168,7 +172,13 @@ def test_the_robot_is_sent_what_the_training_environment_does(name: str, tmp_pat
 
 
 def test_so_it_is_over_dds(tmp_path: Path) -> None:
-    same("hover", tmp_path, free_domain())
+    same("hover", tmp_path, "dds")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rclpy") is None, reason="rclpy is not importable: no sourced ROS 2")
+@pytest.mark.parametrize("name", deployable())
+def test_so_it_is_over_rclpy(name: str, tmp_path: Path) -> None:
+    same(name, tmp_path, "rclpy")
 
 
 @pytest.mark.parametrize("name", ["waypoints", "reach"])
@@ -177,7 +187,7 @@ def test_so_it_is_with_a_reflex(name: str, tmp_path: Path) -> None:
     assert {float(m[PHASE][0]) for m in memory} == {0.0, 1.0} == {float(m[ENGAGED][0]) for m in memory}
 
 
-def same(name: str, tmp_path: Path, domain: int | None = None, reflex: bool = False) -> list[Any]:
+def same(name: str, tmp_path: Path, bus: str = "memory", reflex: bool = False) -> list[Any]:
     """A mission of the task on the robot's side, against the environment that it was trained in, and its modules; what
     it saw, and the memory that it had then, step by step."""
     task = load_task(name)
@@ -185,7 +195,7 @@ def same(name: str, tmp_path: Path, domain: int | None = None, reflex: bool = Fa
     env = make_env(task, num_worlds=1, seed=2, compiled=False, threads=1, sensors={"noise": {}})
     golden = record_golden(env, graph_policy(graph), steps=STEPS)
     trained = golden[f"commands.{task.command}"].reshape(STEPS, -1)
-    deployed = Deployed(task, graph, golden, tmp_path, domain)
+    deployed = Deployed(task, graph, golden, tmp_path, bus)
     seen: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []  # by step, those left out included
     act = deployed.node.artifact.act
 
@@ -195,7 +205,7 @@ def same(name: str, tmp_path: Path, domain: int | None = None, reflex: bool = Fa
         return act(signals)
 
     deployed.node.artifact.act = noted
-    for _ in range(4 if domain is None else 50):
+    for _ in range(50 if deployed.real else 4):
         deployed.publish(golden, 0)
         deployed.run(0.02)
     assert deployed.node.mode == "ready" and deployed.guard.mode == "ready", deployed.node.state.last_rejection
@@ -223,7 +233,7 @@ def same(name: str, tmp_path: Path, domain: int | None = None, reflex: bool = Fa
             command, _ = graph({key: torch.from_numpy(value[None]) for key, value in signals.items()},
                                {key: torch.from_numpy(value) for key, value in memory.items()})
         assert (np.abs(asked - command[task.command][0].numpy().reshape(-1)) <= SAME * span).all()
-    if domain is None:  # each step has the state of its time, and its memory is what the steps before made of it
+    if not deployed.real:  # each step has the state of its time, and its memory is what the steps before made of it
         assert sorted(deployed.proposals) == list(range(STEPS))
         for step, asked in deployed.proposals.items():
             assert (np.abs(asked - trained[step]) <= SAME * span).all(), step

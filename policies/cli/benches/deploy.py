@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import struct
@@ -79,6 +80,7 @@ def run(
     count, seconds = int(rounds[0]) if rounds else (2 if quick else 5), 3.0 if quick else 8.0
     flight_s = 60.0 * (float(minutes[0]) if minutes else 0.3 if quick else 10.0)
     rows = flown(fast, out, count, seconds, flight_s)
+    rows += against_rclpy(next((row.value for row in rows if row.name == "deploy.latency.p50"), None), count, seconds)
     rows += late(slow, out, 5.0 if quick else 60.0) + started(hover(out / "hover"), out, 2 if quick else 5)
     return rows
 
@@ -263,13 +265,33 @@ def compared(plain: list[Any], with_camera: list[Any], rounds: int, seconds: flo
         ours, bare, above = (1e3 * x for x in both(quantile, plain))
         rows += [Row(f"deploy.latency.{name}", ours, "ms", None, told), Row(f"deploy.bare_ping.{name}", bare, "ms"),
                  Row(f"deploy.latency.{name} above the bare ping", above, "ms", most, None, above <= most)]
-    ours, _, _ = both(0.5, plain)
-    rows.append(Row("deploy.rclpy_ping.p50", None, "ms", None, "not measured: rclpy cannot be imported here"
-                    if importlib.util.find_spec("rclpy") is None else "not measured: no bench of it is written"))
     ours, theirs = both(0.99, plain)[0], both(0.99, with_camera)[0]
     share = theirs / ours
     return [*rows, Row("deploy.camera.p99", 1e3 * theirs, "ms"),
             Row("deploy.camera.p99 with a 640x480 camera at 30 Hz over p99 without", share, "1", 2.0, None, share <= 2)]
+
+
+def against_rclpy(ours: float | None, rounds: int, seconds: float) -> list[Row]:
+    """The ping of two plain rclpy nodes, with nothing beside them, and our p50 [ms] over it."""
+    if importlib.util.find_spec("rclpy") is None:
+        return [Row("deploy.rclpy_ping.p50", None, "ms", None, "not measured: rclpy cannot be imported here")]
+    from temporeal_bridge.dds import free_domain
+
+    env = {**os.environ, "ROS_DOMAIN_ID": str(free_domain()), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    command = [sys.executable, "-m", "policies.cli.benches._rclpy_ping"]
+    echo = subprocess.Popen([*command, "echo"], env=env)
+    try:
+        found = [json.loads(subprocess.run([*command, "ping", str(seconds)], env=env, check=True, text=True,
+                                           stdout=subprocess.PIPE).stdout) for _ in range(rounds)]
+    finally:
+        echo.kill()
+        echo.wait()
+    theirs = 1e3 * median(float(np.median(trips)) for trips in found)
+    rows = [Row("deploy.rclpy_ping.p50", theirs, "ms", None, f"{sum(map(len, found))} pings, {load()}")]
+    if ours is None:
+        return rows
+    share = ours / theirs
+    return [*rows, Row("deploy.latency.p50 over that of the rclpy ping", share, "1", 1.0, None, share <= 1)]
 
 
 def remembered(bench: Bench, flight_s: float) -> list[Row]:

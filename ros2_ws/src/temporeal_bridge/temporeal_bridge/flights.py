@@ -29,7 +29,7 @@ from temporeal_bridge import mailbox, messages, task_topics
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.mission import check_fits
 from temporeal_bridge.monitor_node import judge_truth
-from temporeal_bridge.processes import END_S, Process, ask, end, how_ended, last_words, start
+from temporeal_bridge.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
 from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, TransportError, open_transport
 
@@ -172,15 +172,6 @@ def fly(
     if recorder.returncode:
         fault = (fault or how_ended(recorder)) + rescue(bag)
     return report(rows, fault, manifest, spec, how, bag)
-
-
-def fresh(path: Path) -> Path:
-    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there: nothing of an earlier flight is lost."""
-    number, out = 1, path
-    while out.exists():
-        number += 1
-        out = path.with_name(f"{path.name}-{number}")
-    return out
 
 
 def robot_processes(

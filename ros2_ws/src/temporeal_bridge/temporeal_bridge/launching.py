@@ -11,19 +11,26 @@ is given goes before them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
 from temporeal_bridge import task_topics
+from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
+from temporeal_bridge.mission import check_fits
+from temporeal_bridge.processes import fresh
 from temporeal_bridge.ros_arguments import read_parameters
+from temporeal_bridge.transport import choose
 
 PACKAGE = "temporeal_bridge"
 NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}  # by launch file
+STOP_S = "20"  # a guard that is asked to end stops its robot first; launch would kill it after twice 5 s
+ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
 IN_SIMULATION = {"quadrotor": "odometry"}  # interface of nav_msgs: Crazyswarm2's messages need its package over rclpy
 ARGUMENTS = {
     "artifact": (None, "folder that `temporeal export` wrote"),
@@ -73,6 +80,7 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     """The processes of launch file ``kind`` (arm, hand, quadrotor, swarm) for the ``given`` arguments, all of them."""
     flags = {name: boolean(name, given[name])
              for name in ("simulate", "autostart", "managed", "record", "use_sim_time")}
+    choose(given["transport"])
     if flags["managed"] and given["transport"] != "rclpy":
         raise LaunchError(f"managed:=true needs transport:=rclpy, got {given['transport']}: other transports have no "
                           "lifecycle, and the guard would be active at once")
@@ -89,6 +97,8 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     signals: str | Path | None = given["signals"]
     if not signals and flags["simulate"] and wanted != "quadrotor":
         signals = task_topics.write(manifest, robot, out / "signals.yaml")
+    # what every node would refuse, before any is started
+    check_fits(manifest, robot, load_interface(robot, interface or defaults.get("interface"), signals or None))
     names = [given["namespace"]]
     if kind == "swarm":
         names = [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1))]
@@ -101,8 +111,8 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
         folder = out / namespace.strip("/") if kind == "swarm" else out
         rows += of_robot(given, flags, shared, namespace, folder, seed + index, manifest.chunk is not None)
     if flags["record"]:
-        told = [word for name in names for word in ("--of", f"/{name.strip('/')}")]
-        rows.append(Row("recorder", names[0], (*shared, "--out", str(out), "--bag", str(out / "bag"), *told)))
+        told = [word for name in names for word in ("--of", f"/{name.strip('/')}")] if kind == "swarm" else []
+        rows.append(Row("recorder", names[0], (*shared, "--out", str(out), "--bag", str(fresh(out / "bag")), *told)))
     remaps = remappings(given["remap"])
     return [Row(row.executable, row.namespace, row.options, {**ros, **row.parameters}, remaps) for row in rows]
 
@@ -157,6 +167,14 @@ def remappings(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((old, new) for old, new in pairs)
 
 
+def misspelt(given: Iterable[str], known: Iterable[str]) -> None:
+    """Launch ignores arguments that nobody declares, and ``simulated:=true`` would start a real robot. Others' names
+    may well be there, for this launch file can be included in another: refused is what is nearly one of ours."""
+    for name in set(given) - set(known):
+        for meant in get_close_matches(name, known, 1, ALIKE):
+            raise LaunchError(f"{name}:= is no argument of this launch file; {meant}:= is")
+
+
 def params_of(kind: str, launch_file: Path) -> Path:
     """The parameters beside the launch file: in an installed package, or in the repository."""
     name = f"{'quadrotor' if kind == 'swarm' else kind}.yaml"
@@ -170,8 +188,8 @@ def description(kind: str, launch_file: Path) -> Any:
     """The LaunchDescription of launch file ``kind``.
 
     Where a process of a single robot ends, the others are stopped, the robot with them; not where a controller ends
-    well, for a successor has relieved it (:mod:`temporeal_bridge.swap`). Those of a swarm are left alone: one robot's
-    monitor must not bring the others down.
+    well, for a successor has relieved it (:mod:`temporeal_bridge.swap`). Where one failed, launch does, too. Those of a
+    swarm are left alone: one robot's monitor must not bring the others down.
     """
     from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
     from launch.substitutions import LaunchConfiguration
@@ -182,18 +200,21 @@ def description(kind: str, launch_file: Path) -> Any:
     known = arguments(kind)
 
     def ended(executable: str) -> Any:
-        end = Shutdown(reason=f"{executable} has ended")
-        if executable != "policy_node":
-            return end
-        return lambda event, context: None if event.returncode == 0 else end
+        def react(event: Any, context: Any) -> Any:
+            told = f"{executable} ended with status {event.returncode}"
+            if event.returncode and not context.is_shutdown:
+                raise LaunchError(told)  # else `ros2 launch` ends with status 0
+            return None if executable == "policy_node" and not event.returncode else Shutdown(reason=told)
+        return react
 
     def start(context: Any) -> list[Any]:
+        misspelt(context.launch_configurations, known)
         given = {name: LaunchConfiguration(name).perform(context) for name in known}
         params = Path(given["params"]) if given["params"] else params_of(kind, launch_file)
         return [
             Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
                  output="screen", arguments=list(row.options), remappings=list(row.remaps),
-                 parameters=[str(params), *filter(None, [dict(row.parameters)])],
+                 parameters=[str(params), *filter(None, [dict(row.parameters)])], sigterm_timeout=STOP_S,
                  on_exit=None if kind == "swarm" else ended(row.executable))
             for row in processes(kind, given, params)]
 

@@ -122,7 +122,7 @@ def live(
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
         if hasattr(transport, "declare"):
-            transport.declare(vars(args))
+            transport.declare({**vars(args), "namespace": transport.namespace})  # a launch file says it by __ns
         node = make(args, transport)
         gc.collect()
         gc.freeze()  # what is there now stays: a collection has only the little to look at that came since

@@ -39,6 +39,15 @@ def start(module: str, options: Sequence[str], log: Path | None = None) -> Proce
     return process
 
 
+def fresh(path: Path) -> Path:
+    """``path``, or the first of ``path-2``, ``path-3``, ... that is not there: nothing of an earlier flight is lost."""
+    number, out = 1, path
+    while out.exists():
+        number += 1
+        out = path.with_name(f"{path.name}-{number}")
+    return out
+
+
 def orphaned() -> Callable[[], bool]:
     """A check for a node: whether the one that started it is no more. Always False where nobody watches over it."""
     starter = os.environ.get(STARTED_BY)

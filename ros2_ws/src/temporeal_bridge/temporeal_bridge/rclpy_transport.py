@@ -320,10 +320,9 @@ class RclpyTransport:
         return unconnected(endpoint, publishes, peers, self.matched(endpoint))
 
     def no_peer_hint(self, endpoint: Endpoint) -> str:
-        """Where this node looked, and who is there without being connected."""
-        others = self.ros.count_publishers(endpoint.topic) + self.ros.count_subscribers(endpoint.topic)
-        where = f" on ROS domain {self.context.get_domain_id()}"
-        return where + ("; its topic has other endpoints, so the QoS or the type may not fit" if others > 1 else "")
+        """Where this node looked, and whether somebody is there with a type or QoS that does not fit."""
+        where, why = f" on ROS domain {self.context.get_domain_id()}", self.incompatible(endpoint)
+        return f"{where}; who is there does not fit: {why}" if why else where
 
     def now(self) -> int:
         """See :class:`Transport`. Simulated time if the parameter ``use_sim_time`` is set."""
