@@ -57,8 +57,8 @@ class Oracle:
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
     def says(self, mode: str, at: float = -np.inf) -> None:
-        """The guard's mode changed, as taken at ``at`` [s]: a command of the same instant may have been sent before that,
-        for topics have no order among each other."""
+        """The guard's mode changed, as taken at ``at`` [s]: a command of the same instant may have been sent before
+        that, for topics have no order among each other."""
         if mode == "active":
             self.history, self.last_at = [], -np.inf
         self.mode, self.silent_at = mode, np.inf if mode in SPOKEN else at
