@@ -90,6 +90,10 @@ class Brain:
     def reset(self) -> None:
         """A new mission."""
 
+    def figures(self) -> dict[str, Any]:
+        """It has no reflex."""
+        return {}
+
     def act(self, signals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The command; see :class:`policies.export.runtime.Artifact`."""
         command = self.wish(float(signals["mission_time"])).astype(np.float32)
