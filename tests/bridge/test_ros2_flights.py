@@ -137,16 +137,16 @@ class Bench:
         self.until(lambda: self.start.get_subscription_count() > 0 and self.verdicts and self.ready)
         self.start.publish(self.number(data=flight))
 
-    def close(self) -> str:
-        """End the launch as Ctrl-C does; what it printed."""
+    def close(self, status: int = 0) -> str:
+        """End the launch as Ctrl-C does, unless it has ended by itself; what it printed."""
         self.launch.send_signal(signal.SIGINT)
-        status = self.launch.wait(timeout=30)
+        ended = self.launch.wait(timeout=30)
         self.executor.shutdown()
         self.node.destroy_node()
         self.context.shutdown()
         self.log.close()
         text = (self.out / "launch.log").read_text()
-        assert status == 0, text
+        assert ended == status, text
         return text
 
 
@@ -224,6 +224,21 @@ def test_deactivation_of_the_guard_silences_the_robot(launched: Callable[..., Be
     assert (guard[0]["code"], guard[0]["reason"]) == ("inactive", "deactivated")
     controller = json.loads((bench.out / "policy.json").read_text())["flights"]
     assert "mission/reset clears it" in controller[1]["reason"]
+
+
+@COLCON
+def test_a_controller_that_dies_ends_the_launch_with_a_failure(launched: Callable[..., Bench]) -> None:
+    """Whoever watches over launch sees it; the guard stops the robot."""
+    bench = launched("record:=false")
+    bench.begin(1)
+    bench.until(lambda: len(bench.commands) > 20)
+    found = re.search(r"policy_node-\d+\]: process started with pid \[(\d+)\]", (bench.out / "launch.log").read_text())
+    assert found
+    os.kill(int(found[1]), signal.SIGKILL)
+    bench.launch.wait(timeout=30)
+    assert "policy_node ended with status -9" in bench.close(status=1)
+    (flight,) = json.loads((bench.out / "guard.json").read_text())["flights"]
+    assert flight["reason"] and flight["action"] == "level"
 
 
 @COLCON
