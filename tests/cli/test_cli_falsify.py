@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,15 @@ def test_replay_after_the_folder_has_moved_and_without_its_policy(
     assert f"name it: temporeal falsify RUN --replay {lonely}" in error
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Ctrl-C is heeded: a shell lets its background jobs ignore it, and they hand that down."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_search_keeps_what_it_found(
     number: signal.Signals, status: int, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
