@@ -15,7 +15,7 @@ from robots.signals import SignalSpec
 from robots.spec import RobotSpec
 from temporeal_bridge.interface import Interface, check_reads
 
-AGES = 100_000  # figures that a node keeps: the last ones, it may be up for months
+AGES = 20_000  # figures that a node keeps: the last ones, it may be up for months; 0.6 MB each
 FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
