@@ -8,8 +8,8 @@ next command is that of a stop.
 Why no limit is ever passed: a command is taken only where the stop that begins there, :func:`stopping`, stays within
 the limits (:func:`can_stop`: an upper bound of its way); and whatever is asked for afterwards, that stop can be made.
 
-Components are independent, and few: each is computed in plain numbers, which for seven joints takes a third of the time
-of arrays. Units are the command's: rad and s for joints. [A]: components. Limits of motion may be infinite.
+Components are independent, and few: each is computed in plain numbers, which is faster than arrays of seven. Units are
+the command's: rad and s for joints. [A]: components. Limits of motion may be infinite.
 """
 
 from __future__ import annotations

@@ -123,6 +123,19 @@ def test_the_oracle_sees_commands_when_there_is_no_mission_and_what_is_no_comman
     assert [text.split(":")[0] for text in oracle.wrong] == ["a command in mode 'ready'", "not a command"]
 
 
+def test_in_the_instant_of_a_mode_without_commands_one_may_still_come_and_no_other() -> None:
+    topic = load_interface(FRANKA, "forward_position").command("joint_pos_cmd")
+    data = messages.encode(topic.type, codecs.COMMANDS[topic.codec].encode(HOME, topic.options))
+    for again, count in ((1.0, 1), (1.001, 1), (None, 0)):
+        oracle = Oracle(FRANKA, load_interface(FRANKA, "forward_position"), "joint_pos_cmd", 0.04, timed=False)
+        oracle.says("active")
+        oracle.says("stopped", 1.0)
+        for at in (1.0, again):
+            if at is not None:
+                oracle.read(at, data)
+        assert sum("in mode 'stopped'" in text for text in oracle.wrong) == count
+
+
 PERIOD = 0.04
 BOUNDS = Bounds(HOME - 1.0, HOME + 1.0, PERIOD, speed=1.572, acceleration=6.0, jerk=5000.0)
 

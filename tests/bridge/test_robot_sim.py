@@ -81,7 +81,8 @@ def test_the_controllers_commands_move_the_robot_that_it_reads(lockstep, name, i
     goal = rig.home.copy()
     joints = len(rig.robot.home[rig.measured])
     goal[:joints] = rig.robot.home[rig.measured]
-    assert 0.04 < np.abs(rig.home - goal).max() <= 0.1 + 1e-6
+    least = 0.04 if name == "shadow_hand" else 0.05  # of up to `start.joint_rad`, as this seed draws it
+    assert least < np.abs(rig.home - goal).max() <= 0.1 + 1e-6
     rate = rig.interface.states[0].rate_hz
     assert rig.run(0.1) == pytest.approx(0.1 * rate, abs=1) and rig.sim.held
     assert np.abs(rig.seen - rig.home[:joints]).max() < 0.02

@@ -57,7 +57,7 @@ class Oracle:
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
     def says(self, mode: str, at: float = -np.inf) -> None:
-        """The guard's mode changed, as taken at ``at`` [s]: a command of the same instant may have been sent before
+        """The guard's mode changed, as taken at ``at`` [s]: one command of the same instant may have been sent before
         that, for topics have no order among each other."""
         if mode == "active":
             self.history, self.last_at = [], -np.inf
@@ -68,6 +68,8 @@ class Oracle:
         self.commands += 1
         if at > self.silent_at:
             self._bad(f"a command in mode {self.mode!r}")
+        elif self.mode not in SPOKEN:
+            self.silent_at = -np.inf  # that was the one
         try:
             message = messages.decode(self.topic.type, data)
             command = np.asarray(codecs.COMMANDS[self.topic.codec].decode(message, self.topic.options), dtype=float)

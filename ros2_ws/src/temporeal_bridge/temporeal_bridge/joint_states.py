@@ -2,7 +2,7 @@
 
 A message is read whole the first time. The next ones of the same length, in which everything but the stamp and the
 numbers is the same to the bit, take the header's frame and the names from it, as the same list, and views of their own
-numbers: a quarter of the time, for what every process of a robot reads up to 1000 times a second.
+numbers: every process of a robot reads up to 1000 of them a second.
 
 Layout (XCDR1, little endian; offsets from the 4 bytes of encapsulation on): stamp, frame, names, then three sequences
 of float64, each with its length before it and aligned to 8 bytes if there is any.
