@@ -56,6 +56,9 @@ class PPOConfig:
     value_clip: float | None = None  # same for the value, in scaled returns; None: off
     value_coef: float = 0.5  # weight of the value loss
     entropy_coef: float = 5e-4  # weight of the entropy bonus
+    # weight of the squared excess of mean actions beyond [-1, 1]. Where an action map cuts there, a mean some standard
+    # deviations beyond has no gradient but this one (rl_games' bounds loss)
+    bound_coef: float = 0.0
     max_grad_norm: float = 1.0  # of actor and critic together
     normalize_advantages: str = "batch"  # to mean 0 and std 1: over the rollout, each minibatch, or none
     normalize_observations: bool = True
@@ -72,6 +75,8 @@ class PPOConfig:
     critic_hidden: Sequence[int] = (64, 64)
     activation: str = "silu"  # on CPU, tanh costs as much as the matrix products
     init_std: float = 0.6  # of the first actions, in units of the nominal range [-1, 1]
+    # most: what is cut off at +-1 costs nothing, and the entropy bonus would widen it for ever. None: no limit
+    max_std: float | None = None
     memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
     # execution
     precision: str = "float32"  # or bfloat16: mixed precision by autocast
@@ -90,12 +95,14 @@ class PPOConfig:
                      "clip", "max_grad_norm", "init_std", "min_learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("max_seconds", "value_clip"):
+        for name in ("max_seconds", "value_clip", "max_std"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive or null, got {getattr(self, name)}")
-        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef"):
+        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef", "bound_coef"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.max_std is not None and self.max_std < self.init_std:
+            raise ValueError(f"max_std must be at least init_std ({self.init_std}), got {self.max_std}")
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be within [0, 1], got {getattr(self, name)}")
@@ -604,6 +611,8 @@ def losses(
         error = torch.maximum(error, (near - batch.target).square())
     value_loss = error.mean()
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * policy.entropy()
+    if config.bound_coef:
+        total = total + config.bound_coef * (mean - mean.clamp(-1.0, 1.0)).square().sum(-1).mean()
     with torch.no_grad():
         kl = policy.kl_from(Gaussian(batch.mean, old_log_std)).mean()
     return torch.stack([total, kl, policy_loss, value_loss])
@@ -671,6 +680,9 @@ def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor],
     for group in learner.optimizer.param_groups:
         group["lr"] = learner.learning_rate
     learner.optimizer.step()
+    if config.max_std is not None:
+        with torch.no_grad():
+            learner.actor.log_std.clamp_(max=math.log(config.max_std))
     return values
 
 

@@ -24,6 +24,7 @@ OPTIONS = {
     "cycles": "cycles of the guard in fake time at least (default 1000000, quick 20000)",
     "clean-minutes": "minutes of a clean flight for the false stops (default 2, quick 0.2)",
     "parts": "fuzz, processes, clean (default: all)",
+    "only": "of real processes only these faults, by their names (default: all)",
 }
 PARTS = ("fuzz", "processes", "clean")
 
@@ -47,7 +48,10 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
 
         trials = int(one("trials", 1 if quick else 4)) if "processes" in parts else 0
         minutes = one("clean-minutes", 0.2 if quick else 2.0) if "clean" in parts else 0.0
-        rows += _fault_processes.rows(trials, minutes, seed, out)
+        only = options["only"] or []
+        if unknown := sorted(set(only) - set(_fault_processes.NAMES)):
+            raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(_fault_processes.NAMES)}")
+        rows += _fault_processes.rows(trials, minutes, seed, out, only)
     return rows
 
 
