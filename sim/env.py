@@ -62,6 +62,9 @@ class Env:
         self.on_cpu = self.device.type == "cpu"
         if compiled and self.device.type != "cpu":
             raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
+        self.excerpt: int | None = None
+        """Steps after which episodes that began in mid-mission are cut off; then ``explore`` is the share of *worlds*
+        that have such episodes only, so that the steps are shared, however long missions last and excerpts do not."""
         self.faults = 0
         self.fault_dir: Path | None = None
         self.randomization = parse_randomization(randomize, backend.parameters)
@@ -103,7 +106,7 @@ class Env:
         """Where the draws of episodes come from."""
         task, visual = self.task, self.pictures.rig.parameters if self.pictures is not None else {}
         return Recipe(self.seed, task.initial, self.backend.parameters, self.randomization, self.sensors, task.explore,
-                      self.explore, visual, self.look, self.curriculum)
+                      self.explore, visual, self.look, self.curriculum, self.excerpt is not None)
 
     def _take(self, ids: Tensor | None = None) -> Images:
         """Pictures now of the worlds ``ids`` (all if left out), augmented where that was asked for."""
@@ -132,7 +135,7 @@ class Env:
         """The columns of the table and the functions over them."""
         s, extra = self.sensors, self.task.extra
         kept: dict[str, tuple[int, ...]] = {
-            "count": (), "time": (), "return": (), "unsound": (), **s.drawn, **s.noise, **s.past,
+            "count": (), "until": (), "time": (), "return": (), "unsound": (), **s.drawn, **s.noise, **s.past,
             **({"chance": (self.chances,)} if self.chances else {}),
             **{f"memory.{k}": tuple(v) for k, v in self.observe.memory.items()},
             **{f"progress.{k}": tuple(v) for k, v in self.objective.memory.items()},
@@ -202,12 +205,12 @@ class Env:
         seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
         terminated = terminated | ~finite
         reward = torch.where(finite, reward, torch.zeros_like(reward))
-        over = count >= self.task.steps
+        over, cut = count >= self.task.steps, count >= x["until"]
+        success = success & ~terminated
         if self.task.finite:
-            ends = (terminated | over, over & ~over)
-        else:
-            ends = (terminated, over & ~terminated)
-        figures = (reward, terminated | over, *ends, finite, success & ~terminated)
+            terminated = terminated | over
+        ended = terminated | over | cut
+        figures = (reward, ended, terminated, ended & ~terminated, finite, success)
         return {
             "count": count, "return": x["return"] + reward, **dict(zip(FIGURES, figures)), **kept,
             **past, **seen}, sound
@@ -375,6 +378,9 @@ class Env:
             for place in (name, f"memory.{name}", f"progress.{name}"):
                 if place in column and value is not None:
                     column[place].copy_(value)
+        steps = torch.full_like(column["count"], float(self.task.steps))
+        column["until"].copy_(steps if self.excerpt is None else torch.where(
+            drawn.midway, torch.minimum(column["count"] + self.excerpt, steps), steps))
         for name, value in (*drawn.sensors.items(), *((f"extra.{k}", v) for k, v in extra.items())):
             column[name].copy_(value)
         self._draw_samples(drawn.worlds, drawn.episode, column["count"].long(), column)

@@ -52,7 +52,8 @@ class Recipe:
     """Where the draws of an environment's episodes come from.
 
     Args:
-        initial, explore: of the task (:class:`sim.task.Task`); ``midway``: share of episodes that ``explore`` starts.
+        initial, explore: of the task (:class:`sim.task.Task`); ``midway``: share of episodes that ``explore`` starts,
+            ``by_world``: of worlds, all of whose episodes it starts.
         parameters, randomization: of the backend. ``cameras``, ``look``: the same of the camera rig.
     """
 
@@ -66,6 +67,7 @@ class Recipe:
     cameras: Mapping[str, Parameter] = field(default_factory=dict)
     look: Mapping[str, Distribution] = field(default_factory=dict)
     curriculum: Curriculum | None = None
+    by_world: bool = False
 
 
 def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
@@ -87,7 +89,8 @@ def draw_episodes(recipe: Recipe, worlds: Tensor, episode: Tensor) -> Draws:
     midway = torch.zeros(len(worlds), dtype=torch.bool, device=worlds.device)
     if recipe.midway and recipe.explore is not None:
         there, memory = recipe.explore(draw)
-        midway = draw("explore", 1)[:, 0] < recipe.midway
+        of = torch.zeros_like(episode) if recipe.by_world else episode
+        midway = uniform(seed, worlds, of, stream("explore"), 1)[:, 0] < recipe.midway
         memory = {k: torch.where(_like(midway, v), v, torch.zeros_like(v)) for k, v in memory.items()}
         state = {k: torch.where(_like(midway, v), there[k], v) for k, v in state.items()}
     sensors = recipe.sensors.draw_episode(seed, worlds, episode)

@@ -52,7 +52,10 @@ class TGPOConfig(PPOConfig):
     entropy_coef: float = 5e-3
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
-    explore: float = 0.5  # share of episodes that start in the middle of a mission
+    explore: float = 0.5  # share of worlds whose episodes start in the middle of a mission
+    # steps after which those are cut off. A long mission is mostly waiting: of the phase in which the policy fails at
+    # once there would be few samples, if those worlds first had to wait through the others'
+    excerpt: int = 50
     frontier: float = 0.75  # share of those whose place the critic chooses, at the frontier of what the policy can do
     missions: int = 1024  # such starts, chosen anew at every update of the bank
     places: int = 64  # from which the place of each is chosen
@@ -68,7 +71,7 @@ class TGPOConfig(PPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("every", "sweeps", "starts", "candidates", "temperature", "missions", "places"):
+        for name in ("every", "sweeps", "starts", "candidates", "temperature", "missions", "places", "excerpt"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if not self.bank >= 2:
@@ -117,7 +120,7 @@ class Allocator:
         env.reset()
         truth = env.true_signals()
         self.signals = {name: truth[name][: config.starts].clone() for name in env.observe.signals}
-        env.explore = config.explore
+        env.explore, env.excerpt = config.explore, config.excerpt
 
     def __call__(self, learner: Learner) -> None:
         """After an iteration of PPO."""

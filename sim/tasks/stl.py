@@ -71,9 +71,8 @@ class Initial:
         return {**self.system.initial(draw, self.start), SCHEDULE: self.bank.to(pick.device)[pick]}
 
 
-LATEST = 0.95  # share of a mission that may be over in a start in its middle
 INSIDE = 0.05  # share of the arena's width that such starts stay away from its ends
-AT_TIMES = 0.5  # share of them that are about a time of the schedule, where what is asked changes
+AT_TIMES = 0.5  # share of them that are about a time of the schedule, where what is asked changes, or near the end
 TRIES = 4  # of which the first is taken from which the mission can go on
 
 State = dict[str, Tensor]
@@ -150,11 +149,14 @@ class Explore:
         return state, {"tick": tick, "hit": torch.where(times < tick[:, None], 1.0 + times, 0.0)}
 
     def _when(self, times: Tensor, draw: Draw) -> Tensor:
-        """Samples [K] to start at: anywhere in the mission, or about one of ``times`` [K, V]."""
-        last, u = float(int(LATEST * self.mission.samples)), draw("explore.time", 4)
+        """Samples [K] to start at: anywhere in the mission, or about one of ``times`` [K, V] or its end. Also a sample
+        before the end: what is to be kept for long is learned backwards from there."""
+        last, u = float(max(self.mission.samples - 2, 0)), draw("explore.time", 4)
+        times = torch.cat([times, torch.full_like(times[:, :1], last)], 1)
         one = times.gather(1, (u[:, 1:2] * times.shape[1]).long().clamp(max=times.shape[1] - 1))[:, 0]
-        about = (one + torch.floor((2.0 * u[:, 2] - 1.0) * self.crossing)).clamp(0.0, last)
-        return torch.where(u[:, 0] < AT_TIMES, about, torch.floor(last * u[:, 3]))
+        about = (one + torch.floor((2.0 * u[:, 2] - 1.0) * self.crossing)).clamp(min=0.0)
+        about = torch.where(about > last, (2.0 * last - about).clamp(min=0.0), about)
+        return torch.where(u[:, 0] < AT_TIMES, about, torch.floor((last + 1.0) * u[:, 3]))
 
     def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
         """Whether the mission can still be done from there [K], as far as one can tell; True where one cannot."""

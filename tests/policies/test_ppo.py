@@ -151,6 +151,12 @@ def test_gradient_of_the_clipped_objective_by_hand() -> None:
     clipped = ppo.losses(actor, critic, batch, torch.zeros(2, 0), torch.zeros(1), PPOConfig(value_clip=0.5))
     # 0 + 0.5 is as near to 3 as the clip allows; the larger of the errors counts
     assert clipped[3].item() == 4.0
+    # a mean that is 2 beyond the range of actions costs 4, and is drawn back with 2 * 2
+    with torch.no_grad():
+        actor.value.fill_(-3.0)
+    free, bound = (torch.autograd.grad(ppo.losses(actor, critic, batch, torch.zeros(2, 0), torch.zeros(1), c)[0],
+                                       actor.value)[0] for c in (PPOConfig(), PPOConfig(bound_coef=0.5)))
+    torch.testing.assert_close(bound - free, torch.tensor(-2.0))
 
 
 # ---------------------------------------------------------------- learning
@@ -175,6 +181,15 @@ SPRING_AND_DAMPER = torch.tensor([[-3.0], [-3.0]])
 def good() -> float:
     """The return of spring and damper, less 0.6."""
     return mean_cost(lambda obs: obs @ SPRING_AND_DAMPER, torch.nn.Identity()) - 0.6
+
+
+@pytest.mark.parametrize("most", [None, 0.8])
+def test_the_deviation_grows_to_its_limit(tmp_path: Path, most: float | None) -> None:
+    config = replace(POINT_MASS, total_steps=64 * 32 * 12, entropy_coef=0.5, max_std=most)
+    train(worlds.PointMass(64, seed=1), config, out=tmp_path)
+    actor, _, _ = ppo.load_policy(tmp_path)
+    std = actor.log_std.exp()
+    assert (std > 0.85).all() if most is None else torch.allclose(std, torch.tensor(0.8))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -444,6 +459,7 @@ def test_minibatch_standardization_is_of_each_minibatch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "value", "legal"), [
     ("schedule", "cosine", "constant, linear, adaptive"), ("precision", "half", "float32, bfloat16"),
     ("gamma", 1.5, "within"), ("rollout_steps", 0, "positive"), ("actor_hidden", [], "at least one"),
+    ("max_std", 0.5, "at least init_std"), ("bound_coef", -1.0, "not be negative"),
 ])
 def test_bad_settings_name_the_legal_ones(name: str, value: object, legal: str) -> None:
     with pytest.raises(ValueError, match=f"{name}.*{legal}"):

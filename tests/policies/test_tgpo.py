@@ -228,7 +228,28 @@ def test_a_mission_is_tried_at_many_places_at_the_same_time() -> None:
     schedules, ticks = state[SCHEDULE].reshape(60, 5, -1), memory["tick"].reshape(60, 5)
     assert (schedules == schedules[:, :1]).all() and (ticks == ticks[:, :1]).all() and ticks[:, 0].unique().numel() > 20
     assert state["base_pos_w"].unique(dim=0).shape[0] == 300 and legal.any() and not legal.all()
-    assert not (ticks > 0.95 * 61).any()
+    # up to the last step of the mission (61 samples): what is to be kept for long is learned backwards from there
+    _, memory, _ = explore.places(lambda _, count: torch.rand(2000, count, generator=generator), 2000)
+    assert memory["tick"].max() == 59 and float((memory["tick"] > 54).float().mean()) > 0.06
+
+
+def test_worlds_that_explore_do_nothing_else_and_their_episodes_are_cut_off() -> None:
+    env = env_of(task_of(), 256)
+    tgpo.Allocator(env, TGPOConfig(**{**SMALL, "excerpt": 7, "explore": 0.25}), 1)
+    env.reset()
+    cut, whole = torch.zeros(256), torch.zeros(256)
+    begun, midway = env.column["count"].clone(), env.midway.clone()
+    assert 0.15 < float(midway.float().mean()) < 0.35
+    for _ in range(env.task.steps):
+        step = env.step(torch.zeros(256, 2))
+        assert torch.equal(step.info["midway"], midway) and not (step.truncated & ~midway).any()
+        assert (step.info["length"][step.truncated] - begun[step.truncated] == 7).all()
+        ended = step.truncated | step.terminated
+        assert (step.info["length"] - begun <= 7)[midway].all() and not (step.truncated & step.terminated).any()
+        begun = torch.where(ended, env.column["count"], begun)
+        cut += step.truncated
+        whole += ended & ~midway
+    assert cut[midway].max() >= 5 and cut[~midway].sum() == 0 and whole[~midway].min() >= 1
 
 
 def test_an_episode_that_begins_where_it_must_not_be_is_not_done() -> None:
