@@ -107,7 +107,7 @@ class Layout(Places):
                     self.add(f"{net}.{layer}.{kind}", ROWS, padded(outputs))
 
 
-NUMBERS = ("log_density", "low", "high", "share", "value_slope", "bound_slope")  # in ``numbers``: scalars of one minibatch
+NUMBERS = ("log_density", "low", "high", "share", "value_slope", "bound_slope")  # in ``numbers``: of one minibatch
 SUMS = ("policy_loss", "value_loss", "kl", "bound_loss")  # in ``sums``
 
 

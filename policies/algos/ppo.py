@@ -228,6 +228,12 @@ class Companion(Protocol):
     def __call__(self, learner: Learner) -> None:
         """After an iteration."""
 
+    def finish(self, learner: Learner) -> None:
+        """After the last one, before its checkpoint; leaves what a resumed run goes on with as it is."""
+
+    def needs(self, learner: Learner) -> float:
+        """How long :meth:`finish` takes, about [s]: it is part of the budget."""
+
     def state_dict(self) -> dict[str, Any]:
         """All state, for a bit-exact resume."""
 
@@ -269,6 +275,9 @@ def train(
             report(learner, rollout, figures, progress, logger)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
             stop = bool(ranks.of_first(wished or _spent(learner), learner.device))
+            if stop and companion is not None:
+                companion.finish(learner)
+                learner.seconds = ranks.of_first(passed() - began, learner.device)
             due = stop or time.monotonic() - saved >= config.checkpoint_seconds
             if ranks.of_first(due, learner.device):
                 keep(learner, out)
@@ -279,8 +288,7 @@ def train(
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:
     """One iteration: collect, estimate, improve. Returns figures about it."""
     began, health = time.monotonic(), _health(learner)
-    for network in (f for replica in learner.replicas for f in replica.forward or ()):
-        network.take()
+    take_weights(learner)
     collect(learner, rollout)
     collected = time.monotonic()
     take_statistics(learner, rollout)
@@ -465,6 +473,12 @@ def collect(learner: Learner, rollout: Rollout) -> None:
             _count_episodes(episodes, step.info, ended)
             learner.hidden[ended] = 0.0
     rollout.episodes = episodes or rollout.episodes
+
+
+def take_weights(learner: Learner) -> None:
+    """Act with the weights of now."""
+    for network in (f for replica in learner.replicas for f in replica.forward or ()):
+        network.take()
 
 
 def act(learner: Learner, obs: Tensor) -> Tensor:
@@ -734,9 +748,11 @@ def _dump(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -
 
 
 def _spent(learner: Learner) -> bool:
-    config = learner.config
+    config, needed = learner.config, 0.0
+    if learner.companion is not None and learner.iteration:
+        needed = learner.companion.needs(learner)
     return learner.steps >= config.total_steps or (
-        config.max_seconds is not None and learner.seconds >= config.max_seconds)
+        config.max_seconds is not None and learner.seconds + needed >= config.max_seconds)
 
 
 def report(

@@ -4,8 +4,9 @@ The formula is decomposed into subgoals with time variables and invariants (`sim
 conditioned on a *schedule*, a time for each variable, and learns by PPO from dense stage-wise rewards
 (`sim.stl_timed`). Which schedules it learns from is guided by its critic: a bank of them is moved by
 Metropolis-Hastings, where a schedule's energy is minus the value that the critic gives it, so that the policy sees more
-of those that it can keep, and still some of all. On the robot many schedules are scored at once, and the best is
-followed; a robot that falls behind it scores them again and may take another.
+of those that it can keep, and still some of all. At the end the best are flown; those that were kept go into the
+artifact. On the robot these are scored at once, and the best is followed; a robot that falls behind it scores them
+again and may take another.
 
 Published are the idea, figures and reviews; no code, coefficients or hyperparameters. Beyond it: episodes that start in
 the middle of missions, many of them at the frontier of what the policy can do (a reverse curriculum as in Florensa et
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,7 @@ class TGPOConfig(PPOConfig):
     gamma: float = 0.997
     gae_lambda: float = 0.98
     entropy_coef: float = 5e-3
+    max_std: float | None = 1.0  # the entropy bonus would widen actions that do not matter for ever
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
     explore: float = 0.5  # share of worlds whose episodes start in the middle of a mission
@@ -120,10 +123,12 @@ class Allocator:
         env.reset()
         truth = env.true_signals()
         self.signals = {name: truth[name][: config.starts].clone() for name in env.observe.signals}
+        self.flown: Tensor | None = None
         env.explore, env.excerpt = config.explore, config.excerpt
 
     def __call__(self, learner: Learner) -> None:
         """After an iteration of PPO."""
+        self.flown = None
         if learner.iteration % self.config.every:
             return
         if self.config.guided:
@@ -131,6 +136,31 @@ class Allocator:
         if self.config.explore and self.config.frontier:
             self.choose_starts(learner)
         self.env.forget_starts()  # those drawn ahead are of the banks before
+
+    def needs(self, learner: Learner) -> float:
+        """Seconds to fly all worlds' missions: half of an iteration is flying."""
+        iterations = self.env.task.steps / self.config.rollout_steps
+        return 0.5 * iterations * learner.seconds / learner.iteration
+
+    @torch.no_grad()
+    def finish(self, learner: Learner) -> None:
+        """Fly the bank's best schedules, deterministically, and keep those that were kept most often.
+
+        A value is an estimate, and the highest of many is easily too high: the policy would choose just those schedules
+        that its critic is wrong about.
+        """
+        env, source, config = self.env, self.source, self.config
+        state, bank, hidden = env.state_dict(), source.bank, learner.hidden
+        obs = learner.obs._replace(actor=learner.obs.actor.clone(), critic=learner.obs.critic.clone())
+        kept = {"bank": bank.to(env.device), "flown": None, "signals": self.signals}
+        source.bank, _ = spread_out(kept, learner.critic, learner.critic_normalizer, env.observe,
+                                    FLOWN * config.candidates)
+        env.explore, learner.hidden = 0.0, torch.zeros_like(hidden)
+        env.forget_starts()
+        ppo.take_weights(learner)
+        self.flown = proved(source.bank, *flown(env, partial(ppo.act, learner))).cpu()
+        source.bank, env.explore, learner.hidden, learner.obs = bank, config.explore, hidden, obs
+        env.load_state_dict(state)
 
     def move_bank(self, learner: Learner) -> None:
         """Metropolis-Hastings over the schedules."""
@@ -178,19 +208,45 @@ class Allocator:
         """Bank, starts and generator."""
         state = self.rng.bit_generator.state
         midway = self.midway.bank and [{name: x.cpu() for name, x in part.items()} for part in self.midway.bank]
-        return {"bank": self.source.bank, "midway": midway,
+        return {"bank": self.source.bank, "midway": midway, "flown": self.flown,
                 "signals": {name: value.cpu() for name, value in self.signals.items()},
                 "rng": [str(state["state"]["state"]), str(state["state"]["inc"]), int(state["has_uint32"]),
                         int(state["uinteger"])]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.source.bank = state["bank"]
+        self.source.bank, self.flown = state["bank"], state["flown"]
         self.midway.bank = state["midway"] and tuple(state["midway"])
         self.signals = {name: value.to(self.env.device) for name, value in state["signals"].items()}
         inner, inc, has, left = state["rng"]
         self.rng.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": int(inner), "inc": int(inc)},
                                         "has_uint32": has, "uinteger": left}
+
+
+FLOWN = 4  # times the candidates: schedules that are flown at the end of a training
+SURELY = 0.1  # less often kept than the best: as good
+
+
+def flown(env: Env, act: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """One mission in each world: the schedules [N, 1 + V] that were drawn, and whether [N] they were kept."""
+    obs = env.reset()
+    schedules, running = env.own[SCHEDULE].clone(), torch.ones(env.num_worlds, dtype=torch.bool, device=env.device)
+    kept = torch.zeros_like(running)
+    for _ in range(env.task.steps):
+        step = env.step(act(obs.actor))
+        obs, ended = step.obs, running & (step.terminated | step.truncated)
+        kept |= ended & step.info["success"]
+        running &= ~ended
+    return schedules, kept
+
+
+def proved(schedules: Tensor, followed: Tensor, kept: Tensor) -> Tensor:
+    """Those of ``schedules`` [K, 1 + V] that were kept about as often as the best, as N missions say that ``followed``
+    [N, 1 + V] one each. How often is the mean that is expected from what was seen, all shares being as likely before
+    (Laplace's rule)."""
+    same = (followed[:, None] == schedules[None]).all(-1).double()  # [N, K]
+    share = (kept.double() @ same + 1.0) / (same.sum(0) + 2.0)
+    return schedules[share >= share.max() - SURELY]
 
 
 def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor:
@@ -312,7 +368,7 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     critic_normalizer = Normalizer(state["sizes"]["critic_dim"])
     critic.load_state_dict(state["critic"])
     critic_normalizer.load_state_dict(state["critic_normalizer"])
-    schedules, spread = spread_out(state["companion"], critic, critic_normalizer, task.observe, config)
+    schedules, spread = spread_out(state["companion"], critic, critic_normalizer, task.observe, config.candidates)
     observe = Choosing(task.observe, critic, critic_normalizer, schedules, config.patience * spread,
                        task.observe.view.behind)  # type: ignore[union-attr]
     return PolicyGraph(observe, normalizer, actor, task.act).to(device).eval()
@@ -320,24 +376,29 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
 
 @torch.no_grad()
 def spread_out(
-    kept: Mapping[str, Any], critic: Critic, normalizer: Normalizer, observe: Any, config: TGPOConfig
+    kept: Mapping[str, Any], critic: Critic, normalizer: Normalizer, observe: Any, count: int
 ) -> tuple[Tensor, float]:
-    """The schedules to choose from, all different, and the standard deviation of the bank's values.
+    """``count`` schedules to choose from, all different, and the standard deviation of the bank's values.
 
-    For each stored start its best of the bank, then those with the best mean value for half of the places, and for the
-    others those that are farthest from all that are there: for a robot that is not where it was to be.
+    They are of those that were flown and kept, else of the bank: for each stored start its best, then those with the
+    best mean value for half of the places, and for the others those that are farthest from all that are there: for a
+    robot that is not where it was to be.
     """
-    bank = torch.unique(kept["bank"], dim=0)
-    obs = observed(observe, kept["signals"], bank)
-    values = critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2])
+    def worth(schedules: Tensor) -> Tensor:
+        obs = observed(observe, kept["signals"], schedules)
+        return critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2])
+
+    whole = torch.unique(kept["bank"], dim=0)
+    bank = whole if kept["flown"] is None else torch.unique(kept["flown"], dim=0)
+    values, spread = worth(bank), worth(whole).mean(-1)
     order = torch.cat([values.argmax(0), values.mean(-1).argsort(descending=True)]).tolist()
     places = list(dict.fromkeys(order))
-    chosen = places[: max(config.candidates // 2, 1)]
+    chosen = places[: max(count // 2, 1)]
     away = apart(bank, bank[chosen]).amin(1)
-    while len(chosen) < min(config.candidates, len(bank)):
+    while len(chosen) < min(count, len(bank)):
         chosen.append(int(away.argmax()))
         away = torch.minimum(away, apart(bank, bank[chosen[-1:]])[:, 0])
-    return bank[chosen].clone(), float(values.mean(-1).std()) if len(bank) > 1 else 0.0
+    return bank[chosen].clone(), float(spread.std()) if len(whole) > 1 else 0.0
 
 
 def apart(a: Tensor, b: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import tgpo
+from policies.algos import ppo, tgpo
 from policies.algos.ppo import SettingsError
 from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
 from policies.evaluate.rollout import graph_policy, rollout
@@ -153,12 +153,47 @@ def test_candidates_are_different_good_and_spread() -> None:
             return signals[SCHEDULE][:, 1:], memory
 
     bank = torch.tensor([[0.0, t] for t in (5.0, 5.0, 90.0, 90.0, 91.0, 92.0, 40.0)])
-    kept = {"bank": bank, "signals": {"p": torch.zeros(2, 3)}}
-    config = TGPOConfig(**{**SMALL, "candidates": 4})
-    chosen, spread = tgpo.spread_out(kept, Late(), torch.nn.Identity(), Plain(), config)  # type: ignore[arg-type]
+    kept = {"bank": bank, "flown": None, "signals": {"p": torch.zeros(2, 3)}}
+    chosen, spread = tgpo.spread_out(kept, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore[arg-type]
     assert chosen[:, 1].tolist() == [92.0, 91.0, 5.0, 40.0] and spread > 0
-    few = tgpo.spread_out({**kept, "bank": bank[:2]}, Late(), torch.nn.Identity(), Plain(), config)  # type: ignore
+    few = tgpo.spread_out({**kept, "bank": bank[:2]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
     assert few[0].tolist() == [[0.0, 5.0]] and few[1] == 0.0
+    proved = tgpo.spread_out({**kept, "flown": bank[[6, 3]]}, Late(), torch.nn.Identity(), Plain(), 4)  # type: ignore
+    assert proved[0][:, 1].tolist() == [90.0, 40.0] and proved[1] == spread
+
+
+def test_schedules_that_were_kept_less_often_are_not_offered() -> None:
+    schedules = torch.tensor([[0.0, t] for t in (1.0, 2.0, 3.0, 4.0)])
+    followed = schedules[[0] * 10 + [1] * 10 + [2] * 10 + [3]]
+    kept = torch.tensor([True] * 9 + [False] + [True] * 8 + [False] * 2 + [True] * 10 + [True])
+    # expected shares: 10/12, 9/12, 11/12 and 2/3
+    assert tgpo.proved(schedules, followed, kept).tolist() == schedules[[0, 2]].tolist()
+    assert len(tgpo.proved(schedules, followed, torch.zeros(31) > 0)) == 1  # the one that was tried least
+
+
+def test_the_policy_follows_what_it_has_been_seen_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late schedules are not kept here, whatever the critic says; a training could go on as if none had been flown."""
+    fly = tgpo.flown
+
+    def early(env: Env, act: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        schedules, _ = fly(env, act)
+        return schedules, schedules[:, 2] < 30
+
+    def same(learner: ppo.Learner) -> bool:
+        before, bank = env.state_dict(), env.task.initial.bank
+        obs = learner.obs.actor.clone()
+        learner.companion.finish(learner)
+        after = env.state_dict()
+        assert all(torch.equal(value, after["columns"][name]) for name, value in before["columns"].items())
+        assert all(torch.equal(before[name], after[name]) for name in ("episode", "ready", "midway", "keys"))
+        assert torch.equal(learner.obs.actor, obs) and env.task.initial.bank is bank and env.explore == 0.5
+        return learner.iteration >= 2
+
+    monkeypatch.setattr(tgpo, "flown", early)
+    env = env_of(task_of(), 256)
+    train(env, TGPOConfig(**SMALL), out=tmp_path, on_iteration=same)
+    offered, kept = load_graph(tmp_path, env.task).observe.schedules, ppo.read_last(tmp_path)["companion"]
+    assert len(offered) == 8 and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
 
 
 def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
