@@ -18,6 +18,7 @@ from temporeal_bridge.interface import Interface, check_reads
 AGES = 20_000  # figures that a node keeps: the last ones, it may be up for months; 0.6 MB each
 FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
+IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
 
