@@ -687,8 +687,9 @@ class GuardNode:
         self.sent_at = self.stands_at = self.transport.monotonic()
         self.turn = max(self.turn, now) + PACE * self.period
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
-        told = Told(self.flight.number, step, age, self.acting - self.flight.began, np.reshape(command, -1), asked,
-                    self.state.marks)
+        began = self.flight.began
+        told = Told(self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1),
+                    asked, self.state.marks)
         self._report(self.told, messages.array64(told.row()))
 
     def _diagnose(self, now: float) -> None:
