@@ -100,8 +100,11 @@ def test_a_real_jump_is_counted_however_late_it_is_seen(leap: float, text: str) 
 
 
 def test_two_commands_that_leave_at_once_are_counted() -> None:
-    wrong = read(places(*[0.0] * 4), [0.0, P, P + 0.3 * P, 3 * P, 4 * P, 5 * P]).oracle.wrong
+    """Made 0.1 P after the one before was: at most 0.2 + 0.4 ms lie between the two. 0.3 P after that they may have
+    been 1 ms apart."""
+    wrong = read(places(*[0.0] * 4), [0.0, P, P + 0.1 * P, 3 * P, 4 * P, 5 * P]).oracle.wrong
     assert len(wrong) == 1 and wrong[0].startswith("two commands within 0.0006 s")
+    assert read(places(*[0.0] * 4), [0.0, P, P + 0.3 * P, 3 * P, 4 * P, 5 * P]).oracle.wrong == []
 
 
 def test_the_two_topics_may_come_in_any_order() -> None:

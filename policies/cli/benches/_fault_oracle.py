@@ -29,10 +29,14 @@ RATES = ("speed", "acceleration", "jerk")
 
 
 class Times(NamedTuple):
-    """Of a command, by the clock of who sent it [s]: when it was begun to be made, and when it had gone."""
+    """Of a command, by the clock of who sent it [s]: when it was begun to be made, and when it had gone. In between it
+    left: who sends is told so late by a machine that has other things to do."""
 
     made: float
     left: float
+
+
+NEVER = Times(-np.inf, -np.inf)
 
 
 class Oracle:
@@ -65,7 +69,7 @@ class Oracle:
         self.closest = np.inf
         self.wrong: list[str] = []
         self.trace: list[tuple[float, np.ndarray]] = []
-        self.mode, self.history, self.left_at, self.measured = "", list[np.ndarray](), -np.inf, None
+        self.mode, self.history, self.last, self.measured = "", list[np.ndarray](), NEVER, None
         self.silent_at = -np.inf  # from when on there may be no command
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
@@ -78,13 +82,12 @@ class Oracle:
 
     def forget(self) -> None:
         """What comes next goes on from nothing that is known."""
-        self.history, self.left_at = [], -np.inf
+        self.history, self.last = [], NEVER
 
     def read(self, at: float, data: bytes, times: Times | None = None) -> None:
         """One message on the command's topic, taken at ``at`` [s]; its ``times``, where the sender has told them."""
         self.commands += 1
-        made, left = times or (at, at)
-        timed = self.timed or times is not None
+        now, timed = times or Times(at, at), self.timed or times is not None
         if at > self.silent_at:
             self._bad(f"a command in mode {self.mode!r}")
         elif self.mode not in SPOKEN:
@@ -99,16 +102,16 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
-        missed = int((made - self.left_at) / self.period - ON_TIME) if timed and self.history else 0
+        missed = int((now.made - self.last.left) / self.period - ON_TIME) if timed and self.history else 0
         if missed > 0:
             self._gap(missed, hasattr(message, "points"))
         self._motion(command)
         if self.paced:
-            apart = left - self.left_at
+            apart = now.left - self.last.made  # at most
             self.closest = min(self.closest, apart / self.period)
             if timed and apart < CLOSEST * self.period:
                 self._bad(f"two commands within {apart:.4f} s, a period is {self.period:g} s")
-        self.left_at = left
+        self.last = now
         if hasattr(message, "points"):
             self._trajectory(message)
 
