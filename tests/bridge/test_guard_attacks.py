@@ -397,6 +397,25 @@ def test_a_guard_that_fails_first_brings_the_arm_to_rest(moving):
     assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
 
 
+def test_a_guard_whose_stop_fails_too_tries_again(moving):
+    """What the guard failed by is met once more where the stop begins: the arm must not hold its last command."""
+    watch, count, failed = moving.guard.watch, len(moving.sent), []
+    stale = watch.stale
+
+    def once(now: float) -> Any:
+        if not failed:
+            failed.append(moving.guard.mode)
+            raise KeyError("by zero")
+        return stale(now)
+
+    watch.stale = once
+    spin_into(moving.guard, KeyError("by zero"))
+    moving.own.wait(0.0)
+    assert failed == ["active"]  # the first attempt had come to nothing
+    assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+
+
 def test_a_guard_that_fails_first_brings_the_quadrotor_down(flying):
     """Its state stops with it in this test: it levels blindly for as long as its profile says, and is silent."""
     count, began = len(flying.commands), flying.own.monotonic()
