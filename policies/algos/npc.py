@@ -24,9 +24,7 @@ have the unit of the formula's margins.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -37,6 +35,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recomputed
 
 from policies.algos import checkpoint
+from policies.algos.budget import fraction_spent, spend
 from policies.algos.planning import (
     Plan,
     Problem,
@@ -345,18 +344,8 @@ def train(
     learner = begin(env if isinstance(env, Missions) else missions(env.task), config, seed)
     if resume:
         restore(learner, resume if isinstance(resume, Path) else checkpoint.latest(out / "checkpoints", 0, 1))
-    passed = CLOCKS[config.clock]
-    began, saved, stop = passed() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
-    with progress if progress is not None else nullcontext():
-        while not stop:
-            figures = improve(learner)
-            learner.seconds = passed() - began
-            report(learner, figures, progress, logger)
-            wished = bool(on_iteration(learner)) if on_iteration is not None else False
-            stop = wished or fraction_spent(learner) >= 1.0
-            if stop or time.monotonic() - saved >= config.checkpoint_seconds:
-                keep(learner, out)
-                saved = time.monotonic()
+    spend(learner, improve, lambda it: it.update * config.batch * it.task.steps, lambda it: keep(it, out), progress,
+          logger, on_iteration)
     return Result(learner.policy, learner.history)
 
 
@@ -436,28 +425,6 @@ def temperature(config: NPCConfig, spent: float) -> float:
 
 def _method(config: NPCConfig) -> Method:
     return "logsumexp" if config.method == "logsumexp" else "softmax"
-
-
-def fraction_spent(learner: Learner) -> float:
-    """Share of the budget used so far, whichever of updates and seconds is further: 0 to 1."""
-    config, fraction = learner.config, learner.update / learner.config.updates
-    if config.max_seconds is not None:
-        fraction = max(fraction, learner.seconds / config.max_seconds)
-    return min(1.0, fraction)
-
-
-def report(learner: Learner, figures: Mapping[str, float], display: Progress | None, logger: Logger | None) -> None:
-    """Enter an update into the history, the display and the log."""
-    steps, before = learner.update * learner.config.batch * learner.task.steps, learner.history[-1:]
-    last = before[0] if before else {"steps": 0.0, "seconds": 0.0}
-    fraction = fraction_spent(learner)
-    row = {"iteration": float(learner.update), "steps": float(steps), "seconds": learner.seconds,
-           "rate": (steps - last["steps"]) / max(learner.seconds - last["seconds"], 1e-9), "fraction": fraction,
-           "eta": max(0.0, learner.seconds * (1.0 / fraction - 1.0)), **figures}
-    learner.history.append(row)
-    for listener in (display, partial(logger, steps) if logger else None):
-        if listener is not None:
-            listener(row)
 
 
 # ---------------------------------------------------------------- files

@@ -25,9 +25,7 @@ from __future__ import annotations
 
 import math
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
 from functools import reduce
@@ -39,6 +37,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from policies.algos import checkpoint, graphs
+from policies.algos.budget import fraction_spent, spend
 from policies.algos.progress import CLOCKS, Logger, Progress
 from policies.algos.ranks import Ranks
 from policies.export.manifest import ENGAGED, HELD, PHASE, RISK, ReflexSpec
@@ -359,20 +358,11 @@ def train(
         raise SettingsError("reflex does not resume: the steps that it remembers are not kept; --overwrite starts anew")
     out, learner = Path(out), begin(env, config, base, seed)
     copy_run(Path(config.policy), out / TASK_RUN)
-    passed, threads = CLOCKS[config.clock], torch.get_num_threads()
-    began, saved, stop = passed(), time.monotonic(), False
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)  # small products: threads would wait for each other after each
     try:
-        with progress if progress is not None else nullcontext():
-            while not stop:
-                figures = iterate(learner)
-                learner.seconds = passed() - began
-                report(learner, figures, progress, logger)
-                wished = bool(on_iteration(learner)) if on_iteration is not None else False
-                stop = wished or fraction_spent(learner) >= 1.0
-                if stop or time.monotonic() - saved >= config.checkpoint_seconds:
-                    keep(learner, out)
-                    saved = time.monotonic()
+        spend(learner, iterate, lambda it: it.sampled * env.num_worlds, lambda it: keep(it, out), progress, logger,
+              on_iteration)
     finally:
         torch.set_num_threads(threads)
     return Result(learner.graph, learner.history)
@@ -496,28 +486,6 @@ def step(optimizer: torch.optim.Adam, loss: Tensor) -> None:
         parameter.grad = slope
     nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()
-
-
-def fraction_spent(learner: Learner) -> float:
-    """Share of the budget used so far, whichever of updates and seconds is further: 0 to 1."""
-    config, fraction = learner.config, learner.update / learner.config.updates
-    if config.max_seconds is not None:
-        fraction = max(fraction, learner.seconds / config.max_seconds)
-    return min(1.0, fraction)
-
-
-def report(learner: Learner, figures: Mapping[str, float], display: Progress | None, logger: Logger | None) -> None:
-    """Enter an iteration into the history, the display and the log."""
-    steps, before = learner.sampled * learner.env.num_worlds, learner.history[-1:]
-    last, fraction = before[0] if before else {"steps": 0.0, "seconds": 0.0}, fraction_spent(learner)
-    row = {"iteration": float(len(learner.history) + 1), "steps": float(steps), "seconds": learner.seconds,
-           "rate": (steps - last["steps"]) / max(learner.seconds - last["seconds"], 1e-9), "fraction": fraction,
-           "eta": max(0.0, learner.seconds * (1.0 / max(fraction, 1e-9) - 1.0)), **figures}
-    learner.history.append(row)
-    if display is not None:
-        display(row)
-    if logger is not None:
-        logger(steps, row)
 
 
 # ---------------------------------------------------------------- files

@@ -19,9 +19,9 @@ import pytest
 from robots.motion import Bounds
 from robots.spec import load_robot
 from temporeal_bridge import link, mission, node, safety
-from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
+from temporeal_bridge.stop_actions import damping
 from temporeal_bridge.watch import Watch
 
 
@@ -345,12 +345,11 @@ def test_a_guard_whose_state_gets_old_is_not_ready_any_more(world):
 
 def test_an_effort_that_damps_is_against_the_velocity():
     """No shipped robot takes efforts. -2 N m s/rad times 3 and -1 rad/s, within 4 N m; unseen velocity: none."""
-    joints = SimpleNamespace(
-        spec=SimpleNamespace(size=2, unit="N m"), limits=Bounds([-4.0] * 2, [4.0] * 2, 0.01),
-        profile=SimpleNamespace(effort=SimpleNamespace(velocity="joint_vel", kd=(2.0, 2.0))),
-        watch=SimpleNamespace(values={"joint_vel": np.array([3.0, -1.0])}))
-    assert GuardNode._damping(joints, fresh=True).tolist() == [-4.0, 2.0]
-    assert GuardNode._damping(joints, fresh=False).tolist() == [0.0, 0.0]
+    spec, values = SimpleNamespace(size=2, unit="N m"), {"joint_vel": np.array([3.0, -1.0])}
+    profile = SimpleNamespace(
+        limits=Bounds([-4.0] * 2, [4.0] * 2, 0.01), effort=SimpleNamespace(velocity="joint_vel", kd=(2.0, 2.0)))
+    assert damping(profile, spec, values).tolist() == [-4.0, 2.0]
+    assert damping(profile, spec, None).tolist() == [0.0, 0.0]
 
 
 def quadrotor_profile() -> safety.Profile:
@@ -395,6 +394,25 @@ def test_a_guard_that_fails_first_brings_the_arm_to_rest(moving):
     moving.own.wait(0.0)
     assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
     assert moving.guard.flight.reason == "the guard failed: KeyError: 'by zero'"
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+
+
+def test_a_guard_whose_stop_fails_too_tries_again(moving):
+    """What the guard failed by is met once more where the stop begins: the arm must not hold its last command."""
+    watch, count, failed = moving.guard.watch, len(moving.sent), []
+    stale = watch.stale
+
+    def once(now: float) -> Any:
+        if not failed:
+            failed.append(moving.guard.mode)
+            raise KeyError("by zero")
+        return stale(now)
+
+    watch.stale = once
+    spin_into(moving.guard, KeyError("by zero"))
+    moving.own.wait(0.0)
+    assert failed == ["active"]  # the first attempt had come to nothing
+    assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
     assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
 
 

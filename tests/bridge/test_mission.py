@@ -10,15 +10,18 @@ from temporeal_bridge.mission import Told
 
 @pytest.mark.parametrize("marks", [[], [7], [7, 4_294_967_295]])
 def test_a_record_says_again_what_it_was_made_of(marks):
-    told = Told(3, 17, 0.004, 1.25, np.array([0.1, -2.0]), np.array([0.1, -2.5]), marks)
+    told = Told(3, 17, 0.004, 1.25, 1.2503, np.array([0.1, -2.0]), np.array([0.1, -2.5]), marks)
     row = told.row()
-    assert row.tolist() == [3, 17, 0.004, 1.25, 2, 0.1, -2.0, 0.1, -2.5, *marks]
+    assert row.tolist() == [3, 17, 0.004, 1.25, 1.2503, 2, 0.1, -2.0, 0.1, -2.5, *marks]
     again = Told.of(row)
-    assert (again.flight, again.step, again.age, again.since, again.marks) == (3, 17, 0.004, 1.25, marks)
+    assert (again.flight, again.step, again.age, again.since, again.left) == (3, 17, 0.004, 1.25, 1.2503)
+    assert again.marks == marks
     assert again.sent.tolist() == [0.1, -2.0] and again.proposed.tolist() == [0.1, -2.5]
 
 
-@pytest.mark.parametrize("row", [[], [1, 2, 3, 4], [1, 2, 3, 4, 0], [1, 2, 3, 4, 2, 0.1, 0.2], [1, 2, 3, 4, -1, 5]])
+@pytest.mark.parametrize("row", [
+    [], [1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 2, 0.1, 0.2], [1, 2, 3, 4, 5, -1, 6],
+    [1, 2, 0.004, 1.25, 3, 1.1, 0.2, 0.3, 1.1, 0.2, 0.3, 77]])  # the last: of before there was `left`, 3 components
 def test_other_numbers_are_no_record(row):
     with pytest.raises(ValueError, match=f"{len(row)} numbers are no record of a command"):
         Told.of(row)

@@ -12,7 +12,7 @@ import pytest
 
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
-from temporeal_bridge import bags, messages, policy_node, swap
+from temporeal_bridge import bags, logbook, messages, policy_node, swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, line
@@ -167,13 +167,22 @@ def test_a_changed_byte_shows_at_its_step(bag, artifact, tmp_path):
         if message.topic == "/cf1/guard/command":
             data = np.array(message.decode().data)
             if data[0] == 3 and data[1] == 50:
-                data[7] += 0.25
+                data[8] += 0.25
                 said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
                     message.type, messages.array64(data)))
     loaded = policy_node.load(artifact, ROBOT, INTERFACE)
     found = replay(bags.Recording(bag, said, {}, ""), loaded, ROBOT, INTERFACE, namespace).flights[0]
     assert (found.sent.differing, found.sent.first) == (1, 50) and found.proposed.equal
     assert found.sent.largest == pytest.approx((0, 0, 0.25, 0), abs=1e-12)
+
+
+def test_a_bag_of_before_the_guard_said_when_a_command_had_gone_is_refused(bag):
+    namespace, _ = bags.robot_of(bag)
+    recording = bags.read(bag, needed(INTERFACE, namespace))
+    before = [m if m.topic != "/cf1/guard/command" else bags.Said(m.at, m.topic, m.type, messages.encode(
+        m.type, messages.array64(np.delete(m.decode().data, 4)))) for m in recording.said]
+    with pytest.raises(bags.BagError, match=r"1\d numbers are no record of a command; was the bag"):
+        logbook.flights(bags.Recording(bag, before, {}, ""), namespace)
 
 
 def test_states_that_the_bag_lacks_are_counted(bag, artifact):

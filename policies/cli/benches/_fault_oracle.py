@@ -7,14 +7,16 @@ libfranka checks them, ``rate_limiting.h``).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface
+from temporeal_bridge.mission import Told
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range
@@ -22,7 +24,19 @@ ON_TIME = 0.9  # periods: so early the next command may be; with each period mor
 # bridged before, so it was the guard that stood still
 CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
+WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
+
+
+class Times(NamedTuple):
+    """Of a command, by the clock of who sent it [s]: when it was begun to be made, and when it had gone. In between it
+    left: who sends is told so late by a machine that has other things to do."""
+
+    made: float
+    left: float
+
+
+NEVER = Times(-np.inf, -np.inf)
 
 
 class Oracle:
@@ -48,11 +62,14 @@ class Oracle:
                       for name in RATES}
         self.paced = bool(np.isfinite(self.rates["speed"]).any())
         self.timed = timed
+        # messages whose numbers are float32, or scaled there and back, round a limit over its end
+        exact = self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs"))
+        self.rounding = (PLACE if exact else PLACE + 1e-6) * (self.high - self.low)
         self.commands = self.points = self.outside = 0
         self.closest = np.inf
         self.wrong: list[str] = []
         self.trace: list[tuple[float, np.ndarray]] = []
-        self.mode, self.history, self.last_at, self.measured = "", list[np.ndarray](), -np.inf, None
+        self.mode, self.history, self.last, self.measured = "", list[np.ndarray](), NEVER, None
         self.silent_at = -np.inf  # from when on there may be no command
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
@@ -60,12 +77,17 @@ class Oracle:
         """The guard's mode changed, as taken at ``at`` [s]: one command of the same instant may have been sent before
         that, for topics have no order among each other."""
         if mode == "active":
-            self.history, self.last_at = [], -np.inf
+            self.forget()
         self.mode, self.silent_at = mode, np.inf if mode in SPOKEN else at
 
-    def read(self, at: float, data: bytes) -> None:
-        """One message on the command's topic, taken at ``at`` [s]."""
+    def forget(self) -> None:
+        """What comes next goes on from nothing that is known."""
+        self.history, self.last = [], NEVER
+
+    def read(self, at: float, data: bytes, times: Times | None = None) -> None:
+        """One message on the command's topic, taken at ``at`` [s]; its ``times``, where the sender has told them."""
         self.commands += 1
+        now, timed = times or Times(at, at), self.timed or times is not None
         if at > self.silent_at:
             self._bad(f"a command in mode {self.mode!r}")
         elif self.mode not in SPOKEN:
@@ -80,26 +102,21 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
-        missed = int((at - self.last_at) / self.period - ON_TIME) if self.timed and self.history else 0
+        missed = int((now.made - self.last.left) / self.period - ON_TIME) if timed and self.history else 0
         if missed > 0:
             self._gap(missed, hasattr(message, "points"))
         self._motion(command)
         if self.paced:
-            self.closest = min(self.closest, (at - self.last_at) / self.period)
-            if self.timed and at - self.last_at < CLOSEST * self.period:
-                self._bad(f"two commands within {at - self.last_at:.4f} s, a period is {self.period:g} s")
-        self.last_at = at
+            apart = now.left - self.last.made  # at most
+            self.closest = min(self.closest, apart / self.period)
+            if timed and apart < CLOSEST * self.period:
+                self._bad(f"two commands within {apart:.4f} s, a period is {self.period:g} s")
+        self.last = now
         if hasattr(message, "points"):
             self._trajectory(message)
 
     def _place(self, command: np.ndarray, what: str) -> None:
-        room = PLACE * (self.high - self.low) + self._float32()
-        self._within(what + " place", np.maximum(self.low - command, command - self.high), room)
-
-    def _float32(self) -> np.ndarray | float:
-        """Messages whose numbers are float32, or scaled there and back, round a limit over its end."""
-        return 0.0 if self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs")) else (
-            1e-6 * (self.high - self.low))
+        self._within(what + " place", np.maximum(self.low - command, command - self.high), self.rounding)
 
     def _gap(self, missed: int, led: bool) -> None:
         """So many commands were ``missed``: the guard itself stood still.
@@ -160,3 +177,85 @@ class Oracle:
         self.outside += 1
         if len(self.wrong) < 10:
             self.wrong.append(text)
+
+
+class Joined:
+    """Commands from the wire with the times that the guard tells of them (``guard/command``), for an oracle.
+
+    The two topics have no order among each other, this process may take both in late, and messages may be lost. A
+    command is read once what the guard tells of it is there: both are the same numbers. Where one of the two is
+    missing the robot's motion is not known, and judged from the next pair on.
+
+    Attributes:
+        lost: messages without their partner.
+    """
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle, self.lost, self.flight = oracle, 0, -1
+        oracle.says("active")  # the guard's modes come on a third topic: they are not judged here
+        self.commands: deque[tuple[float, bytes, np.ndarray | None]] = deque()
+        self.tolds: deque[Told] = deque()
+
+    def command(self, at: float, data: bytes) -> None:
+        """A message on the command's topic, taken at ``at`` [s]."""
+        self.commands.append((at, data, self._numbers(data)))
+        self._match()
+
+    def told(self, data: bytes) -> None:
+        """A message on ``guard/command``."""
+        self.tolds.append(Told.of(messages.decode("std_msgs/msg/Float64MultiArray", data).data))
+        self._match()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        while self.commands:
+            self._untold()
+        self.lost += len(self.tolds)
+        self.tolds.clear()
+
+    def _match(self) -> None:
+        while self.commands and self.tolds:
+            at, data, numbers = self.commands[0]
+            partner = next((n for n, told in enumerate(self.tolds) if self._same(numbers, told)), None)
+            if partner is not None:
+                self._skip(partner)
+                self.commands.popleft()
+                self._read(at, data, self.tolds.popleft())
+            elif len(self.tolds) >= WAITING or any(self._same(other, self.tolds[0]) for *_, other in self.commands):
+                self._untold()
+            else:
+                return
+
+    def _read(self, at: float, data: bytes, told: Told) -> None:
+        if told.flight != self.flight:
+            self.flight = told.flight
+            self.oracle.forget()
+        self.oracle.read(at, data, Times(told.since, told.left))
+
+    def _skip(self, count: int) -> None:
+        """So many were told of and not seen."""
+        for _ in range(count):
+            self.tolds.popleft()
+            self.lost += 1
+            self.oracle.forget()
+
+    def _untold(self) -> None:
+        """One was seen and not told of: what can be judged of it alone is."""
+        at, data, _ = self.commands.popleft()
+        self.lost += 1
+        self.oracle.forget()
+        self.oracle.read(at, data)
+        self.oracle.forget()
+
+    def _numbers(self, data: bytes) -> np.ndarray | None:
+        topic = self.oracle.topic
+        try:
+            message = messages.decode(topic.type, data)
+            return np.asarray(codecs.COMMANDS[topic.codec].decode(message, topic.options), dtype=float).reshape(-1)
+        except (messages.MessageError, codecs.CodecError, ValueError):
+            return None  # the oracle will say so
+
+    def _same(self, command: np.ndarray | None, told: Told) -> bool:
+        if command is None or command.size != len(told.sent):
+            return False
+        return bool((np.abs(command - told.sent) <= self.oracle.rounding).all())

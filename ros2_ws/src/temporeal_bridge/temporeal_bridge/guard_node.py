@@ -4,7 +4,9 @@
 
 The controller (`policy_node`) proposes over a local socket (:mod:`temporeal_bridge.link`); it may hang, crash or say
 nonsense. The guard reads the artifact's manifest and the robot's ``ros.yaml``, never the network: it is small, and
-nothing in it waits for anybody. What it demands, and what it does else, is :mod:`temporeal_bridge.safety`.
+nothing in it waits for anybody. What it demands, and what it does else, is :mod:`temporeal_bridge.safety`. Here is the
+state machine; what a proposal must be is :mod:`temporeal_bridge.admission`, what stop actions send
+:mod:`temporeal_bridge.stop_actions`, how another artifact takes over :mod:`temporeal_bridge.exchange`.
 
 Modes: ``waiting`` (no fresh state, or no controller) -> ``ready`` -> ``active`` -> ``stopping`` (the stop action of the
 robot's profile) -> ``finished`` (the mission is over), or, after a reason: ``holding`` (the robot is kept where it came
@@ -34,31 +36,31 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, identity, load_manifest, to_json
-from policies.export.signature import public_key
+from policies.export.manifest import Manifest, load_manifest, to_json
 from robots import shield
 from robots.collision import Nearness
 from robots.course import course
-from robots.motion import Motion, at_rest, following, resting, stopping
+from robots.motion import Array, Motion, at_rest
 from robots.spec import RobotSpec, load_robot
-from temporeal_bridge import codecs, link, messages, safety, swap
+from temporeal_bridge import admission, codecs, link, messages, safety, stop_actions
+from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
-from temporeal_bridge.mission import AGES, FLIGHTS, Told, check_fits, newest, percentiles
+from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, Told, check_fits, newest, percentiles
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
+from temporeal_bridge.stop_actions import Step, Stopping
 from temporeal_bridge.swap import Swap
 from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
 
-GRAVITY = 9.81  # m/s^2
 DIAGNOSTICS_S = 1.0
 LOOK_S = 0.5  # so often it is looked whether somebody else commands the robot
 TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
@@ -68,8 +70,6 @@ LATE = 1.5  # periods after the last command in which the next one is not late
 ON_TIME = 0.9  # periods after the last command from which on one more has been missed with every period
 EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
-AT_REST = 1e-9  # of a command's range
-IDLE = ("waiting", "ready", "finished")  # modes in which nothing is sent, and for no reason
 COMMANDED = ("arming", "active", "stopping", "holding")
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 RESCUE_S = 10.0  # at most, for the last stop action of a guard that failed
@@ -95,19 +95,13 @@ class Flight:
     latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=AGES))
     latency_ms: dict[str, float | None] | None = None
 
+    def again(self) -> Flight:
+        """The same mission with nothing in its book."""
+        return Flight(self.number, self.start_ns, self.began)
+
     def close(self) -> None:
         """Keep percentiles only."""
         self.latency_ms, self.latency_s = percentiles(list(self.latency_s)), deque(maxlen=AGES)
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """A stop action under way: what, since when, to where (hold), and which mode it ends in."""
-
-    action: str
-    since: float
-    target: np.ndarray | None
-    ends_as: str
 
 
 UNKNOWN = "the controller has not said which artifact it flies"
@@ -122,11 +116,7 @@ class GuardNode:
     ) -> None:
         if len(manifest.commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
-        self.transport, self.manifest, self.robot, self.link = transport, manifest, robot, line
-        self.identity, self.interface = identity(manifest), interface
-        self.trust = trust
-        self.trusted = None if trust is None else public_key(trust)  # read now: in flight no file is opened
-        self.swap: Swap | None = None
+        self.transport, self.robot, self.interface, self.link = transport, robot, interface, line
         self.spec = robot.command(manifest.commands[0].name)
         self.nothing = np.full(self.spec.size, np.nan)
         self.period = 1.0 / manifest.rate_hz
@@ -134,6 +124,7 @@ class GuardNode:
         rule = self.profile.self_collision
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
+        self.exchange = Exchange(manifest, self.profile, robot, interface, line, self._tell, trust)
         self.topic = interface.command(self.spec.name)
         self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
         safety.check_carried(self.profile, interface.carried)
@@ -165,8 +156,8 @@ class GuardNode:
         self.latency_s: deque[float] = deque(maxlen=AGES)
         self.unsaid = self.garbled = 0  # reports that could not be published, messages that could not be read
         self.motion: Motion | None = None
-        self.origin: np.ndarray | None = None  # where the robot was when the mission began
-        self.stopping = Stopping("silence", 0.0, None, "finished")
+        self.origin: Array | None = None  # where the robot was when the mission began
+        self.stopping = Stopping("silence", 0.0)
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
@@ -180,6 +171,21 @@ class GuardNode:
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
         self._introduce(folder)
         self._say("waiting")
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the artifact in charge."""
+        return self.exchange.manifest
+
+    @property
+    def identity(self) -> str:
+        """Digest of that."""
+        return self.exchange.identity
+
+    @property
+    def swap(self) -> Swap | None:
+        """The exchange of it that is under way."""
+        return self.exchange.swap
 
     # what comes in
 
@@ -234,7 +240,7 @@ class GuardNode:
         if self.estop:
             return self._tell("operator", "not reset: the operator's stop is still set")
         self.due, self.motion = np.inf, None
-        self.flight = Flight(self.flight.number, self.flight.start_ns, self.flight.began)
+        self.flight = self.flight.again()
         if self.offboard is not None:
             self.offboard.reset()
         self._let_go()
@@ -242,14 +248,14 @@ class GuardNode:
 
     def _let_go(self) -> None:
         """Listen to whichever controller speaks next; it must say what it flies."""
-        self.swap = None
+        self.exchange.swap = None
         self.link.release()
         self.greeted, self.stranger = -np.inf, UNKNOWN  # not ready before that
 
     def _hear(self, p: Proposal, now: float) -> None:
         """One datagram of the controller."""
         if p.heir:
-            self._hear_heir(p, now)
+            self._hear_successor(p, now)
         elif p.kind == link.HELLO:
             self.greeted = now
             ours = self.identity
@@ -281,8 +287,8 @@ class GuardNode:
 
     def _say(self, mode: str) -> None:
         self.mode = mode
-        if self.swap is not None and mode != "active":
-            self._drop_swap(f"the mission is over: {self.flight.reason or mode}")
+        if mode != "active":
+            self.exchange.drop(f"the mission is over: {self.flight.reason or mode}")
         if self.offboard is not None and mode not in COMMANDED:
             self.offboard.release()
         header = messages.header(self.flight.start_ns, f"{mode} {self.flight.number}")
@@ -375,7 +381,7 @@ class GuardNode:
         if after == "silence":
             return self._say("finished")
         self.flight.action = self.profile.action("default")
-        self._begin_stop(self.flight.action, "finished")
+        self._begin_stop(self.flight.action)
 
     def stop(self, code: str, reason: str) -> None:
         """End the mission for a reason, which is latched.
@@ -391,39 +397,58 @@ class GuardNode:
         elif self.mode == "stopped" or (self.mode in IDLE and code != "operator"):
             return
         if self.mode in IDLE:  # of the mission that was flown before it is no reason
-            self.flight = Flight(self.flight.number, self.flight.start_ns, self.flight.began)
-        told, ends_as = not self.flight.reason, "holding" if action in safety.KEEPS else "stopped"
-        if told:
+            self.flight = self.flight.again()
+        if not self.flight.reason:
             self.flight.code, self.flight.reason = code, reason
-        if self.mode == "stopping" and action == self.flight.action:  # it goes on, but needs a reset now
-            self.stopping = replace(self.stopping, ends_as=ends_as)
-        else:
+        if self.mode != "stopping" or action != self.flight.action:  # else it goes on, but needs a reset now
             self.flight.action = action
-            self._begin_stop(action, ends_as)
+            self._begin_stop(action)
         self._tell(code, reason)
 
-    def _begin_stop(self, action: str, ends_as: str) -> None:
+    def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
         self._catch_up(now)
-        fresh = self.watch.stale(now) == NOTHING
-        if action == "hold" and not fresh:
-            action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
-        target = self._measured() if action == "hold" else None
-        self.stopping = Stopping(action, now, target, ends_as)
+        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, self._fresh_values(now))
         # an action that goes on from the last command comes a period after it
-        self.due = max(now, self.sent_at + self.period) if action in safety.KEEPS else now
+        self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
         self._say("stopping")
         if now >= self.due:
             self._stop_step(now)
 
-    def _measured(self) -> np.ndarray:
-        """The command [A] that keeps the robot where it is measured, inside the limits."""
-        rule, motion = self.profile.tracking, self.motion
-        out = np.clip(np.zeros(self.spec.size), self.limits.low, self.limits.high) if motion is None else motion.command
-        if rule is None:
-            return out
-        value = self.watch.values[rule.signal].reshape(-1)
-        return np.clip(np.concatenate([value, out[value.size :]]), self.limits.low, self.limits.high)
+    def _stop_step(self, now: float) -> None:
+        """One command of the stop action; the mode that it leads to when it has ended."""
+        self.acting = now
+        if not self.transport.active:
+            self.stopping = Stopping("silence", now)
+        keeps = self.stopping.action in safety.KEEPS
+        if keeps:
+            self._catch_up(now)
+        step = self._next_of_stop(now)
+        self.motion = step.motion or self.motion
+        if step.command is not None:
+            self._send(step.command)
+        self.due = np.inf if step.over and not keeps else now + self.period
+        if step.over and (self.mode == "stopping" or not keeps):
+            self._rest("holding" if keeps else "stopped")
+
+    def _next_of_stop(self, now: float) -> Step:
+        stop, values = self.stopping, self._fresh_values(now)
+        if stop.action == "silence":
+            return Step(None, over=True)
+        if stop.action == "level":
+            return stop_actions.levelled(
+                self.profile, self.robot, self.spec, values, now - stop.since, self.offboard is not None)
+        return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values)
+
+    def _rest(self, mode: str) -> None:
+        """The stop action has ended: in ``mode`` until somebody resets it, if there was a reason."""
+        if not self.flight.reason:
+            mode, self.due = "finished", np.inf
+        self._say(mode)
+
+    def _fresh_values(self, now: float) -> stop_actions.Values | None:
+        """The newest signals, None while the state is stale."""
+        return self.watch.values if self.watch.fresh(now) else None
 
     # the loop
 
@@ -486,7 +511,7 @@ class GuardNode:
             self._let_go()
         if self.mode == "finished":
             return
-        ready = greeted and self.watch.complete and self.watch.stale(now) == NOTHING
+        ready = greeted and self.watch.complete and self.watch.fresh(now)
         if ready != (self.mode == "ready"):
             self._say("ready" if ready else "waiting")
         if self.mode == "ready":
@@ -521,9 +546,8 @@ class GuardNode:
     def _check(self, now: float) -> None:
         """While a mission is flown: everything that would stop it, whether the controller speaks or not."""
         code, reason = self._unsafe(now)
-        if self.swap is not None and now - self.swap.heard > self.profile.silent_after_s:
-            self._refuse_swap(f"the successor has proposed nothing for {now - self.swap.heard:.3f} s, "
-                              f"{self.profile.silent_after_s:g} s is allowed")
+        if self.exchange.swap is not None:
+            self.exchange.check(self.exchange.swap, now)
         if reason:
             self.stop(code, reason)
         elif self.motion is not None and self.keeps and now - self.sent_at >= LATE * self.period:
@@ -536,21 +560,18 @@ class GuardNode:
         """
         self.acting = now
         self._catch_up(now)
-        self.motion, _ = self._calmed("ramp", False)
+        assert self.motion is not None  # there was a command
+        self.motion = stop_actions.ramped(self.limits, self.motion)
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
 
     def _catch_up(self, now: float) -> None:
-        """After a pause of this process: the robot is not where the last command left it. What was told its way to rest
-        has gone on along it; anything else holds the last command."""
+        """After a pause of this process: the robot is not where the last command left it."""
         missed = int((now - self.stands_at) / self.period - ON_TIME) if self.stands_at > -np.inf else 0
         if self.motion is None or missed < 1:
             return
         self.stands_at += missed * self.period
-        if not self.led:
-            self.motion = at_rest(self.motion.command)
-        while missed and (self.motion.speed.any() or self.motion.acceleration.any()):
-            missed, (self.motion, _) = missed - 1, self._calmed("ramp", False)
+        self.motion = stop_actions.caught_up(self.limits, self.motion, missed, self.led)
 
     def _unsafe(self, now: float) -> Reason:
         if not self.transport.active:
@@ -582,17 +603,13 @@ class GuardNode:
         code, reason = self._refused(p, now)
         if reason:
             return self.stop(code, reason)
-        asked = self._asked(p)
+        proposed, exchange = np.asarray(p.values, dtype=float), self.exchange
+        asked = proposed if exchange.swap is None else self._mixed(exchange.swap, p.step, proposed)
         self._catch_up(now)
-        verdict, motion = shield.guard(
-            self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
-        collides = self._collides(motion)
-        if collides and self.swap is not None:  # the old one's alone, as near as the limits of motion let it come
-            self._drop_swap(f"the mix with its command collides: {collides}")
-            asked = np.asarray(p.values, dtype=float)
-            verdict, motion = shield.guard(
-                self.spec, self._wanted(asked, now).reshape(self.spec.shape), self.limits, self.motion)
-            collides = self._collides(motion)
+        verdict, motion, collides = self._limited(asked, now)
+        if collides and exchange.swap is not None:  # the old one's alone, as near as the limits of motion let it come
+            exchange.drop(f"the mix with its command collides: {collides}")
+            verdict, motion, collides = self._limited(proposed, now)
         if collides:
             return self.stop("collision", collides)
         self.motion = motion
@@ -601,247 +618,59 @@ class GuardNode:
         flight.limited += bool(verdict.reason)
         for kept in (flight.latency_s, self.latency_s):
             kept.append(self.sent_at - p.seen)
-        if self.swap is not None and self.swap.done:
-            self._exchange(self.swap)
+        if exchange.swap is not None and exchange.swap.done:
+            self._succeed(exchange.swap)
+
+    def _limited(self, asked: Array, now: float) -> tuple[shield.Verdict, Motion | None, str]:
+        """What may be sent of ``asked`` [A], the motion that this is, and why it may not because of a collision."""
+        wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, self.watch.values)
+        verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion)
+        if self.nearness is None or motion is None:
+            return verdict, motion, ""
+        return verdict, motion, admission.collision(self.nearness, self.limits, motion, self.motion)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
-        shape = self.spec.shape if len(p.values) == self.spec.size else (len(p.values),)
-        unfit = shield.finite(self.spec, np.reshape(p.values, shape)).reason
-        if unfit:
-            return "policy", unfit
-        old = shield.stale(now - p.seen, self.profile.stale_after_s)
-        if old:
-            return "stale", f"the command was made of an old state: {old}"
+        unusable = admission.unusable(p, now, self.spec, self.profile)
+        if unusable != NOTHING:
+            return unusable
         seen = self._unsafe(now)
         return seen if seen != NOTHING or self.motion is not None else self._start(
             np.asarray(p.values, dtype=float), now)
 
-    def _start(self, asked: np.ndarray, now: float) -> Reason:
+    def _start(self, asked: Array, now: float) -> Reason:
         """Before the first command: is it near, and from where does it begin?"""
-        rule = self.profile.start
-        if rule is None:
-            return NOTHING
-        measured = self.watch.values[rule.signal].reshape(-1).astype(float)
-        size = measured.size
-        out = np.flatnonzero((measured < self.limits.low[:size]) | (measured > self.limits.high[:size]))
-        if len(out):
-            i = int(out[0])
-            return "start", (f"{rule.signal}[{i}] is {measured[i]:.3f}, outside [{self.limits.low[i]:.3f}, "
-                             f"{self.limits.high[i]:.3f}]: move the robot inside first")
-        code, reason = self.watch.start(asked, now)
-        if not reason:
-            self.origin = np.concatenate([measured, np.clip(asked, self.limits.low, self.limits.high)[size:]])
-            self.motion = at_rest(self.origin)
-        return code, reason
-
-    def _collides(self, motion: Motion | None) -> str:
-        """Would the robot, if it stopped after this command, rest too near to itself, and nearer than it would now?"""
-        near = self.nearness
-        if near is None or motion is None:
-            return ""
-        rest = resting(self.limits, motion)[: near.capsules.count]
-        if near.clear(rest):
-            return ""
-        clear, who = near.distance(rest)
-        if clear >= near.margin:
-            return ""
-        before = motion if self.motion is None else self.motion
-        now, _ = near.capsules.distance(resting(self.limits, before)[: near.capsules.count])
-        if before is not motion and clear >= now:
-            return ""
-        return f"{who} would come to {clear:.3f} m of each other, {near.margin:g} m is allowed"
-
-    def _wanted(self, asked: np.ndarray, now: float) -> np.ndarray:
-        """The command, faded in from where the robot was, and such that no servo needs more effort than it may."""
-        rule, effort = self.profile.start, self.profile.effort
-        if rule is not None and self.origin is not None and rule.ramp_s > 0:
-            share = min((now - self.flight.began) / rule.ramp_s, 1.0)
-            asked = self.origin + share * share * (3.0 - 2.0 * share) * (asked - self.origin)
-        if effort is not None:
-            position, velocity = (self.watch.values[name].reshape(-1) for name in (effort.position, effort.velocity))
-            low, high = shield.effort_window(
-                position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
-            asked = np.concatenate([np.clip(asked[: position.size], low, high), asked[position.size :]])
-        return asked
+        refused = admission.refused_start(asked, now, self.profile, self.watch)
+        if refused == NOTHING:
+            self.origin = admission.origin(asked, self.profile, self.watch)
+            self.motion = None if self.origin is None else at_rest(self.origin)
+        return refused
 
     # the exchange of the artifact
 
-    def _hear_heir(self, p: Proposal, now: float) -> None:
-        """One datagram of a successor: that it asks, or what it proposes once it may."""
-        if p.kind == link.TAKEOVER:
-            return self._takeover(p, now)
-        if self.swap is None or self.swap.back >= 0:
-            return self._foreign_heir()
-        reason = p.text if p.kind == link.FAIL else "it ended its mission" if p.kind == link.END else ""
-        if p.kind == link.COMMAND:
-            reason = self._unwanted(p, now, self.swap)
-            if not reason and (self.swap.newest is None or p.step > self.swap.newest.step):
-                self.swap.newest, self.swap.heard = p, now
-        if reason:
-            self._refuse_swap(reason)
+    def _hear_successor(self, p: Proposal, now: float) -> None:
+        flight = self.flight
+        made = self.exchange.hear(p, now, Standing(
+            self.mode, flight.number, flight.start_ns, flight.step, flight.reason, self.motion))
+        if made is not None:
+            self._succeed(made)
 
-    def _foreign_heir(self) -> None:
-        self.link.answer(Answer("refused", reason="the guard has not accepted this successor"), heir=True)
-        self.link.dismiss()
-
-    def _takeover(self, p: Proposal, now: float) -> None:
-        """Somebody asks to succeed the controller in charge."""
-        new, folder = self.manifest, ""
-        try:
-            new, folder = swap.offered(p.text, self.trusted, str(self.trust))
-            check_fits(new, self.robot, self.interface)
-            reason = swap.unfit(new, self.manifest) or self._untimely(p)
-        except Exception as error:  # whatever is shown must not end the guard of a robot in motion
-            reason = f"{'' if isinstance(error, ValueError) else f'{type(error).__name__}: '}{error}"
-        if reason:
-            self._tell("swap_refused", f"{new.name} may not succeed {self.manifest.name}: {reason}")
-            if self.swap is None or self.swap.back >= 0:
-                self.link.answer(Answer("refused", p.flight, p.stamp_ns, reason), heir=True)
-                self.link.dismiss()
-        elif self.mode in IDLE:
-            self._exchange(Swap(new, identity(new), folder, 0, now))
-        else:
-            self.swap = Swap(new, identity(new), folder, swap.steps_of(self.profile.blend_s, self.period), now)
-            self._tell("swap", f"{new.name} succeeds {self.manifest.name} within {self.profile.blend_s:g} s")
-            self.link.answer(Answer("blending", self.flight.number, self.flight.start_ns), heir=True)
-
-    def _untimely(self, p: Proposal) -> str:
-        """Why nobody can take over now, or not this one."""
-        if self.swap is not None:
-            return "an exchange is under way, or is being taken back"
-        if self.mode in IDLE:
-            return ""
-        if self.mode != "active":
-            why = f": {self.flight.reason}; mission/reset clears it" if self.flight.reason else ""
-            return f"the guard is {self.mode}{why}"
-        if (p.flight, p.stamp_ns) != (self.flight.number, self.flight.start_ns):
-            return f"it is prepared for mission {p.flight}, mission {self.flight.number} is flown"
-        if self.motion is None:
-            return "the mission has no command yet"
-        return ""
-
-    def _unwanted(self, p: Proposal, now: float, under_way: Swap) -> str:
-        """What is wrong with a successor's proposal."""
-        shape = self.spec.shape if len(p.values) == self.spec.size else (len(p.values),)
-        unfit = shield.finite(self.spec, np.reshape(p.values, shape)).reason
-        old = shield.stale(now - p.seen, self.profile.stale_after_s)
-        off = abs(p.step - self.flight.step) * self.period
-        if unfit or old:
-            return unfit or f"its command was made of an old state: {old}"
-        if (p.flight, p.stamp_ns) != (self.flight.number, self.flight.start_ns):
-            return f"it proposes for mission {p.flight}, mission {self.flight.number} is flown"
-        if off > self.profile.silent_after_s:
-            return f"it is at step {p.step}, the mission at {self.flight.step}: they must count the same"
-        rule = self.profile.start
-        if rule is not None and self.motion is not None and under_way.newest is None:
-            count = len(rule.within)
-            far = shield.behind(np.asarray(p.values, dtype=float)[:count], self.motion.command[:count],
-                                np.asarray(rule.within))
-            return far and f"its first command is too far from the one in force: {far}"
-        return ""
-
-    def _asked(self, p: Proposal) -> np.ndarray:
-        """What is proposed; while an artifact is exchanged, the mix of both."""
-        asked = np.asarray(p.values, dtype=float)
-        if self.swap is None:
-            return asked
-        out, weight, other = self.swap.mix(asked)
-        self._report(self.mixed, messages.array64(np.concatenate(
-            [[self.flight.number, p.step, weight], asked, other])))
-        if self.swap.over:
-            self.swap = None
+    def _mixed(self, under_way: Swap, step: int, asked: Array) -> Array:
+        """What is asked for while an artifact is exchanged: the mix of both."""
+        out, weight, other = self.exchange.mix(under_way, asked)
+        self._report(self.mixed, messages.array64(np.concatenate([[self.flight.number, step, weight], asked, other])))
         return out
 
-    def _refuse_swap(self, reason: str) -> bool:
-        """The exchange is called off; the old controller goes on. Whether there was one to call off."""
-        if self.swap is None or self.swap.back >= 0:
-            return False
-        self._tell("swap_refused", f"{self.swap.manifest.name} does not succeed {self.manifest.name}: {reason}")
-        self.link.answer(Answer("refused", self.flight.number, self.flight.start_ns, reason), heir=True)
-        self.link.dismiss()
-        self.swap.fail()
-        if self.swap.over:
-            self.swap = None
-        return True
-
-    def _drop_swap(self, reason: str) -> None:
-        """Nothing is mixed any more."""
-        self._refuse_swap(reason)
-        self.swap = None
-
-    def _exchange(self, new: Swap) -> None:
+    def _succeed(self, new: Swap) -> None:
         """The successor is in charge; who was may end."""
-        flight, who = self.flight, f"{new.manifest.name} ({new.identity[:12]})"
-        told = f"{self.manifest.name} ({self.identity[:12]}) was relieved by {who}"
-        self.link.answer(Answer("relieved", flight.number, flight.start_ns, told))
-        self.link.promote()
-        self.manifest, self.identity, self.swap = new.manifest, new.identity, None
+        told = self.exchange.succeed(new)
         self.stranger, self.greeted = "", self.transport.monotonic()
         if self.mode == "active":  # silent since its own last word, and its next step is after the last one of both
-            flight.swapped.append([flight.step, self.identity])
-            self.heard, flight.step = new.heard, max(flight.step, new.used)
+            self.flight.swapped.append([self.flight.step, self.identity])
+            self.heard, self.flight.step = new.heard, max(self.flight.step, new.used)
         self._introduce(Path(new.folder))
         self._tell("swapped", told)
         self._answer()
-
-    # stop actions
-
-    def _stop_step(self, now: float) -> None:
-        """One command of the stop action; the mode that it leads to when it has ended."""
-        self.acting = now
-        action, fresh = self.stopping.action, self.watch.stale(now) == NOTHING
-        if action == "silence" or not self.transport.active:
-            self.due = np.inf
-            return self._say("stopped" if self.flight.reason else "finished")
-        if action == "level":
-            return self._level_step(now, fresh)
-        self._catch_up(now)
-        if self.motion is None and action != "damp":  # nothing was ever sent: nothing moves because of us
-            self.due = np.inf
-            return self._say("stopped" if self.flight.reason else "finished")
-        self.motion, rests = self._calmed(action, fresh)
-        self._send(self.motion.command.reshape(self.spec.shape))
-        self.due = now + self.period
-        if rests and self.mode == "stopping":
-            self._say(self.stopping.ends_as)
-        if self.mode == "finished":
-            self.due = np.inf
-
-    def _calmed(self, action: str, fresh: bool) -> tuple[Motion, bool]:
-        """The next motion of an action that keeps the robot, and whether it rests."""
-        motion = self.motion or at_rest(np.clip(np.zeros(self.spec.size), self.limits.low, self.limits.high))
-        if action == "ramp":
-            after = stopping(self.limits, motion)
-            after = Motion(np.clip(after.command, self.limits.low, self.limits.high), after.speed, after.acceleration)
-            return after, not after.speed.any()
-        target = self.stopping.target if action == "hold" else self._damping(fresh)
-        after, _ = following(self.limits, motion, target)
-        near = np.abs(after.command - target) <= AT_REST * (self.limits.high - self.limits.low)
-        return after, bool(near.all())
-
-    def _damping(self, fresh: bool) -> np.ndarray:
-        """Zero velocity; of an effort command, the effort that brakes."""
-        out, effort = np.zeros(self.spec.size), self.profile.effort
-        if effort is not None and self.spec.unit == "N m" and fresh:
-            velocity = self.watch.values[effort.velocity].reshape(-1)
-            out[: velocity.size] = -np.asarray(effort.kd) * velocity
-        return np.clip(out, self.limits.low, self.limits.high)
-
-    def _level_step(self, now: float, fresh: bool) -> None:
-        """Level out and sink; with no attitude, do not turn, and soon be silent: the firmware levels by itself."""
-        level, elapsed = self.profile.level or {}, now - self.stopping.since
-        landed = fresh and float(self.watch.values["height"]) < level["landed_m"]
-        if landed or elapsed > (level["max_s"] if fresh else level["blind_s"]):
-            if landed or (fresh and self.offboard is None):  # an autopilot lands by itself what is still in the air
-                self._send(np.zeros(self.spec.shape))
-            self.due = np.inf
-            return self._say(self.stopping.ends_as)
-        hover = self.robot.parameters["mass"].nominal[0] * GRAVITY
-        quat = self.watch.values["base_quat_w"] if fresh else None
-        command = shield.level_and_descend(quat, hover, level)
-        self._send(np.asarray(shield.clamp(self.spec, command).command))
-        self.due = now + self.period
 
     # what goes out
 
@@ -858,8 +687,9 @@ class GuardNode:
         self.sent_at = self.stands_at = self.transport.monotonic()
         self.turn = max(self.turn, now) + PACE * self.period
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
-        told = Told(self.flight.number, step, age, self.acting - self.flight.began, np.reshape(command, -1), asked,
-                    self.state.marks)
+        began = self.flight.began
+        told = Told(self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1),
+                    asked, self.state.marks)
         self._report(self.told, messages.array64(told.row()))
 
     def _diagnose(self, now: float) -> None:
@@ -897,7 +727,7 @@ class GuardNode:
             left -= 1  # should the clock be what failed
             with suppress(Exception):
                 if self.mode == "active":
-                    self._begin_stop(self.profile.action("guard"), "stopped")
+                    self._begin_stop(self.profile.action("guard"))
                 self.transport.wait(max(min(self.due - self.transport.monotonic(), TICK_S), 0.0))
             with suppress(Exception):
                 now = self.transport.monotonic()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from temporeal_bridge import messages
-from temporeal_bridge.bags import Recording
+from temporeal_bridge.bags import BagError, Recording
 from temporeal_bridge.mission import Told
 
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
@@ -94,7 +94,10 @@ def among(found: list[Flight], number: int, at: int) -> Flight | None:
 
 
 def _command(found: list[Flight], at: int, message: Any) -> None:
-    told = Told.of(message.data)
+    try:
+        told = Told.of(message.data)
+    except ValueError as error:
+        raise BagError(f"guard/command: {error}; was the bag recorded by an earlier version?") from error
     flight = among(found, told.flight, at)
     if flight is None:
         return

@@ -18,6 +18,7 @@ from temporeal_bridge.interface import Interface, check_reads
 AGES = 20_000  # figures that a node keeps: the last ones, it may be up for months; 0.6 MB each
 FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
+IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
 
@@ -28,7 +29,8 @@ class Told:
     Args:
         flight: number of the mission. step: of the controller; -1: a command of the guard's own.
         age: of the state [s] when the controller proposed it; NaN for the guard's own.
-        since: time since the mission began [s].
+        since: when the guard began to make it [s since the mission began].
+        left: when it had gone [s since the mission began]; the next one goes on from there.
         sent: the command [A] in its own units. proposed: what the controller asked for [A], NaN for the guard's own.
         marks: for each state topic, of the message that was in force (:func:`temporeal_bridge.state.mark`).
     """
@@ -37,25 +39,28 @@ class Told:
     step: int
     age: float
     since: float
+    left: float
     sent: Any
     proposed: Any
     marks: Sequence[int]
 
     def row(self) -> np.ndarray:
-        """All of it as numbers: flight, step, age, since, how many components a command has, sent, proposed, marks."""
+        """As numbers: flight, step, age, since, left, how many components a command has, sent, proposed, marks."""
         return np.concatenate([
-            (self.flight, self.step, self.age, self.since, len(self.sent)), self.sent, self.proposed, self.marks])
+            (self.flight, self.step, self.age, self.since, self.left, len(self.sent)), self.sent, self.proposed,
+            self.marks])
 
     @staticmethod
     def of(row: Any) -> Told:
         """What such a row says; ValueError if it is none."""
         values = np.asarray(row, dtype=float)
-        size = int(values[4]) if len(values) > 4 else -1
-        if not 0 < size <= (len(values) - 5) // 2:
+        size = int(values[5]) if len(values) > 5 else 0
+        sent, proposed, marks = np.split(values[6:], [max(size, 0), 2 * max(size, 0)])
+        # marks are whole numbers: a record of before there was ``left`` has parts of commands in their place
+        if not 0 < size <= (len(values) - 6) // 2 or (marks != np.floor(marks)).any():
             raise ValueError(f"{len(values)} numbers are no record of a command")
-        sent, proposed, marks = np.split(values[5:], [size, 2 * size])
-        return Told(int(values[0]), int(values[1]), float(values[2]), float(values[3]), sent, proposed,
-                    [int(mark) for mark in marks])
+        return Told(int(values[0]), int(values[1]), float(values[2]), float(values[3]), float(values[4]), sent,
+                    proposed, [int(mark) for mark in marks])
 
 
 def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec]:

@@ -30,10 +30,11 @@ from policies.export.runtime import Artifact
 from robots.spec import RobotSpec
 from temporeal_bridge import link, logbook
 from temporeal_bridge.bags import BagError, Recording, Said
-from temporeal_bridge.guard_node import IDLE, TICK_S, GuardNode
+from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.mission import IDLE
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.state import mark
 from temporeal_bridge.transport import QOS, Received

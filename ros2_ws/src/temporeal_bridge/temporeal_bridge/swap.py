@@ -128,6 +128,7 @@ class Swap:
         count: commands mixed.
         offset: what was sent beyond the old controller's proposal, [A].
         back: commands since the successor failed, -1: it has not.
+        flight, start_ns: number and time zero of the mission in which it was accepted.
     """
 
     manifest: Manifest
@@ -140,6 +141,8 @@ class Swap:
     count: int = 0
     offset: np.ndarray = field(default_factory=lambda: np.zeros(0))
     back: int = -1
+    flight: int = -1
+    start_ns: int = 0
 
     @property
     def done(self) -> bool:

@@ -82,6 +82,10 @@ class Watch:
         text = shield.stale(self.age(now), self.profile.stale_after_s)
         return ("stale", text) if text else NOTHING
 
+    def fresh(self, now: float) -> bool:
+        """Whether every topic has brought something new of late."""
+        return self.stale(now) == NOTHING
+
     def reason(self, now: float, sent: np.ndarray | None) -> Reason:
         """What is wrong now, the first in the order of the checks. ``sent``: the last command [A] of this mission."""
         checks = (self.stale(now), self.stamps(), self.frozen(now), self.jumped, self.tracking(now, sent), self.fence())

@@ -1,0 +1,84 @@
+"""What the guard asks of a controller's proposal before it is a command: plain functions, each for one question.
+
+Whether there is a mission, and what is done with the answer, is :mod:`temporeal_bridge.guard_node`'s; limits of motion
+are :func:`robots.shield.guard`'s. [A]: components of the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from robots import shield
+from robots.collision import Nearness
+from robots.motion import Array, Bounds, Motion, resting
+from robots.signals import CommandSpec
+from temporeal_bridge.link import Proposal
+from temporeal_bridge.safety import Profile
+from temporeal_bridge.watch import NOTHING, Reason, Watch
+
+
+def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Reason:
+    """What is wrong with the proposal itself, whatever the robot does."""
+    shape = spec.shape if len(p.values) == spec.size else (len(p.values),)
+    unfit = shield.finite(spec, np.reshape(p.values, shape)).reason
+    if unfit:
+        return "policy", unfit
+    old = shield.stale(now - p.seen, profile.stale_after_s)
+    return ("stale", f"the command was made of an old state: {old}") if old else NOTHING
+
+
+def refused_start(asked: Array, now: float, profile: Profile, watch: Watch) -> Reason:
+    """What speaks against ``asked`` [A] as the first command: the robot is outside, moves, or is far from there."""
+    rule, limits = profile.start, profile.limits
+    if rule is None:
+        return NOTHING
+    measured = watch.values[rule.signal].reshape(-1)
+    low, high = limits.low[: measured.size], limits.high[: measured.size]
+    out = np.flatnonzero((measured < low) | (measured > high))
+    if len(out):
+        i = int(out[0])
+        return "start", (f"{rule.signal}[{i}] is {measured[i]:.3f}, outside [{low[i]:.3f}, {high[i]:.3f}]: move the "
+                         "robot inside first")
+    return watch.start(asked, now)
+
+
+def origin(asked: Array, profile: Profile, watch: Watch) -> Array | None:
+    """Where [A] the robot is as its first command ``asked`` [A] counts it; None where no rule says where it begins."""
+    if profile.start is None:
+        return None
+    measured = watch.values[profile.start.signal].reshape(-1).astype(float)
+    return np.concatenate([measured, np.clip(asked, profile.limits.low, profile.limits.high)[measured.size :]])
+
+
+def wanted(
+    asked: Array, elapsed: float, begun_at: Array | None, profile: Profile, values: Mapping[str, np.ndarray]
+) -> Array:
+    """``asked`` [A], ``elapsed`` [s] into the mission: faded in from where the robot was (``begun_at``), and such that
+    no servo needs more effort than it may."""
+    rule, effort = profile.start, profile.effort
+    if rule is not None and begun_at is not None and rule.ramp_s > 0:
+        share = min(elapsed / rule.ramp_s, 1.0)
+        asked = begun_at + share * share * (3.0 - 2.0 * share) * (asked - begun_at)
+    if effort is not None:
+        position, velocity = (values[name].reshape(-1) for name in (effort.position, effort.velocity))
+        low, high = shield.effort_window(
+            position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
+        asked = np.concatenate([np.clip(asked[: position.size], low, high), asked[position.size :]])
+    return asked
+
+
+def collision(near: Nearness, limits: Bounds, motion: Motion, before: Motion | None) -> str:
+    """Would the robot, if it stopped after ``motion``, rest too near to itself, and nearer than after ``before``?"""
+    rest = resting(limits, motion)[: near.capsules.count]
+    if near.clear(rest):
+        return ""
+    clear, who = near.distance(rest)
+    if clear >= near.margin:
+        return ""
+    if before is not None:
+        now, _ = near.capsules.distance(resting(limits, before)[: near.capsules.count])
+        if clear >= now:
+            return ""
+    return f"{who} would come to {clear:.3f} m of each other, {near.margin:g} m is allowed"
