@@ -20,7 +20,7 @@ from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.processes import Process, end, how_ended, start
-from temporeal_bridge.transport import QOS, Callback, QoS
+from temporeal_bridge.transport import QOS, Callback, QoS, Received
 
 DEEP = QoS(reliable=False, depth=1000)
 START_S = 60.0  # for processes to start on a machine that is busy
@@ -121,6 +121,7 @@ class Crew:
         self.oracle.mode = "active"  # modes come on another topic, maybe later than commands: not judged here
         self.modes: list[tuple[float, str]] = []
         self.events: list[tuple[float, dict[str, Any]]] = []
+        self.episode = 0  # of the simulated robot, as it says
         self.processes: dict[str, Process] = {}
         self.number = 0
         self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or (
@@ -129,9 +130,13 @@ class Crew:
             r.at, messages.decode(r.type, r.data).frame_id)))
         self.bus.subscribe("guard/event", "std_msgs/msg/String", QOS["default"], lambda r: self.events.append((
             r.at, json.loads(messages.decode(r.type, r.data).data))))
+        self.bus.subscribe("sim/episode", "std_msgs/msg/UInt64", QOS["latched"], self._on_episode)
         self.topics = {name: self.bus.advertise(name, f"std_msgs/msg/{type}", QOS["default"]) for name, type in (
             ("mission/start", "UInt64"), ("mission/stop", "Empty"), ("mission/reset", "Empty"), ("sim/reset", "UInt64"),
             ("estop", "Bool"))}
+
+    def _on_episode(self, received: Received) -> None:
+        self.episode = int(messages.decode(received.type, received.data).data)
 
     def shared(self) -> list[str]:
         """Options of all nodes."""
@@ -190,10 +195,13 @@ class Crew:
 
         def ready() -> bool:
             nonlocal again
-            if time.monotonic() > again + 1.0 and self.mode in ("holding", "stopped"):
+            begun, held = self.episode == self.number, self.mode in ("holding", "stopped")
+            if time.monotonic() > again + 1.0 and (held or not begun):  # who was started a moment ago heard nothing
                 again = time.monotonic()
+                if not begun:
+                    self.tell("sim/reset", self.number)
                 self.tell("mission/reset")
-            return self.mode in ("ready", "finished")
+            return begun and self.mode in ("ready", "finished")  # a reset that comes in flight is a jump
 
         self.need("a guard that is ready", START_S, ready)
         self.watch(0.3)

@@ -73,6 +73,13 @@ def anew(module: str, *options: str) -> Callable[[Crew], None]:
     return mend
 
 
+def record(crew: Crew) -> None:
+    """A recorder, in a folder of its own; the bag of one that was killed is not wanted."""
+    crew.close(["recorder"])
+    shutil.rmtree(crew.out / "bag", ignore_errors=True)
+    crew.start("recorder", "--bag", str(crew.out / "bag"))
+
+
 def goes_on(module: str) -> Callable[[Crew], None]:
     """A node that was stopped."""
     return kill(module, signal.SIGCONT)
@@ -139,7 +146,7 @@ FAULTS: dict[str, Fault] = {
         kill("robot_sim", signal.SIGSTOP), goes_on("robot_sim"), "stale", STALE_S, promise=SERVO),
     "second publisher": Fault(rival, no_rival, "publisher", 0.5 + 0.1, 2.0, "unitree_rl_lab looks once, at the start"),
     "operator: stop": Fault(lambda crew: crew.tell("mission/stop"), nothing, "operator", 0.02),
-    "recorder SIGKILL": Fault(kill("recorder", signal.SIGKILL), nothing, "", 0.0),
+    "recorder SIGKILL": Fault(kill("recorder", signal.SIGKILL), record, "", 0.0),
     "monitor SIGSTOP": Fault(kill("monitor_node", signal.SIGSTOP), goes_on("monitor_node"), "", 0.0),
     "subscriber of commands SIGSTOP": Fault(slow_subscriber, no_helpers, "", 0.0),
     "CPU hog": Fault(hog, no_helpers, "?", 0.0),
@@ -160,7 +167,7 @@ def crew_of(out: Path) -> Any:
         crew.start("robot_sim")
         crew.start_guarded()
         crew.start("monitor_node", "--artifact", str(crew.artifact))
-        crew.start("recorder", "--bag", str(out / "bag"))
+        record(crew)
         yield crew
     finally:
         no_helpers(crew)
