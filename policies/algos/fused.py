@@ -107,8 +107,8 @@ class Layout(Places):
                     self.add(f"{net}.{layer}.{kind}", ROWS, padded(outputs))
 
 
-NUMBERS = ("log_density", "low", "high", "share", "value_slope", "bound_slope")  # in ``numbers``: of one minibatch
-SUMS = ("policy_loss", "value_loss", "kl", "bound_loss")  # in ``sums``
+NUMBERS = ("log_density", "low", "high", "share", "value_slope")  # in ``numbers``: scalars of one minibatch
+SUMS = ("policy_loss", "value_loss", "kl")  # in ``sums``
 
 
 # ---------------------------------------------------------------- code
@@ -284,12 +284,6 @@ def elementwise(name: str) -> str:
     return a.text() + "\n" + m.text()
 
 
-def clamped(c: Code, x: str) -> str:
-    """``x`` within -1 and 1."""
-    low = c.do(f"call {FLOATS} @llvm.maxnum.v{LANES}f32({FLOATS} {x}, {FLOATS} {splat(-1.0)})")
-    return c.do(f"call {FLOATS} @llvm.minnum.v{LANES}f32({FLOATS} {low}, {FLOATS} {splat(1.0)})")
-
-
 def loss(shape: Shape, lay: Layout) -> str:
     """``loss(w, rows)``: outputs of the last layers become the loss' derivatives by them; sums are added to."""
     c = Code("define internal void @loss(ptr %w, i64 %rows)")
@@ -328,10 +322,7 @@ def loss(shape: Shape, lay: Layout) -> str:
         add(c.do(f"fneg float {c.do(f'select i1 {active}, float {free}, float {held}')}"), "policy_loss")
         pull = c.scalar("fmul", c.do(f"fneg float {free}"), number["share"])
         pull = c.splat(c.do(f"select i1 {active}, float {pull}, float {constant(0.0)}"))
-        beyond = masked(c.vector("fsub", mean, clamped(c, mean)))
-        add(c.total(c.vector("fmul", beyond, beyond)), "bound_loss")
-        back = c.vector("fmul", c.splat(number["bound_slope"]), beyond)
-        c.store(c.fma(pull, c.vector("fmul", deviation, inverse), back), mean_at)
+        c.store(c.vector("fmul", pull, c.vector("fmul", deviation, inverse)), mean_at)
         widened = masked(c.vector("fmul", pull, c.vector("fsub", square, splat(1.0))))
         c.store(c.vector("fadd", c.load(log_std), widened), log_std)
         moved = masked(c.vector("fmul", c.vector("fsub", old, mean), inverse))
@@ -461,8 +452,6 @@ declare {FLOATS} @llvm.roundeven.v{LANES}f32({FLOATS})
 declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {FLOATS})
 declare float @llvm.maxnum.f32(float, float)
 declare float @llvm.minnum.f32(float, float)
-declare {FLOATS} @llvm.maxnum.v{LANES}f32({FLOATS}, {FLOATS})
-declare {FLOATS} @llvm.minnum.v{LANES}f32({FLOATS}, {FLOATS})
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare float @expf(float)
@@ -567,8 +556,7 @@ class Gradient:
         self.part("inverse_std")[0, : len(spread)] = torch.exp(-spread)
         widths = float(spread.sum())
         density = -widths - HALF_LOG_2PI * len(spread)
-        numbers = (density, 1.0 - config.clip, 1.0 + config.clip, 1.0 / total, 2.0 * config.value_coef / total,
-                   2.0 * config.bound_coef / total)
+        numbers = (density, 1.0 - config.clip, 1.0 + config.clip, 1.0 / total, 2.0 * config.value_coef / total)
         self.part("numbers")[0, : len(NUMBERS)] = torch.tensor(numbers)
         self.code(self.work.data_ptr(), table.data_ptr(), chosen.data_ptr(), len(chosen))
         torch.index_select(self.work, 0, self.unpacking, out=self.gradient[: len(self.unpacking)])
@@ -577,13 +565,12 @@ class Gradient:
         return self._figures(share, total, widths - float(old_log_std.sum()), old_log_std, config)
 
     def _figures(self, share: float, total: int, wider: float, old_log_std: Tensor, config: Any) -> Tensor:
-        policy_loss, value_loss, moved, bound_loss = (x / total for x in self.part("sums")[0, : len(SUMS)].tolist())
+        policy_loss, value_loss, moved = (x / total for x in self.part("sums")[0, : len(SUMS)].tolist())
         spread = self.log_std.detach()
         entropy = float(spread.sum()) + (0.5 + HALF_LOG_2PI) * len(spread)
         ratio = float((torch.exp(2.0 * (old_log_std - spread)) - 1.0).sum())
         kl = 0.5 * moved + share * (0.5 * ratio + wider)
         loss = policy_loss + config.value_coef * value_loss - share * config.entropy_coef * entropy
-        loss += config.bound_coef * bound_loss
         return torch.tensor([loss, kl, policy_loss, value_loss])
 
 

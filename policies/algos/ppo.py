@@ -56,9 +56,6 @@ class PPOConfig:
     value_clip: float | None = None  # same for the value, in scaled returns; None: off
     value_coef: float = 0.5  # weight of the value loss
     entropy_coef: float = 5e-4  # weight of the entropy bonus
-    # weight of the squared excess of mean actions beyond [-1, 1]. Where an action map cuts there, a mean some standard
-    # deviations beyond has no gradient but this one (rl_games' bounds loss)
-    bound_coef: float = 0.0
     max_grad_norm: float = 1.0  # of actor and critic together
     normalize_advantages: str = "batch"  # to mean 0 and std 1: over the rollout, each minibatch, or none
     normalize_observations: bool = True
@@ -98,7 +95,7 @@ class PPOConfig:
         for name in ("max_seconds", "value_clip", "max_std"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive or null, got {getattr(self, name)}")
-        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef", "bound_coef"):
+        for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.max_std is not None and self.max_std < self.init_std:
@@ -625,8 +622,6 @@ def losses(
         error = torch.maximum(error, (near - batch.target).square())
     value_loss = error.mean()
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * policy.entropy()
-    if config.bound_coef:
-        total = total + config.bound_coef * (mean - mean.clamp(-1.0, 1.0)).square().sum(-1).mean()
     with torch.no_grad():
         kl = policy.kl_from(Gaussian(batch.mean, old_log_std)).mean()
     return torch.stack([total, kl, policy_loss, value_loss])

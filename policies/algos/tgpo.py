@@ -242,11 +242,12 @@ def flown(env: Env, act: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
 
 def proved(schedules: Tensor, followed: Tensor, kept: Tensor) -> Tensor:
     """Those of ``schedules`` [K, 1 + V] that were kept about as often as the best, as N missions say that ``followed``
-    [N, 1 + V] one each. How often is the mean that is expected from what was seen, all shares being as likely before
-    (Laplace's rule)."""
+    [N, 1 + V] one each; all where none was kept, which says nothing of one against another. How often is the mean that
+    is expected from what was seen, all shares being as likely before (Laplace's rule)."""
     same = (followed[:, None] == schedules[None]).all(-1).double()  # [N, K]
-    share = (kept.double() @ same + 1.0) / (same.sum(0) + 2.0)
-    return schedules[share >= share.max() - SURELY]
+    times = kept.double() @ same
+    share = torch.where(times > 0, (times + 1.0) / (same.sum(0) + 2.0), 0.0)
+    return schedules[share >= max(float(share.max()) - SURELY, 1e-9)] if bool(kept.any()) else schedules
 
 
 def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor:

@@ -38,7 +38,7 @@ def problem(
 def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int, ...], int, int], name: str) -> None:
     obs, privileged, hidden, actions, rows = case
     replica, table = problem(obs, privileged, hidden, actions, name)
-    config = ppo.PPOConfig(entropy_coef=0.01, clip=0.1, value_coef=0.7, bound_coef=0.3, activation=name)
+    config = ppo.PPOConfig(entropy_coef=0.01, clip=0.1, value_coef=0.7, activation=name)
     old = torch.full((actions,), -0.6)
     chosen = torch.randperm(300)[:rows]
     found = replica.fused(table, chosen, 120, old, config)

@@ -195,7 +195,8 @@ def rows(trials: int, clean_minutes: float, seed: int, out: Path, only: Sequence
                 made += guard_killed(crew, trials, rng)
         made.append(Row("faults.processes.commands_read", crew.oracle.commands, "1", None, load()))
         made.append(Row("faults.processes.commands_outside_limits", crew.oracle.outside, "1", 0,
-                        "; ".join(crew.oracle.wrong[:3]) or None, not crew.oracle.outside))
+                        "; ".join(crew.oracle.wrong[:3]) or None,
+                        not crew.oracle.outside if crew.oracle.commands else None))  # of none nothing is said
         artifact = crew.artifact
     if trials and OTHERS in named:
         made += refusals(artifact, out / "refused") + [disk_full(out / "disk")]

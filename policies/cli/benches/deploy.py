@@ -333,7 +333,7 @@ def remembered(bench: Bench, flight_s: float) -> list[Row]:
         Row("deploy.memory grown", grown, "MB", 5.0, told, grown <= 5.0),
         Row("deploy.commands outside limits", oracle.outside, "1", 0,
             "; ".join([*oracle.wrong[:2], f"{oracle.commands} commands by the guard's own times, {bench.joined.lost} "
-                       "messages without their partner"]), not oracle.outside),
+                       "messages without their partner"]), not oracle.outside if oracle.commands else None),
         Row("deploy.missions stopped", len(stops), "1", 0, "; ".join(stops[:2]) or told, not stops),
     ]
 
