@@ -145,11 +145,24 @@ def test_a_worker_refuses_what_is_not_chunked(artifact, folder):
 # real processes
 
 
+class Clock:
+    """The controller's clock, which knows what it said last: a loop that stood still between two lines is no fault of
+    the policy, and is not judged as one."""
+
+    def __init__(self) -> None:
+        self.read = time.monotonic()
+
+    def __call__(self) -> float:
+        self.read = time.monotonic()
+        return self.read
+
+
 @dataclass
 class Robot:
     """Servos that do what they are told, and a controller's loop in real time."""
 
     policy: ChunkedPolicy
+    clock: Clock
     position: np.ndarray
     sent_at: float = 0.0
     times: list[float] = field(default_factory=list)  # how long the calls took
@@ -164,10 +177,11 @@ class Robot:
                 command, acting = self.policy.act({"joint_pos": self.position})["joint_pos_cmd"], True
             except NoAction:
                 command, acting = self.position, False
+            now = self.clock.read
             self.times.append(time.monotonic() - begun)
             if acting:
-                fastest = max(fastest, float(np.abs(command - self.position).max()) / max(begun - self.sent_at, PERIOD))
-                acted, self.position, self.sent_at = acted + 1, command, begun
+                fastest = max(fastest, float(np.abs(command - self.position).max()) / max(now - self.sent_at, PERIOD))
+                acted, self.position, self.sent_at = acted + 1, command, now
             if until(acting):
                 break
             due += PERIOD
@@ -178,8 +192,9 @@ class Robot:
 @pytest.fixture
 def robot(artifact, folder):
     manifest = decode((artifact / "manifest.json").read_bytes())
-    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), time.monotonic, Playing(0.05, margin_s=0.03))
-    yield Robot(policy, GOAL - 1.0)
+    clock = Clock()
+    policy = ChunkedPolicy(manifest, SocketLine(folder, manifest), clock, Playing(0.05, margin_s=0.03))
+    yield Robot(policy, clock, GOAL - 1.0)
     policy.close()
 
 
@@ -241,18 +256,21 @@ def slowed(artifact, folder, tmp_path):
 def runs_out(robot: Robot) -> None:
     """The chunk in force is played to its end, then there is no action; and no call waited for anything."""
     robot.times.clear()
-    robot.fly(3.0, until=lambda acting: not acting)
-    late = time.monotonic() - robot.policy.plan.chunk.end
-    assert 0.0 <= late < 0.2  # a period, on a busy machine a few
+    robot.fly(20.0, until=lambda acting: not acting)
+    assert robot.sent_at < robot.policy.plan.chunk.end <= robot.clock.read
     robot.fly(0.3)
-    assert np.percentile(robot.times, 90) < 0.02
+    assert np.median(robot.times) < 0.02
 
 
 def comes_back(robot: Robot) -> None:
     """New chunks are used again, and it goes on from where it stood without a jump."""
     robot.fly(20.0, until=lambda acting: acting)
-    acted, fastest = robot.fly(0.6)
-    assert acted > 40 and fastest < 10 * SPEED
+    for _ in range(20):  # a worker that a busy machine does not let run is silent as well
+        acted, fastest = robot.fly(0.6)
+        assert fastest < 10 * SPEED
+        if acted > 40:
+            return
+    raise AssertionError(f"{acted} commands in the last 0.6 s")
 
 
 def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_only(robot, slowed):
@@ -267,11 +285,11 @@ def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_onl
     comes_back(robot)
 
     delay.write_text("0.2")  # ten times slower, but faster than a chunk is long
-    robot.fly(1.0)
-    assert robot.fly(0.5)[0] > 30 and robot.policy.latency.most > 0.2
+    robot.fly(20.0, until=lambda acting: acting and robot.policy.latency.most > 0.2)
+    assert robot.clock.read < robot.policy.plan.chunk.end and robot.policy.latency.most > 0.2
     delay.write_text("0.5")  # slower than a chunk is long: each one is late
     runs_out(robot)
-    robot.fly(1.5)
+    robot.fly(20.0, until=lambda acting: robot.policy.counts["late"] >= 1)
     assert robot.policy.counts["late"] >= 1
     delay.write_text("0.02")
     comes_back(robot)

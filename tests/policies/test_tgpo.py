@@ -83,6 +83,7 @@ def test_returns_above_the_bound_are_of_episodes_that_satisfy_the_formula() -> N
     assert obs.actor.shape[1] == task.observe.obs_dim
 
 
+@pytest.mark.slow
 def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> None:
     task = task_of()
     env = env_of(task, 256)

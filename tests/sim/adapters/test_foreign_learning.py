@@ -53,6 +53,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "steps"), [(ppo, 100_000), (sac, 32 * 450)], ids=["PPO", "SAC"])
 def test_it_learns_and_what_it_learned_is_the_artifact(make, steps, tmp_path):
     model = make()
