@@ -148,9 +148,9 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
     lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
                  f"{'extra':>5}  largest difference by component")
     for flight in found.flights:
-        for name in ("proposed", "sent", "own"):
-            kind: Compared = getattr(flight, name)
-            if kind.count or kind.missing or kind.extra:
+        for name in ("chunks", "proposed", "sent", "own"):
+            kind: Compared | None = getattr(flight, name)
+            if kind is not None and (kind.count or kind.missing or kind.extra):
                 first = "" if kind.first is None else kind.first
                 lines.append(
                     f"{flight.flight:6}  {TITLES[name]:12} {kind.count:8} {kind.differing:6} {first:>5} "
@@ -165,6 +165,8 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
             lines.append(f"{'':8}{flight.mixed} commands were a mix of two controllers and were not compared as sent")
         if flight.flown_by and mine["identity"][:12] not in flight.flown_by:
             lines.append(f"{'':8}this flight began with {flight.flown_by}")
+        if flight.unmade:
+            lines.append(f"{'':8}the bag lacks what {flight.unmade} chunks were made of: they were played as recorded")
         if flight.guessed or flight.lost:
             lines.append(f"{'':8}the bag lacks the state of {flight.guessed} steps and {flight.lost} steps themselves: "
                          "differences may come from that")
@@ -174,4 +176,4 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
     return "\n".join(lines)
 
 
-TITLES = {"proposed": "proposed", "sent": "sent", "own": "guard's own"}
+TITLES = {"chunks": "chunk rows", "proposed": "proposed", "sent": "sent", "own": "guard's own"}

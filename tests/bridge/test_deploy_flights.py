@@ -17,12 +17,14 @@ import yaml
 from policies.cli import deploy
 from policies.cli.console import BadInput
 from policies.cli.main import main
+from policies.export.runtime import Artifact
 from robots.spec import load_robot
-from temporeal_bridge import codecs, messages, task_topics
+from temporeal_bridge import bags, codecs, messages, task_topics
 from temporeal_bridge.flights import fly
 from temporeal_bridge.interface import check_reads, load_interface
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import Held
+from temporeal_bridge.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS
@@ -167,6 +169,13 @@ def test_a_chunked_policy_is_deployed_with_its_worker(chunked_arm_artifact, tmp_
     assert report.satisfied == 1 and report.flights[0]["reason"] == ""
     assert json.loads((tmp_path / "arm1" / "worker.json").read_text())["chunks"] > 3
     assert mailboxes() <= before
+    namespace, _ = bags.robot_of(tmp_path / "bag")
+    robot = load_robot("franka")
+    recording = bags.read(tmp_path / "bag", needed(load_interface(robot), namespace))
+    (again,) = replay(recording, Artifact.load(chunked_arm_artifact, robot), robot, load_interface(robot),
+                      namespace).flights
+    assert again.chunks is not None and again.chunks.count > 60 and again.unmade == 0
+    assert again.equal, again
 
 
 def mailboxes() -> set[Path]:

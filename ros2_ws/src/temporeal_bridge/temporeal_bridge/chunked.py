@@ -10,16 +10,18 @@ nothing then, and the guard does what it does about a silent controller.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from policies.export.manifest import ArtifactError, Manifest
-from robots.chunks import Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
+from robots.chunks import Array, Latency, Plan, Playing, begin_of, chunk, command, due, joined, refusal
 from robots.signals import check_signals
 from temporeal_bridge.mailbox import Reply, WorkerLine
+from temporeal_bridge.mission import ToldChunk
 
 REMEMBERED = 64  # observations that may still be answered
 
@@ -28,8 +30,21 @@ class NoAction(RuntimeError):
     """There is no command for now: no chunk has come yet, or the last one has ended. Nothing may be sent."""
 
 
+@dataclass(frozen=True, eq=False)
+class Used:
+    """A chunk that was taken in ``at``, of what was ``observed``: times [s] of the policy's clock, rows [K, A]."""
+
+    at: float
+    observed: float
+    rows: Array
+
+
 class ChunkedPolicy:
     """The controller's side of a policy that gives chunks.
+
+    Attributes:
+        now: time [s] that the last command was for.
+        used: the chunks taken in since this was emptied last, the newest ones.
 
     Args:
         manifest: of an artifact with a chunk.
@@ -56,7 +71,9 @@ class ChunkedPolicy:
         self.line.take()
         self.plan: Plan | None = None
         self.since, self.last_refusal = self.clock(), ""
+        self.now = self.since
         self.asked: deque[float] = deque(maxlen=REMEMBERED)
+        self.used: deque[Used] = deque(maxlen=REMEMBERED)
 
     def prepared(self, signals: Mapping[str, np.ndarray]) -> bool:
         """Whether there is a command for now; asks for it. To be called until it is true before a mission begins: its
@@ -72,7 +89,7 @@ class ChunkedPolicy:
         :class:`robots.signals.SignalError` when the worker would be asked with signals that are missing, misshapen or
         not finite.
         """
-        now = self.clock()
+        now = self.now = self.clock()
         self._go_on(now, signals)
         value = command(self.plan, now)
         if value is None:
@@ -98,9 +115,14 @@ class ChunkedPolicy:
             self.counts[why.code] += 1
             self.last_refusal = why.text
             return
-        begin = begin_of(self.plan, reply.observed, now)
-        new = chunk(reply.observed, reply.rows, self.rows.dt_s, begin=begin, hold=self.rows.hold)
-        self.plan = joined(self.plan, new, now, self.playing)
+        self.use(Used(now, reply.observed, np.asarray(reply.rows, dtype=np.float64)))
+
+    def use(self, new: Used) -> None:
+        """Play it from now on."""
+        begin = begin_of(self.plan, new.observed, new.at)
+        made = chunk(new.observed, new.rows, self.rows.dt_s, begin=begin, hold=self.rows.hold)
+        self.plan = joined(self.plan, made, new.at, self.playing)
+        self.used.append(new)
         self.counts["used"] += 1
 
     @property
@@ -128,3 +150,29 @@ class ChunkedPolicy:
     def close(self) -> None:
         """End the line."""
         self.line.close()
+
+
+class ChunkBook:
+    """What a controller tells of the chunks that it uses, so that they can be made again: of which observation each is.
+
+    Args:
+        policy: whose chunks these are.
+    """
+
+    def __init__(self, policy: ChunkedPolicy) -> None:
+        self.policy = policy
+        self.basis: dict[float, tuple[int, Sequence[int]]] = {}  # by time of the observation: its step and marks
+
+    def note(self, step: int, marks: Sequence[int]) -> None:
+        """After the policy was given signals: ``step`` of the mission, ``marks`` of the state's messages."""
+        asked = self.policy.asked
+        if asked and asked[-1] not in self.basis:
+            self.basis = {at: said for at, said in self.basis.items() if at >= asked[0]}
+            self.basis[asked[-1]] = step, marks
+
+    def told(self, flight: int, first: float) -> Iterator[ToldChunk]:
+        """Of the chunks taken in since the last call; ``first``: when the first control step was [s, its clock]."""
+        while self.policy.used:
+            new = self.policy.used.popleft()
+            step, marks = self.basis[new.observed]
+            yield ToldChunk(flight, new.at - first, new.observed - first, step, marks, new.rows)

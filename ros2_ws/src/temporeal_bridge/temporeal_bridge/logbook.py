@@ -13,7 +13,7 @@ import numpy as np
 
 from temporeal_bridge import messages
 from temporeal_bridge.bags import BagError, Recording
-from temporeal_bridge.mission import Told
+from temporeal_bridge.mission import Told, ToldChunk
 
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
 
@@ -53,6 +53,7 @@ class Flight:
     mixed: dict[int, np.ndarray] = field(default_factory=dict)  # by step, the mix of two controllers that was asked for
     swapped: int | None = None  # the last step of the artifact that the flight began with; None: it flew to the end
     flown_by: str = ""  # name of that artifact, and the beginning of its identity
+    chunks: list[ToldChunk] = field(default_factory=list)  # those that were used, of a policy that gives chunks
 
     @property
     def lost(self) -> int:
@@ -107,6 +108,16 @@ def _command(found: list[Flight], at: int, message: Any) -> None:
         flight.proposed[told.step], flight.age[told.step] = told.proposed, told.age
 
 
+def _chunk(found: list[Flight], at: int, message: Any) -> None:
+    try:
+        told = ToldChunk.of(message.data)
+    except ValueError as error:
+        raise BagError(f"policy/chunk: {error}") from error
+    flight = among(found, told.flight, at)
+    if flight is not None:
+        flight.chunks.append(told)
+
+
 def _mission(found: list[Flight], at: int, message: Any) -> None:
     mode, _, number = message.frame_id.partition(" ")
     flight = among(found, int(number), at)
@@ -153,5 +164,5 @@ def _artifact(found: list[Flight], at: int, message: Any) -> None:
             flight.flown_by = f"{said['name']} ({said['identity'][:12]})"
 
 
-TAKERS = {"guard/command": _command, "mission": _mission, "guard/event": _event, "guard/swap": _swap,
-          "guard/artifact": _artifact, "monitor/verdict": _verdict}
+TAKERS = {"policy/chunk": _chunk, "guard/command": _command, "mission": _mission, "guard/event": _event,
+          "guard/swap": _swap, "guard/artifact": _artifact, "monitor/verdict": _verdict}

@@ -15,7 +15,9 @@ asks the guard, and goes on from there. Who is relieved ends with exit status 0,
 Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of the flight) in; ``policy/step``
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
 topic the :func:`~temporeal_bridge.state.mark` of the message that was acted on), after every step, for
-:mod:`temporeal_bridge.replay`, and ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
+:mod:`temporeal_bridge.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
+:class:`~temporeal_bridge.mission.ToldChunk`: chunks as they are used), where a worker runs the policy, and
+``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from policies.export.runtime import Artifact
 from robots.signals import SignalError
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import link, messages, swap
-from temporeal_bridge.chunked import ChunkedPolicy, NoAction
+from temporeal_bridge.chunked import ChunkBook, ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
 from temporeal_bridge.mailbox import SocketLine
@@ -102,6 +104,10 @@ class PolicyNode:
             transport, robot, interface, wanted=[signal.name for signal in artifact.manifest.signals])
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.told = transport.advertise("policy/step", "std_msgs/msg/Float64MultiArray", QOS["default"])
+        self.book: ChunkBook | None = None
+        if isinstance(artifact, ChunkedPolicy):
+            self.book = ChunkBook(artifact)
+            self.chunk = transport.advertise("policy/chunk", "std_msgs/msg/Float64MultiArray", QOS["default"])
         transport.subscribe("mission/start", "std_msgs/msg/UInt64", QOS["default"], self._on_start)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
         self.tape, self.offer, self.done, self.in_charge = None if tape is None else Tape(tape), offer, False, not offer
@@ -302,9 +308,12 @@ class PolicyNode:
 
     def _prepared(self) -> bool:
         """Whether the policy has its first command: one that runs elsewhere needs some time for it."""
-        if not isinstance(self.artifact, ChunkedPolicy):
+        if self.book is None:
             return True
-        return self.artifact.prepared({**self.state.newest(), MISSION_TIME.name: np.zeros((), dtype=np.float32)})
+        prepared = self.book.policy.prepared(
+            {**self.state.newest(), MISSION_TIME.name: np.zeros((), dtype=np.float32)})
+        self.book.note(0, self.state.marks)
+        return prepared
 
     def _active_step(self, now: float) -> None:
         """Act on a state as it arrives if a step is due then, else with the newest one when the window has passed."""
@@ -317,8 +326,10 @@ class PolicyNode:
         signals = self.state.newest()
         missed = max(0, int((now - self.next + 0.5 * self.window) / self.period))
         command, steps = None, self.flight.steps + missed + 1
+        if self.book is not None:  # it has no memory that would have to live through them
+            self.flight.steps += missed
         try:
-            for _ in range(missed + 1):
+            while self.flight.steps < steps:
                 signals[MISSION_TIME.name] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
                 command = self.artifact.act(signals)[self.name]
                 self.flight.steps += 1
@@ -332,6 +343,8 @@ class PolicyNode:
             if self.in_charge:
                 self._tell(steps - 1, missed, now)
             return self._over(reason)
+        if self.book is not None:
+            self.book.note(steps - 1, self.state.marks)
         if command is None or self._send(link.COMMAND, command):
             self._count(missed, command is not None)
             if self.in_charge:
@@ -364,9 +377,12 @@ class PolicyNode:
     # reports
 
     def _tell(self, step: int, missed: int, now: float) -> None:
-        """What a step was made of."""
-        data = np.array([self.flight.number, step, missed, now - self.first, *self.state.marks])
+        """What a step was made of: began ``now``, or, of a chunk, is the command for a time."""
+        number, at = self.flight.number, now if self.book is None else self.book.policy.now
+        data = np.array([number, step, missed, at - self.first, *self.state.marks])
         self.transport.publish(self.told, messages.encode(self.told.type, messages.array64(data)))
+        for chunk in () if self.book is None else self.book.told(number, self.first):
+            self.transport.publish(self.chunk, messages.encode(self.chunk.type, messages.array64(chunk.row())))
 
     def _diagnose(self, now: float) -> None:
         flight = self.flight

@@ -237,6 +237,7 @@ RARE = QoS(depth=1000)  # what is said once must not get lost, though others tal
 KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth of 1 would keep the last mode only
 OURS = (
     ("policy/step", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("policy/chunk", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/event", "std_msgs/msg/String", RARE),

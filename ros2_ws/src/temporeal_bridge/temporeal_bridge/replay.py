@@ -6,8 +6,12 @@ messages by the recorder's time, but one that a step was made of always before i
 step is made when the recording says so, whatever the node's own schedule. All else is the nodes' own doing: what is
 proposed, what is limited, when a flight is stopped and how.
 
+A policy that gives chunks was run by a worker. The controller says of which observation each chunk is that it used, and
+when it came (``policy/chunk``): the chunks are made again of those observations and compared, and taken in when they
+came then. How fast a worker is, is not repeated.
+
 What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
-end, a policy in a worker of its own (chunks). How long a step took is not repeated either. A stop that the guard found
+end. How long a step took is not repeated either. A stop that the guard found
 by its clock (a stale state, a silent controller) is found within a tick of it: a command may be sent more or less.
 
 One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.swap`), a flight is compared
@@ -18,30 +22,32 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import ArtifactError
+from policies.export.manifest import Manifest
 from policies.export.runtime import Artifact
 from robots.spec import RobotSpec
 from temporeal_bridge import link, logbook
 from temporeal_bridge.bags import BagError, Recording, Said
+from temporeal_bridge.chunked import ChunkedPolicy, Used
 from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.mission import IDLE
+from temporeal_bridge.mission import IDLE, MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.state import mark
+from temporeal_bridge.state import mark, reader
 from temporeal_bridge.transport import QOS, Received
 
 TOLERANCE = 1e-5  # of each component of a command, in its unit
 INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say to the guard
-OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission", "guard/swap")
+OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission", "guard/swap", "policy/chunk")
 SWAPS = ("swap", "swap_refused", "swapped")  # codes of events that nobody but a successor can bring about
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
 AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
@@ -84,6 +90,8 @@ class FlightReplay:
         lost: steps of the controller of which the bag has no record: they got the state of the next one that has.
         swapped: the last step that was compared, for then another artifact had taken over; None: all were.
         mixed: steps in which a mix of two controllers was sent, which is not compared.
+        chunks: the rows of the chunks that were used; None: the policy gives single commands.
+        unmade: chunks whose observation the bag lacks: they are not compared, and played as recorded.
         flown_by: the artifact that the flight began with.
     """
 
@@ -100,11 +108,14 @@ class FlightReplay:
     swapped: int | None = None
     mixed: int = 0
     flown_by: str = ""
+    chunks: Compared | None = None
+    unmade: int = 0
 
     @property
     def equal(self) -> bool:
         """Whether nothing differs."""
         return (self.proposed.equal and self.sent.equal and self.own.equal
+                and (self.chunks is None or self.chunks.equal)
                 and self.modes[0] == self.modes[1] and self.events[0] == self.events[1])
 
 
@@ -135,14 +146,12 @@ def replay(
     tolerance: float = TOLERANCE,
 ) -> Replay:
     """Fly every flight of a recording again with ``artifact`` and say what differs."""
-    if artifact.manifest.chunk is not None:
-        raise ArtifactError(f"{artifact.manifest.name} gives chunks: when they came depends on the worker's speed, "
-                            "which a recording does not repeat")
     recorded, partial = logbook.flights(recording, namespace)
     if not recorded:
         raise BagError(f"{recording.path} has no flight of {namespace}: no control step on policy/step"
                        + (f"; {partial} began before it" if partial else ""))
-    stage = Stage(recording, artifact, robot, interface, namespace, recorded)
+    made = None if artifact.manifest.chunk is None else made_again(recording, artifact, interface, namespace, recorded)
+    stage = Stage(recording, artifact, robot, interface, namespace, recorded, made)
     stage.play()
     flown = logbook.flights(stage.heard, namespace)[0]
     again = {flight.start_ns // 1_000_000: flight for flight in flown}
@@ -151,7 +160,10 @@ def replay(
         other = next((again[key] for key in again if abs(key - flight.start_ns // 1_000_000) <= 1),
                      Flight(flight.number, flight.start_ns))
         last = i == len(recorded) - 1 and bool(recording.cut)
-        out.append(compared(flight, other, stage.guessed[i], tolerance, open_end=last))
+        found = compared(flight, other, stage.guessed[i], tolerance, open_end=last)
+        out.append(found if made is None else replace(
+            found, chunks=compared_chunks(flight.chunks, made[i], tolerance),
+            unmade=sum(rows is None for rows in made[i])))
     return Replay(out, partial, recording.cut)
 
 
@@ -208,6 +220,96 @@ def uses(at: Sequence[int], marks: Sequence[int], wanted: Sequence[int], when: S
     return out, missing
 
 
+# ---------------------------------------------------------------- chunks
+
+
+def made_again(
+    recording: Recording, artifact: Artifact, interface: Interface, namespace: str, flights: Sequence[Flight]
+) -> list[list[np.ndarray | None]]:
+    """By flight, the rows [K, A] of each chunk that was used, made again of its observation; None where the bag lacks
+    a message of that."""
+    base, manifest, period = namespace.rstrip("/"), artifact.manifest, 1.0 / artifact.manifest.rate_hz
+    wanted = [signal.name for signal in manifest.signals]
+    readers, by_mark = [], list[dict[int, list[Said]]]()
+    for row in interface.states:
+        readers.append(reader(row, interface.carried, wanted))
+        by_mark.append({})
+        for message in recording.of(row.topic if row.topic.startswith("/") else f"{base}/{row.topic}"):
+            by_mark[-1].setdefault(mark(message.data), []).append(message)
+
+    def observation(flight: Flight, told: ToldChunk) -> dict[str, np.ndarray] | None:
+        at, signals = flight.start_ns + 1e9 * told.observed, dict[str, np.ndarray]()
+        for target, found, read in zip(told.marks, by_mark, readers):
+            near = sorted(found.get(target, ()), key=lambda message: abs(message.at - at))
+            if target and not near:
+                return None
+            signals |= read(near[0].type, near[0].data)[0] if near else {}
+        return {**signals, MISSION_TIME.name: np.asarray(told.step * period, dtype=np.float32)}
+
+    def rows(signals: dict[str, np.ndarray] | None) -> np.ndarray | None:
+        given = None if signals is None else artifact.act(signals)[manifest.commands[0].name]
+        return None if given is None else given.reshape(len(given), -1).astype(float)
+
+    for flight in flights:
+        if not flight.chunks:
+            raise BagError(f"{manifest.name} gives chunks, and {recording.path} has none of flight {flight.number} on "
+                           "policy/chunk: it was recorded by an earlier version, or another artifact was flown")
+    return [[rows(observation(flight, told)) for told in flight.chunks] for flight in flights]
+
+
+def compared_chunks(told: Sequence[ToldChunk], made: Sequence[np.ndarray | None], tolerance: float) -> Compared:
+    """The rows of all chunks, recorded against made again."""
+    longest = max(len(rows) for rows in (*(chunk.rows for chunk in told), *(m for m in made if m is not None)))
+    recorded, replayed = dict[int, np.ndarray](), dict[int, np.ndarray]()
+    for n, (chunk, rows) in enumerate(zip(told, made)):
+        if rows is not None:
+            recorded |= {n * longest + k: row for k, row in enumerate(chunk.rows)}
+            replayed |= {n * longest + k: row for k, row in enumerate(rows)}
+    found = compare(recorded, replayed, tolerance)
+    return found if found.first is None else replace(found, first=found.first // longest)
+
+
+class NoWorker:
+    """The line to a worker that is not there."""
+
+    rejected = 0
+
+    def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
+        """Nobody reads it."""
+
+    def take(self) -> list[Any]:
+        """Nothing comes."""
+        return []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Rerun(ChunkedPolicy):
+    """A policy whose chunks are made already, and come when they came.
+
+    Attributes:
+        zero: when the first step of the mission was [s, the stage's clock].
+        passed: from there to the time that the step being made is for [s].
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.zero = self.passed = 0.0
+        self.coming = deque[Used]()
+        super().__init__(manifest, NoWorker(), lambda: self.zero + self.passed)
+
+    def load(self, told: Sequence[ToldChunk], made: Sequence[np.ndarray | None]) -> None:
+        """The chunks of the next mission, as ``made``, else as recorded."""
+        self.coming = deque(Used(chunk.at, chunk.observed, chunk.rows if rows is None else rows)
+                            for chunk, rows in zip(told, made))
+
+    def _go_on(self, now: float, signals: Mapping[str, np.ndarray]) -> None:
+        while self.coming and self.coming[0].at <= self.passed:
+            new = self.coming.popleft()
+            self.use(Used(self.zero + new.at, self.zero + new.observed, new.rows))
+        self.used.clear()  # nobody is told: they are on the record
+
+
 # ---------------------------------------------------------------- the stage
 
 
@@ -216,10 +318,12 @@ class Stage:
 
     def __init__(
         self, recording: Recording, artifact: Artifact, robot: RobotSpec, interface: Interface, namespace: str,
-        flights: Sequence[Flight],
+        flights: Sequence[Flight], made: Sequence[Sequence[np.ndarray | None]] | None = None,
     ) -> None:
+        """``made``: by flight, the chunks of a policy that gives some."""
         self.recording, self.namespace, self.base = recording, namespace, namespace.rstrip("/")
-        self.flights = flights
+        self.flights, self.made = flights, made
+        self.rerun = None if made is None else Rerun(artifact.manifest)
         self.guessed = [0] * len(flights)
         self.begin_ns = recording.said[0].at - 1_000_000_000
         self.buses = [Bus(self.begin_ns), Bus(self.begin_ns)]
@@ -227,7 +331,7 @@ class Stage:
         self.line = ends[1]
         self.own = own = [MemoryTransport(bus, name, namespace)
                           for bus, name in zip(self.buses, ("policy_node", "guard_node"))]
-        self.policy = PolicyNode(own[0], artifact, robot, interface, ends[0])
+        self.policy = PolicyNode(own[0], self.rerun or artifact, robot, interface, ends[0])
         self.guard = GuardNode(own[1], artifact.manifest, robot, interface, ends[1])
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
@@ -384,6 +488,8 @@ class Stage:
             policy.step()
         self.guard.step()
         policy.after = "silence" if ended_silent(flight) else "stop"
+        if self.rerun is not None and self.made is not None:
+            self.rerun.load(flight.chunks, self.made[i])
         policy.begin(flight.number)
         policy.used -= 1.0  # the state that comes now is newer
 
@@ -391,6 +497,10 @@ class Stage:
         """One control step, now, with as many missed before it as there were."""
         policy = self.policy
         before = policy.flight.steps
+        if self.rerun is not None:
+            self.rerun.passed = row.at
+            if row.step == row.missed:
+                self.rerun.zero = policy.transport.monotonic()
         if policy.mode == "active":
             missed = row.step - before
             policy.next = policy.transport.monotonic() - policy.window - (missed + 1e-6) * policy.period
@@ -486,7 +596,8 @@ def to_json(found: Replay) -> dict[str, Any]:
 
     return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
-         "sent": kind(f.sent), "own": kind(f.own), "guessed": f.guessed, "lost": f.lost, "swapped": f.swapped,
+         "sent": kind(f.sent), "own": kind(f.own), "chunks": None if f.chunks is None else kind(f.chunks),
+         "unmade": f.unmade, "guessed": f.guessed, "lost": f.lost, "swapped": f.swapped,
          "mixed": f.mixed, "flown_by": f.flown_by,
          "modes": {"recorded": f.modes[0], "replayed": f.modes[1]},
          "events": {"recorded": f.events[0], "replayed": f.events[1]}} for f in found.flights]}))

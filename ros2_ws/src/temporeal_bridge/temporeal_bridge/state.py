@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from robots.signals import check_signal
+from robots.signals import SignalSpec, check_signal
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, StateTopic
@@ -50,6 +50,21 @@ def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mappi
         "chain"} else {})}
 
 
+def reader(
+    topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
+) -> Callable[[str, bytes], tuple[dict[str, np.ndarray], int]]:
+    """What gives the signals in a message of ``topic`` (type, CDR bytes), and its stamp [ns]; it raises whatever bytes
+    from anywhere make a codec raise. ``wanted``: see :class:`StateInput`."""
+    codec, options = codecs.STATES[topic.codec], trimmed(topic.options, wanted)
+
+    def read(type: str, data: bytes) -> tuple[dict[str, np.ndarray], int]:
+        message = messages.decode(type, data)
+        signals, stamp = codec.decode(message, options), codec.stamp(message)
+        return {n: check_signal(specs[n], v) for n, v in signals.items()}, stamp
+
+    return read
+
+
 class StateInput:
     """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used.
 
@@ -75,13 +90,11 @@ class StateInput:
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
 
     def _taker(self, source: Source, wanted: Collection[str] | None) -> Any:
-        codec, options = codecs.STATES[source.topic.codec], trimmed(source.topic.options, wanted)
+        read = reader(source.topic, self.specs, wanted)
 
         def take(received: Received) -> None:
             try:
-                message = messages.decode(received.type, received.data)
-                signals, stamp = codec.decode(message, options), codec.stamp(message)
-                signals = {n: check_signal(self.specs[n], v) for n, v in signals.items()}
+                signals, stamp = read(received.type, received.data)
             except Exception as error:  # what a message from anywhere makes a codec raise must not end its reader
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
