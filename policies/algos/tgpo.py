@@ -341,6 +341,17 @@ class Choosing(nn.Module):
 
     def choose(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor) -> Tensor:
         """The schedule [N, 1 + V] to follow from here on, ``now`` being followed (zeros at a mission's start)."""
+        late = self.behind({**signals, SCHEDULE: now}, memory)
+        if torch.jit.is_tracing():  # a traced graph has one size
+            return self.best(signals, memory, now, late)
+        some = (late | (memory["tick"] <= 0)).nonzero()[:, 0]  # the others stay with theirs: nothing is to be scored
+        if not len(some):
+            return now
+        part = [{name: value[some] for name, value in given.items()} for given in (signals, memory)]
+        return now.index_put((some,), self.best(*part, now[some], late[some]))
+
+    def best(self, signals: Mapping[str, Tensor], memory: Memory, now: Tensor, late: Tensor) -> Tensor:
+        """The same, every schedule scored for each world; ``late`` [N]: it is behind the one followed."""
         count = 1 + len(self.schedules)
         given = {name: value.repeat_interleave(count, 0) for name, value in signals.items()}
         own = {name: value.repeat_interleave(count, 0) for name, value in memory.items()}
@@ -349,8 +360,8 @@ class Choosing(nn.Module):
         value = self.critic(self.normalizer(obs)).reshape(-1, count)
         # the one followed has its patience in hand, all of it while it is on time; at a mission's start there is none
         begun = (memory["tick"] > 0)[:, None]
-        late = self.behind({**signals, SCHEDULE: now}, memory)[:, None]
-        mine = torch.where(begun, value[:, :1] + torch.where(late, self.patience, 1e8), value[:, :1] - 1e9)
+        in_hand = torch.where(late[:, None], self.patience, 1e8)
+        mine = torch.where(begun, value[:, :1] + in_hand, value[:, :1] - 1e9)
         other = begun & ((offered[:, 1:, 0] - now[:, :1]).abs() > 0.5)
         best = torch.cat([mine, torch.where(other, value[:, 1:] - 1e9, value[:, 1:])], 1).argmax(1, keepdim=True)
         return offered.gather(1, best[:, :, None].expand(-1, -1, offered.shape[-1]))[:, 0]

@@ -104,20 +104,25 @@ def flag(value: bool) -> Any:
     return lambda signals, memory: torch.full((len(memory["tick"]),), value)
 
 
+class Early(torch.nn.Module):
+    """Values the schedule with the earliest time most."""
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return -obs[:, 0]
+
+
+class Plain(torch.nn.Module):
+    """Sees the first time of its schedule."""
+
+    signals = ("base_pos_w", SCHEDULE)
+    memory: dict[str, tuple[int, ...]] = {"tick": ()}
+    obs_dim = 1
+
+    def forward(self, signals: Any, memory: Any) -> Any:
+        return signals[SCHEDULE][:, 1:2], {"tick": memory["tick"] + 1}
+
+
 def test_another_schedule_is_taken_by_a_robot_that_is_behind_when_it_is_better_by_the_patience() -> None:
-
-    class Early(torch.nn.Module):
-        def forward(self, obs: torch.Tensor) -> torch.Tensor:
-            return -obs[:, 0]
-
-    class Plain(torch.nn.Module):
-        signals = ("base_pos_w", SCHEDULE)
-        memory: dict[str, tuple[int, ...]] = {"tick": ()}
-        obs_dim = 1
-
-        def forward(self, signals: Any, memory: Any) -> Any:
-            return signals[SCHEDULE][:, 1:2], {"tick": memory["tick"] + 1}
-
     schedules = torch.tensor([[0.0, 9.0], [0.0, 4.0], [0.0, 6.0]])
     for patience, behind, expected in ((1.0, True, 4.0), (3.0, True, 6.0), (1.0, False, 6.0)):
         choosing = Choosing(Plain(), Early(), torch.nn.Identity(), schedules, patience, flag(behind))
@@ -131,6 +136,28 @@ def test_another_schedule_is_taken_by_a_robot_that_is_behind_when_it_is_better_b
     assert other.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2)).tolist() == [[1.0, 0.0]]
     # what was hit for one alternative says nothing of another
     assert other.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 9.0]])).tolist() == [[0.0, 6.0]]
+
+
+def test_robots_that_stay_with_their_schedule_are_not_scored() -> None:
+    """And what is chosen is the same as where all are: so it is in an exported graph."""
+    seen = []
+
+    class Counting(Early):
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            seen.append(len(obs))
+            return super().forward(obs)
+
+    generator = torch.Generator().manual_seed(0)
+    schedules = torch.randint(0, 20, (7, 2), generator=generator).float()
+    signals, tick = {"base_pos_w": torch.zeros(50, 3)}, torch.randint(0, 3, (50,), generator=generator).float()
+    late, now = torch.rand(50, generator=generator) < 0.3, torch.randint(0, 20, (50, 2), generator=generator).float()
+    choosing = Choosing(Plain(), Counting(), torch.nn.Identity(), schedules, 2.0, lambda s, m: late)
+    chosen = choosing.choose(signals, {"tick": tick}, now)
+    assert seen == [int((late | (tick == 0)).sum()) * 8]
+    assert torch.equal(chosen, choosing.best(signals, {"tick": tick}, now, late))
+    assert not torch.equal(chosen, now)
+    choosing.behind = lambda s, m: torch.zeros(50, dtype=torch.bool)
+    assert torch.equal(choosing.choose(signals, {"tick": tick + 1}, now), now) and len(seen) == 2
 
 
 def test_behind_is_who_has_not_hit_what_was_due() -> None:
