@@ -137,14 +137,14 @@ def watch(
 
     def done() -> bool:
         nonlocal told
-        if now and node.flight < 0 and node.state.complete:
+        if now and node.flight < 0 and node.complete:
             node.begin(0, transport.now())
         lines = describe(node)
         for line in () if quiet else lines:
             if line not in told:
                 say(line)
         told = lines
-        if not node.state.complete and transport.monotonic() > until:
+        if not node.complete and transport.monotonic() > until:
             raise BadInput(silence(node, transport, wait_s))
         return bool(stopped) or (flights is not None and len(node.results) >= flights)
 
@@ -159,7 +159,7 @@ def watch(
 
 def silence(node: Any, transport: Any, wait_s: float) -> str:
     """Which topics of the robot's state are silent, and what may be the cause."""
-    silent = [endpoint for source, endpoint in zip(node.state.sources, node.state.endpoints) if source.at == -inf]
+    silent = [endpoint for held, endpoint in zip(node.held, node.endpoints) if held.last == -inf]
     topics = ", ".join(f"{endpoint.topic} ({endpoint.type})" for endpoint in silent)
     hint = getattr(transport, "no_peer_hint", lambda _: "")(silent[0])
     return (f"no message on {topics} within {wait_s:g} s{hint}. Is the robot's node running, on the same domain, in "
@@ -169,7 +169,7 @@ def silence(node: Any, transport: Any, wait_s: float) -> str:
 def describe(node: Any) -> list[str]:
     """Where the mission is: a line per second of mission time and for the verdict, and one per violated clause."""
     if node.flight < 0:
-        return ["waiting for a mission" if node.state.complete else "waiting for the robot's state"]
+        return ["waiting for a mission" if node.complete else "waiting for the robot's state"]
     reading = node.monitor.reading
     bounds = f", robustness {reading.lower:.3f}..{reading.upper:.3f}" if reading.final else ""
     head = f"flight {node.flight}, {int(reading.time_s):3} s: {reading.verdict}{bounds}"

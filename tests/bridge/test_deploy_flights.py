@@ -111,7 +111,7 @@ def test_signals_that_a_task_computes_run_with_the_flight(lockstep):
 def test_a_topic_that_says_something_once_is_known_for_ever():
     held, steady = Held(), Held(steady=True)
     for each in (held, steady):
-        each.add(1_000, {"goal": np.ones(3)})
+        each.add(1_000, lambda: {"goal": np.ones(3)})
     assert held.at(10**9, 1e8) is None and steady.at(10**12, 1e8) is not None
     assert not held.passed(2_000) and steady.passed(2_000)
     assert steady.at(999, 1e8) is None  # not yet said

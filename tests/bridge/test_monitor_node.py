@@ -17,7 +17,7 @@ from sim.stl import stream_kernels
 from temporeal_bridge import messages
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.monitor_node import BEHIND_S, MonitorNode
+from temporeal_bridge.monitor_node import BEHIND_S, Held, MonitorNode
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")
@@ -48,7 +48,7 @@ class Watched:
     def see(self, height: float, seconds: float = 0.0) -> None:
         """A state now; then time passes."""
         for held in self.node.held:
-            held.add(self.transport.now(), {"height": np.float64(height)})
+            held.add(self.transport.now(), lambda: {"height": np.float64(height)})
         self.bus.advance(seconds)
 
 
@@ -91,7 +91,7 @@ def test_a_step_is_short_and_what_is_behind_is_said_once_and_made_good(artifact,
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == 1 and " s behind at mission time " in warnings[0] and "20 ms" in warnings[0]
     assert BEHIND_S <= float(warnings[0].split()[2]) < BEHIND_S + 0.1
-    assert len(seen) == node.samples and node.held[0].samples[-1][0] - watched.started < node.samples * 0.02e9
+    assert len(seen) == node.samples and node.held[0].last - watched.started < node.samples * 0.02e9
 
 
 def test_windows_without_an_end_are_decided_where_the_mission_ends(artifact):
@@ -138,3 +138,46 @@ def test_it_warns_before_the_formula_is_violated(artifact):
     watched.peer.wait(0.0)
     # one sample is always waited for; violated is said once
     assert said == [("undecided", False), ("undecided", True), ("violated", False)]
+
+
+def test_only_what_is_in_force_at_a_grid_point_is_read(artifact):
+    """An arm says its joints a thousand times a second, and where its tool is must be computed each time."""
+    watched = Watched(artifact, formula="G[0,1] (height > 0.2)", rate_hz=50.0)
+    read: list[int] = []
+
+    def reading(k: int) -> Any:
+        return lambda: read.append(k) or {"height": np.float64(1.0)}
+
+    def see(k: int) -> None:
+        for held in watched.node.held:
+            held.add(watched.transport.now(), reading(k))
+        watched.bus.advance(0.001)
+        watched.node.step()
+
+    for k in range(100):
+        see(k)
+    assert read == [] and all(len(held.samples) == 1 for held in watched.node.held)
+    watched.begin()
+    for k in range(100, 300):
+        see(k)
+    assert watched.node.samples == 10 and len(read) == 10 * len(watched.node.held) and watched.node.lost == 0
+
+
+def test_a_message_that_cannot_be_right_leaves_the_one_before_it_in_force():
+    held = Held()
+    held.add(1, lambda: {"height": np.float64(1.0)})
+    held.add(2, lambda: None)
+    held.add(2, lambda: {"height": np.float64(5.0)})  # not newer than the last
+    held.add(9, lambda: {"height": np.float64(2.0)})
+    assert held.at(5, 10.0) == {"height": 1.0} and held.at(8, 7.0) == {"height": 1.0} and held.at(8, 6.0) is None
+    assert held.passed(8) and not held.passed(9) and held.at(9, 0.0) == {"height": 2.0}
+
+
+def test_bytes_that_are_no_state_are_counted(artifact):
+    watched = Watched(artifact)
+    topic = load_interface(ROBOT).states[0]
+    endpoint = watched.peer.advertise(topic.topic, topic.type, QOS["default"])
+    watched.peer.publish(endpoint, b"\0\1\0\0no state")
+    watched.transport.wait(0.0)
+    assert watched.node.rejected == 1 and not watched.node.complete
+    assert watched.node.summary()["state_rejected"] == 1

@@ -3,8 +3,9 @@
     python -m temporeal_bridge.monitor_node --artifact outputs/demo/artifact --namespace /cf1
 
 The state is sampled and held on the formula's grid (the artifact's control period) from mission time zero, which the
-guard publishes on ``mission``. A sample older than the staleness limit counts as lost. Where the guard says that the
-mission is over, windows without an end are decided; bounded ones are watched to their horizon.
+guard publishes on ``mission``. Of a state topic's messages only those that are in force at a grid point are read beyond
+their stamp: an arm says a thousand a second. A sample older than the staleness limit counts as lost. Where the guard
+says that the mission is over, windows without an end are decided; bounded ones are watched to their horizon.
 
 Before it says "idle" the node decides how to evaluate: with numpy where an update is estimated at less than a quarter
 of the control period, else with numba, compiled by then (without numba: a warning on standard error).
@@ -22,7 +23,8 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from math import floor, inf
 from pathlib import Path
 from typing import Any
@@ -38,8 +40,8 @@ from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.mission import MISSION_TIME, task_signals
 from temporeal_bridge.node import add_artifact, parser, plain, run
-from temporeal_bridge.state import StateInput
-from temporeal_bridge.transport import QOS, Received, Transport
+from temporeal_bridge.state import Reader
+from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 
 PUBLISH_S = 0.1
 WARN_BELOW = 0.05  # in the formula's own unit: 5 cm where its predicates are distances
@@ -65,34 +67,56 @@ def warn(text: str) -> None:
     print(f"monitor_node: warning: {text}", file=sys.stderr, flush=True)
 
 
+Signals = dict[str, np.ndarray]
+
+
 class Held:
     """The samples of one topic that are still needed: what was known at a time is the newest one before it.
 
     ``steady``: what it brings holds until it brings something else.
+
+    Attributes:
+        last: stamp of the newest sample [ns]; -inf: none yet.
     """
 
     def __init__(self, steady: bool = False) -> None:
-        self.steady = steady
-        self.samples: deque[tuple[int, dict[str, np.ndarray]]] = deque()
+        self.steady, self.last = steady, -inf
+        self.samples: deque[tuple[int, Callable[[], Signals | None]]] = deque()  # not read yet
+        self.known: tuple[int, Signals] | None = None  # the newest of those that were
 
-    def add(self, stamp: int, signals: dict[str, np.ndarray]) -> None:
-        """A sample; one that is not newer than the last is of no use."""
-        if not self.samples or stamp > self.samples[-1][0]:
-            self.samples.append((stamp, signals))
+    def add(self, stamp: int, read: Callable[[], Signals | None]) -> None:
+        """A sample that ``read`` gives when it is needed, None if it cannot be right; one that is not newer than the
+        last is of no use."""
+        if stamp > self.last:
+            self.last = stamp
+            self.samples.append((stamp, read))
 
     def passed(self, time: int) -> bool:
         """Whether a sample later than ``time`` [ns] has come: then what was known at ``time`` cannot change."""
-        return bool(self.samples) and (self.steady or self.samples[-1][0] > time)
+        return self.last > (-inf if self.steady else time)
 
-    def at(self, time: int, hold_ns: float) -> dict[str, np.ndarray] | None:
+    def forget(self, time: int) -> None:
+        """What is older than the newest sample at or before ``time`` is not needed any more."""
+        while len(self.samples) > 1 and self.samples[1][0] <= time:
+            self.samples.popleft()
+
+    def at(self, time: int, hold_ns: float) -> Signals | None:
         """The newest sample at or before ``time``, not older than ``hold_ns`` [ns] unless it is steady, else None.
 
         Older ones are forgotten.
         """
-        while len(self.samples) > 1 and self.samples[1][0] <= time:
-            self.samples.popleft()
-        known = bool(self.samples) and 0 <= time - self.samples[0][0] <= (inf if self.steady else hold_ns)
-        return self.samples[0][1] if known else None
+        due = []
+        while self.samples and self.samples[0][0] <= time:
+            due.append(self.samples.popleft())
+        while due:
+            stamp, read = due.pop()
+            signals = read()
+            if signals is not None:
+                self.known = stamp, signals
+                break
+        if self.known is None or not 0 <= time - self.known[0] <= (inf if self.steady else hold_ns):
+            return None
+        return self.known[1]
 
 
 class MonitorNode:
@@ -100,8 +124,9 @@ class MonitorNode:
 
     def __init__(
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, *,
-        warn_below: float = WARN_BELOW,
+        warn_below: float = WARN_BELOW, wanted: Collection[str] | None = None,
     ) -> None:
+        """``wanted``: signals without which samples may be (None: all are given), for what costs much to compute."""
         self.warn_below = warn_below
         self.transport, self.manifest, self.robot = transport, manifest, robot
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
@@ -111,10 +136,11 @@ class MonitorNode:
             warn(slow)
         self.blank = self.monitor.state()
         self.held = [Held(steady=topic.rate_hz == 0) for topic in interface.states]
-        # deep: a monitor may be late, but it must see every sample, in the order of the stamps
-        self.state = StateInput(
-            transport, robot, interface, "deep",
-            lambda i, stamp, signals: self.held[i].add(stamp or transport.now(), signals))  # 0: a type without a stamp
+        self.readers = [Reader(topic, interface.carried, wanted) for topic in interface.states]
+        self.rejected = 0  # messages that cannot be right, of those that were read
+        self.endpoints = [  # deep: a monitor may be late, but it must see every sample, in the order of the stamps
+            transport.subscribe(topic.topic, topic.type, qos_named("deep" if topic.rate_hz > 0 else topic.qos),
+                                partial(self._on_state, i)) for i, topic in enumerate(interface.states)]
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])
@@ -124,6 +150,27 @@ class MonitorNode:
         self.results: list[dict[str, Any]] = []
         self.next_publish = transport.monotonic()
         self._say("idle")
+
+    @property
+    def complete(self) -> bool:
+        """Whether every state topic has brought something."""
+        return all(held.last > -inf for held in self.held)
+
+    def _on_state(self, topic: int, received: Received) -> None:
+        try:
+            message, stamp = self.readers[topic].message(received.type, received.data)
+        except Exception:  # what bytes from anywhere make a codec raise
+            self.rejected += 1
+            return
+        # 0: a type without a stamp
+        self.held[topic].add(stamp or self.transport.now(), partial(self._read, topic, message))
+
+    def _read(self, topic: int, message: Any) -> Signals | None:
+        try:
+            return self.readers[topic].signals(message)
+        except Exception:  # ... or messages from anywhere: the one before it holds
+            self.rejected += 1
+            return None
 
     def _on_mission(self, received: Received) -> None:
         header = messages.decode(received.type, received.data)
@@ -163,7 +210,7 @@ class MonitorNode:
                 self._behind((now - at) / 1e9 - (0 if known else LATE_S))
         if not self.running:  # between missions only the last sample matters: the next one starts with it
             for held in self.held:
-                held.at(now, self.hold_ns)
+                held.forget(now)
         if self.transport.monotonic() >= self.next_publish:
             self.next_publish = self.transport.monotonic() + PUBLISH_S
             if self.running:
@@ -231,7 +278,7 @@ class MonitorNode:
         if self.running:
             flights.append(self.result(self.monitor.reading.verdict, self.monitor.reading))
         return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.dt,
-                "compiled": self.monitor.compiled, "flights": flights}
+                "compiled": self.monitor.compiled, "state_rejected": self.rejected, "flights": flights}
 
 
 def judge_truth(
@@ -257,7 +304,8 @@ def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
     check_robot(manifest, robot, task_signals(robot, interface))
-    return MonitorNode(transport, manifest, robot, interface, warn_below=args.warn_below)
+    reads = signals_in(formula_of(manifest, robot, interface))
+    return MonitorNode(transport, manifest, robot, interface, warn_below=args.warn_below, wanted=reads)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -42,7 +42,7 @@ from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import IDLE, MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.state import mark, reader
+from temporeal_bridge.state import Reader, mark
 from temporeal_bridge.transport import QOS, Received
 
 TOLERANCE = 1e-5  # of each component of a command, in its unit
@@ -232,18 +232,19 @@ def made_again(
     wanted = [signal.name for signal in manifest.signals]
     readers, by_mark = [], list[dict[int, list[Said]]]()
     for row in interface.states:
-        readers.append(reader(row, interface.carried, wanted))
+        readers.append(Reader(row, interface.carried, wanted))
         by_mark.append({})
         for message in recording.of(row.topic if row.topic.startswith("/") else f"{base}/{row.topic}"):
             by_mark[-1].setdefault(mark(message.data), []).append(message)
 
     def observation(flight: Flight, told: ToldChunk) -> dict[str, np.ndarray] | None:
         at, signals = flight.start_ns + 1e9 * told.observed, dict[str, np.ndarray]()
-        for target, found, read in zip(told.marks, by_mark, readers):
+        for target, found, reader in zip(told.marks, by_mark, readers):
             near = sorted(found.get(target, ()), key=lambda message: abs(message.at - at))
             if target and not near:
                 return None
-            signals |= read(near[0].type, near[0].data)[0] if near else {}
+            if near:
+                signals |= reader.signals(reader.message(near[0].type, near[0].data)[0])
         return {**signals, MISSION_TIME.name: np.asarray(told.step * period, dtype=np.float32)}
 
     def rows(signals: dict[str, np.ndarray] | None) -> np.ndarray | None:

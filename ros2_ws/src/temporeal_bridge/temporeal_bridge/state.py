@@ -50,19 +50,23 @@ def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mappi
         "chain"} else {})}
 
 
-def reader(
-    topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
-) -> Callable[[str, bytes], tuple[dict[str, np.ndarray], int]]:
-    """What gives the signals in a message of ``topic`` (type, CDR bytes), and its stamp [ns]; it raises whatever bytes
-    from anywhere make a codec raise. ``wanted``: see :class:`StateInput`."""
-    codec, options = codecs.STATES[topic.codec], trimmed(topic.options, wanted)
+class Reader:
+    """Reads the messages of a state topic; it raises whatever bytes from anywhere make a codec raise. ``wanted``: see
+    :class:`StateInput`."""
 
-    def read(type: str, data: bytes) -> tuple[dict[str, np.ndarray], int]:
+    def __init__(
+        self, topic: StateTopic, specs: Mapping[str, SignalSpec], wanted: Collection[str] | None = None
+    ) -> None:
+        self.codec, self.options, self.specs = codecs.STATES[topic.codec], trimmed(topic.options, wanted), specs
+
+    def message(self, type: str, data: bytes) -> tuple[Any, int]:
+        """The message in CDR bytes, and its stamp [ns]."""
         message = messages.decode(type, data)
-        signals, stamp = codec.decode(message, options), codec.stamp(message)
-        return {n: check_signal(specs[n], v) for n, v in signals.items()}, stamp
+        return message, self.codec.stamp(message)
 
-    return read
+    def signals(self, message: Any) -> dict[str, np.ndarray]:
+        """What it says, by name: most of the work."""
+        return {n: check_signal(self.specs[n], v) for n, v in self.codec.decode(message, self.options).items()}
 
 
 class StateInput:
@@ -90,11 +94,12 @@ class StateInput:
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
 
     def _taker(self, source: Source, wanted: Collection[str] | None) -> Any:
-        read = reader(source.topic, self.specs, wanted)
+        reader = Reader(source.topic, self.specs, wanted)
 
         def take(received: Received) -> None:
             try:
-                signals, stamp = read(received.type, received.data)
+                message, stamp = reader.message(received.type, received.data)
+                signals = reader.signals(message)
             except Exception as error:  # what a message from anywhere makes a codec raise must not end its reader
                 self.rejected += 1
                 self.last_rejection = f"{received.topic}: {error}"
