@@ -397,18 +397,30 @@ def test_a_guard_that_fails_first_brings_the_arm_to_rest(moving):
     assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
 
 
+def test_an_arm_is_brought_to_rest_without_the_watch_that_fails_every_time(moving, monkeypatch):
+    def broken(now: float) -> bool:
+        raise KeyError("joint_pos")
+
+    monkeypatch.setattr(moving.guard.watch, "fresh", broken)
+    count = len(moving.sent)
+    spin_into(moving.guard, KeyError("joint_pos"))
+    moving.own.wait(0.0)
+    assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
+    assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()
+
+
 def test_a_guard_whose_stop_fails_too_tries_again(moving):
     """What the guard failed by is met once more where the stop begins: the arm must not hold its last command."""
-    watch, count, failed = moving.guard.watch, len(moving.sent), []
-    stale = watch.stale
+    guard, count, failed = moving.guard, len(moving.sent), []
+    catch_up = guard._catch_up
 
-    def once(now: float) -> Any:
+    def once(now: float) -> None:
         if not failed:
-            failed.append(moving.guard.mode)
+            failed.append(guard.mode)
             raise KeyError("by zero")
-        return stale(now)
+        catch_up(now)
 
-    watch.stale = once
+    guard._catch_up = once
     spin_into(moving.guard, KeyError("by zero"))
     moving.own.wait(0.0)
     assert failed == ["active"]  # the first attempt had come to nothing

@@ -447,8 +447,10 @@ class GuardNode:
         self._say(mode)
 
     def _fresh_values(self, now: float) -> stop_actions.Values | None:
-        """The newest signals, None while the state is stale."""
-        return self.watch.values if self.watch.fresh(now) else None
+        """The newest signals; None while the state is stale, and where the watch fails: every stop can do without."""
+        with suppress(Exception):
+            return self.watch.values if self.watch.fresh(now) else None
+        return None
 
     # the loop
 
