@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import ceil, isfinite
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
 from torch import Tensor, nn
 
@@ -225,6 +225,7 @@ def check_formula(task: Task) -> None:
 
 def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> None:
     """Each override is of the kind of the default that it replaces, and finite; times and constants make sense."""
+    hints = get_type_hints(module.make)
     for key, default in (module.make.__kwdefaults__ or {}).items():
         if key not in overrides:
             continue
@@ -235,6 +236,9 @@ def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> Non
             whole = isinstance(default, int)
             good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
             good, wanted = good and (whole or _finite(value)), "a whole number" if whole else "a finite number"
+        elif float in get_args(hints.get(key)):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool) and _finite(value)
+            good, wanted = value is None or number, "a finite number, or null"
         else:
             good, wanted = value is None or isinstance(value, Mapping), "a group of settings"
         if not good:

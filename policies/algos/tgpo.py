@@ -138,13 +138,14 @@ class Allocator:
         self.env.forget_starts()  # those drawn ahead are of the banks before
 
     def needs(self, learner: Learner) -> float:
-        """Seconds to fly all worlds' missions: half of an iteration is flying."""
-        iterations = self.env.task.steps / self.config.rollout_steps
+        """Seconds to fly all worlds' missions in each round: half of an iteration is flying."""
+        iterations = len(ROUNDS) * self.env.task.steps / self.config.rollout_steps
         return 0.5 * iterations * learner.seconds / learner.iteration
 
     @torch.no_grad()
     def finish(self, learner: Learner) -> None:
-        """Fly the bank's best schedules, deterministically, and keep those that were kept most often.
+        """Fly the bank's best schedules, deterministically, and keep those that were kept most often: in rounds, each
+        with fewer schedules, so that the last ones have been flown more often.
 
         A value is an estimate, and the highest of many is easily too high: the policy would choose just those schedules
         that its critic is wrong about.
@@ -152,13 +153,16 @@ class Allocator:
         env, source, config = self.env, self.source, self.config
         state, bank, hidden = env.state_dict(), source.bank, learner.hidden
         obs = learner.obs._replace(actor=learner.obs.actor.clone(), critic=learner.obs.critic.clone())
-        kept = {"bank": bank.to(env.device), "flown": None, "signals": self.signals}
-        source.bank, _ = spread_out(kept, learner.critic, learner.critic_normalizer, env.observe,
-                                    FLOWN * config.candidates)
-        env.explore, learner.hidden = 0.0, torch.zeros_like(hidden)
-        env.forget_starts()
+        env.explore, self.flown = 0.0, None
         ppo.take_weights(learner)
-        self.flown = proved(source.bank, *flown(env, partial(ppo.act, learner))).cpu()
+        for times in ROUNDS:
+            kept = {"bank": bank.to(env.device), "signals": self.signals,
+                    "flown": None if self.flown is None else self.flown.to(env.device)}
+            source.bank, _ = spread_out(
+                kept, learner.critic, learner.critic_normalizer, env.observe, times * config.candidates)
+            env.forget_starts()
+            learner.hidden = torch.zeros_like(hidden)
+            self.flown = proved(source.bank, *flown(env, partial(ppo.act, learner))).cpu()
         source.bank, env.explore, learner.hidden, learner.obs = bank, config.explore, hidden, obs
         env.load_state_dict(state)
 
@@ -223,7 +227,7 @@ class Allocator:
                                         "has_uint32": has, "uinteger": left}
 
 
-FLOWN = 4  # times the candidates: schedules that are flown at the end of a training
+ROUNDS = (4, 1)  # times the candidates: schedules that are flown at the end of a training
 SURELY = 0.1  # less often kept than the best: as good
 
 

@@ -18,6 +18,7 @@ from sim.systems.types import Signals, System, between, inside, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.02, 4
+SLACK = 0.03  # m
 HALF, TOP = 2.5, 2.5  # m: half the room's side, its height
 FENCE = {"low": (-HALF, -HALF, 0.0), "high": (HALF, HALF, TOP)}
 SCALE = (0.2, 5.0, 5.0, 2.0)  # N, rad/s at action 1, as in sim/tasks/waypoints.py
@@ -118,4 +119,4 @@ def make() -> System:
         name="quadrotor", scene=Scene(robot), command="ctbr_cmd", backend="quadrotor", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="level", act=act, reads=("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b"),
         observe=observe, size=18, signals=robot.signals, initial=initial, fence=FENCE, pace=1.5,
-        model=Model(robot, act))
+        slack=SLACK, model=Model(robot, act))

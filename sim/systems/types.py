@@ -65,6 +65,8 @@ class System:
         fence: the arena, m, ``low`` and ``high`` corners: to draw, and what starts are checked against.
         pace: how fast a distance that formulas speak of can shrink, in its unit per s, about: to tell starts in the
             middle of a mission from which there is no time left. Infinite: not known.
+        slack: by how much more than asked a policy makes its subgoals hold, in their unit, where a task does not say:
+            what rides the edge of a region is out of it at the first disturbance, or on the robot.
         model: None where there is no prediction worth its name.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
             it, and an observation map calls them where :class:`sim.maps.ObserveMap` says.
@@ -85,6 +87,7 @@ class System:
     initial: Callable[[Draw, Mapping[str, Any]], dict[str, Tensor]]
     fence: Mapping[str, tuple[float, ...]]
     pace: float = inf
+    slack: float = 0.0
     model: Model | None = None
     memory: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     follow: Callable[[Signals, Memory], Memory] = remember

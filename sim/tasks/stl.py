@@ -182,7 +182,7 @@ def _where(flags: Tensor, a: Tensor, b: Tensor) -> Tensor:
 def make(
     *, system: str = "linear", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None, shapes: Sequence[Mapping[str, Any]] = (), episode_s: float | None = None,
-    view: str = TIMED, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None,
+    view: str = TIMED, slack: float | None = None, margin: float = 0.0, reward: Mapping[str, float] | None = None,
     of_view: Mapping[str, Any] | None = None,
 ) -> Task:
     """The task.
@@ -190,11 +190,11 @@ def make(
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view.
-        slack, margin: of the timed view, in the predicates' unit. ``of_view``: other settings of the view, such as
-            ``samples`` of ``history`` and ``privileged`` of ``plain``.
+        slack, margin: of the timed view, in the predicates' unit; ``slack`` None: the system's own. ``of_view``: other
+            settings of the view, such as ``samples`` of ``history`` and ``privileged`` of ``plain``.
         episode_s: s; the formula's horizon if left out.
     """
-    for name, value in (("slack", slack), ("margin", margin)):
+    for name, value in (("slack", 0.0 if slack is None else slack), ("margin", margin)):
         check_range("stl", name, value, 0.0, 10.0, "of the predicates' unit")
     if view not in (TIMED, *VIEWS):
         raise ValueError(f"task 'stl': view is {view!r}; legal: {', '.join((TIMED, *VIEWS))}")
@@ -205,6 +205,7 @@ def make(
     start = dict(start or {})
     extra, initial, explore = None, lambda draw: of.initial(draw, start), None
     if view == TIMED:
+        slack = of.slack if slack is None else slack
         seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin, reward=reward)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
         extra, initial = Constant(seen.spec), Initial(of, start, bank)

@@ -16,7 +16,7 @@ from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.robustness import robustness
 from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
-from sim.task import task_schema
+from sim.task import load_task, task_schema
 from tests.sim.stl_experts import STEER, corners, perform
 
 FOLDER = Path(configs.__file__).parent / "task" / "stl"
@@ -89,6 +89,13 @@ def test_all_regions_of_a_formula_are_drawn(task):
     assert set(shapes) == places | {"fence"}
     keep_out = {name for name in places if name.startswith(("wall", "o", "p1", "p2", "post", "door"))}
     assert {name for name, shape in shapes.items() if shape["role"] == "avoid"} == keep_out | (places & {"e", "g"})
+
+
+def test_a_task_that_says_no_slack_has_its_system_s():
+    own = load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)")
+    assert own.objective.mission.slack == 0.03 and own.observe.view.mission.slack == pytest.approx(0.045)
+    assert load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)", slack=0.0).objective.mission.slack == 0.0
+    assert load_task("stl").objective.mission.slack == 0.0
 
 
 def test_the_horizons_of_the_scaling_study_are_one_formula():

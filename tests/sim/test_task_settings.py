@@ -64,6 +64,8 @@ def test_goals_are_met_within_a_positive_distance(reach):
 
 @pytest.mark.parametrize(("task", "settings", "told"), [
     ("reach", {"spread": NAN}, "spread is a finite number, got nan"),
+    ("stl", {"slack": "deep"}, "slack is a finite number, or null, got 'deep'"),
+    ("stl", {"episode_s": NAN}, "episode_s is a finite number, or null, got nan"),
     ("reach", {"spread": 10**400}, "spread is a finite number, got 1000"),
     ("reach", {"spread": -1}, "spread is 0 to 3.14159 rad, got -1"),
     ("peg", {"clearance": INF}, "clearance is a finite number, got inf"),
