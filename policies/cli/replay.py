@@ -167,6 +167,9 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
             lines.append(f"{'':8}this flight began with {flight.flown_by}")
         if flight.unmade:
             lines.append(f"{'':8}the bag lacks what {flight.unmade} chunks were made of: they were played as recorded")
+        if flight.unrecorded:
+            lines.append(f"{'':8}the bag lacks {flight.unrecorded} chunks that were used: differences may come from "
+                         "that")
         if flight.guessed or flight.lost:
             lines.append(f"{'':8}the bag lacks the state of {flight.guessed} steps and {flight.lost} steps themselves: "
                          "differences may come from that")

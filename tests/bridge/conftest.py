@@ -94,9 +94,8 @@ ARM_HOLD_S, ARM_RATE_HZ = 3.0, 25.0
 ARM_FORMULA = "F[0,2] G[0,1] (norm(joint_pos - goal) < reach) & G[0,3] (grip_pos_w.z > 0.1)"
 
 
-def build_arm_policy(chunk: int = 0, share: float = 0.5) -> Any:
-    """Joint targets that go from where the arm is to home + 0.15 rad at 0.25 rad/s; with ``chunk`` rows, that many, at
-    a ``share`` of that speed."""
+def build_arm_policy(chunk: int = 0) -> Any:
+    """Joint targets that go from where the arm is to home + 0.15 rad at 0.25 rad/s; with ``chunk`` rows, that many."""
     import torch
     from torch import nn
 
@@ -111,7 +110,7 @@ def build_arm_policy(chunk: int = 0, share: float = 0.5) -> Any:
         def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             here = signals["joint_pos"] + 0.0 * signals["grip_pos_w"].sum(-1, keepdim=True)
             if chunk:
-                ahead = share * (torch.arange(chunk) + 1.0)[None, :, None] * step
+                ahead = 0.5 * (torch.arange(chunk) + 1.0)[None, :, None] * step
                 return {"joint_pos_cmd": here[:, None] + (goal - here)[:, None].clamp(-ahead, ahead)}, {}
             first = (memory["tick"] == 0).float()[:, None]
             target = first * here + (1 - first) * memory["target"]
@@ -121,13 +120,13 @@ def build_arm_policy(chunk: int = 0, share: float = 0.5) -> Any:
     return Servo()
 
 
-def write_arm_artifact(path: Path, chunk: int = 0, share: float = 0.5, **changes: Any) -> Path:
+def write_arm_artifact(path: Path, chunk: int = 0, **changes: Any) -> Path:
     """The arm's policy as an artifact in folder ``path``."""
     from policies.export.artifact import export
     from policies.export.manifest import ChunkSpec
     from robots.spec import load_robot
 
-    robot, policy, rng, steps = load_robot("franka"), build_arm_policy(chunk, share), np.random.default_rng(0), 8
+    robot, policy, rng, steps = load_robot("franka"), build_arm_policy(chunk), np.random.default_rng(0), 8
     home = np.array(robot.home["joint_pos"])
     signals = {"joint_pos": (home + 0.1 * rng.normal(size=(steps, 7))).astype(np.float32),
                "grip_pos_w": rng.normal(size=(steps, 3)).astype(np.float32)}
@@ -151,12 +150,6 @@ def arm_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def chunked_arm_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, as one that gives twenty commands at a time."""
     return write_arm_artifact(tmp_path_factory.mktemp("chunked") / "artifact", chunk=20)
-
-
-@pytest.fixture(scope="session")
-def slower_chunked_arm_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, at less than its speed."""
-    return write_arm_artifact(tmp_path_factory.mktemp("slower") / "artifact", chunk=20, share=0.4)
 
 
 class Lockstep:

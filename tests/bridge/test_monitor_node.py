@@ -14,10 +14,10 @@ import pytest
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
 from sim.stl import stream_kernels
-from temporeal_bridge import messages
+from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.monitor_node import BEHIND_S, Held, MonitorNode
+from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, Held, MonitorNode
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")
@@ -154,13 +154,63 @@ def test_only_what_is_in_force_at_a_grid_point_is_read(artifact):
         watched.bus.advance(0.001)
         watched.node.step()
 
-    for k in range(100):
+    for k in range(3000):
         see(k)
-    assert read == [] and all(len(held.samples) == 1 for held in watched.node.held)
+    assert read == [] and all(len(held.samples) <= 1e3 * LATE_S + 1 for held in watched.node.held)
     watched.begin()
-    for k in range(100, 300):
+    for k in range(3000, 3200):
         see(k)
     assert watched.node.samples == 10 and len(read) == 10 * len(watched.node.held) and watched.node.lost == 0
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.002, 0.02])
+def test_time_zero_may_be_said_late(artifact, late_s):
+    watched = Watched(artifact, formula="G[0,0.1] (height > 0.2)", rate_hz=50.0)
+    for _ in range(300):
+        watched.see(1.0, 0.001)
+        watched.node.step()
+    watched.started = watched.transport.now() - round(late_s * 1e9)
+    watched.say("active")
+    for _ in range(200):
+        watched.see(1.0, 0.001)
+        watched.node.step()
+    assert [(row["verdict"], row["lost"]) for row in watched.node.results] == [("satisfied", 0)]
+
+
+class Spoken(Watched):
+    """The states come as messages."""
+
+    def __init__(self, artifact: Path, **changes: Any) -> None:
+        super().__init__(artifact, **changes)
+        self.states = [(row, self.peer.advertise(row.topic, row.type, QOS["default"]))
+                       for row in load_interface(ROBOT).states]
+
+    def message(self, height: float = 1.0, ahead_s: float = 0.0) -> None:
+        signals = {"base_pos_w": np.array([0.0, 0.0, height]), "base_quat_w": np.array([1.0, 0.0, 0.0, 0.0]),
+                   "base_vel_w": np.full(3, 0.0 * height), "base_ang_vel_b": np.full(3, 0.0 * height),
+                   "height": np.float64(height)}
+        stamp = self.transport.now() + round(1e9 * ahead_s)
+        for row, endpoint in self.states:
+            made = codecs.STATES[row.codec].encode(signals, stamp, ("world", "cf1"), row.options)
+            self.peer.publish(endpoint, messages.encode(row.type, made))
+        self.transport.wait(0.0)
+        self.bus.advance(0.01)
+        self.node.step()
+
+
+def test_messages_that_cannot_be_right_hide_no_others(artifact):
+    """None that came first, none stamped far ahead, none just before a mission."""
+    spoken = Spoken(artifact, formula="G[0,0.5] (height > 0.2)", rate_hz=50.0, horizon_s=0.5)
+    spoken.message(np.nan)
+    assert not spoken.node.complete and spoken.node.rejected > 0
+    spoken.message()
+    assert spoken.node.complete
+    for k in range(20):
+        spoken.message(np.nan if k in (5, 19) else 1.0, 1000.0 if k == 5 else 0.0)
+    spoken.begin()
+    for _ in range(60):
+        spoken.message()
+    assert [(row["verdict"], row["lost"]) for row in spoken.node.results] == [("satisfied", 0)]
 
 
 def test_a_message_that_cannot_be_right_leaves_the_one_before_it_in_force():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.export.artifact import export
+from policies.export.manifest import ChunkSpec
 from policies.export.runtime import Artifact
 from robots.spec import load_robot
 from temporeal_bridge import bags, messages
@@ -19,7 +22,7 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
 from temporeal_bridge.mailbox import Reply
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.mission import ToldChunk
+from temporeal_bridge.mission import MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.replay import needed, replay, to_json
@@ -32,7 +35,42 @@ from temporeal_bridge.robot_sim import RobotSim
 
 ROBOT = load_robot("franka")
 INTERFACE = load_interface(ROBOT)
-NUMBER = "std_msgs/msg/UInt64"
+KNOWN = {MISSION_TIME.name: MISSION_TIME}
+NUMBER, EMPTY = "std_msgs/msg/UInt64", "std_msgs/msg/Empty"
+STEPS, RATE_HZ = 20, 25.0
+GOAL = np.asarray(ROBOT.home["joint_pos"], dtype=np.float32) + 0.15
+
+
+def write(path: Path, speed: float = 0.25) -> Path:
+    """Joint targets on the way to GOAL at ``speed`` [rad/s], which sway with the mission's time: an artifact."""
+    import torch
+    from torch import nn
+
+    class Swaying(nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            ahead = (torch.arange(STEPS) / RATE_HZ)[None, :, None]
+            way = (torch.tensor(GOAL) - signals["joint_pos"])[:, None]
+            sway = 0.02 * torch.sin(2.0 * (signals["mission_time"][:, None, None] + ahead))
+            rows = signals["joint_pos"][:, None] + way.clamp(-speed * ahead, speed * ahead) + sway
+            return {"joint_pos_cmd": rows}, {}
+
+    policy, rng = Swaying(), np.random.default_rng(0)
+    signals = {"joint_pos": (GOAL + 0.1 * rng.normal(size=(8, 7))).astype(np.float32),
+               "mission_time": np.arange(8, dtype=np.float32)}
+    rows = policy({name: torch.from_numpy(value) for name, value in signals.items()}, {})[0]["joint_pos_cmd"].numpy()
+    export(policy, path, robot=ROBOT, signals=tuple(signals), command="joint_pos_cmd", rate_hz=RATE_HZ,
+           formula_text="G[0,3] (norm(joint_pos) < 100)", constants={}, horizon_s=3.0, training={"by": "hand"}, seed=0,
+           stop="hold", name="swaying", git_revision="test", chunk=ChunkSpec(STEPS, 1 / RATE_HZ), task_signals=KNOWN,
+           golden={**{f"signals.{name}": value for name, value in signals.items()}, "commands.joint_pos_cmd": rows})
+    return path
+
+
+@pytest.fixture(scope="module")
+def swaying(tmp_path_factory) -> Path:
+    return write(tmp_path_factory.mktemp("swaying") / "artifact")
 
 
 class Worker:
@@ -40,12 +78,12 @@ class Worker:
 
     def __init__(self, artifact: Artifact, clock: Any) -> None:
         self.artifact, self.clock, self.waiting, self.asked = artifact, clock, list[tuple[float, Reply]](), 0
-        self.rng, self.rejected = np.random.default_rng(0), 0
+        self.rng, self.rejected, self.alive = np.random.default_rng(0), 0, True
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
         self.asked += 1
         rows = self.artifact.act(dict(signals))["joint_pos_cmd"]
-        if self.asked != 4:
+        if self.asked != 4 and self.alive:
             delay = 0.9 if self.asked == 6 else self.rng.uniform(0.05, 0.3)
             self.waiting.append((at + delay, Reply(at, delay, rows)))
 
@@ -58,80 +96,143 @@ class Worker:
         """Nothing is open."""
 
 
-@pytest.fixture(scope="module")
-def flown(chunked_arm_artifact, lockstep_of, tmp_path_factory) -> tuple[Path, PolicyNode]:
-    """Two flights, and the controller that flew them."""
-    lockstep, ends, artifact = lockstep_of(Bus()), line(), Artifact.load(chunked_arm_artifact, ROBOT)
-    bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in (
-        "robot_sim", "policy_node", "guard_node", "recorder", "peer")}
-    lockstep.add(bus["robot_sim"], RobotSim(bus["robot_sim"], ROBOT, INTERFACE, seed=0))
-    path = tmp_path_factory.mktemp("chunks") / "bag"
-    recorder = lockstep.add(bus["recorder"], Recorder(bus["recorder"], Bag(path), robot_topics(INTERFACE, ["/arm"])))
-    clock = bus["policy_node"].monotonic
-    policy = ChunkedPolicy(artifact.manifest, Worker(artifact, clock), clock)
-    node = lockstep.add(bus["policy_node"], PolicyNode(bus["policy_node"], policy, ROBOT, INTERFACE, ends[0]))
-    guard = lockstep.add(bus["guard_node"], GuardNode(
-        bus["guard_node"], artifact.manifest, ROBOT, INTERFACE, ends[1], chunked_arm_artifact))
-    lockstep.run(0.5)
-    for number in (1, 2):
-        data = messages.encode(NUMBER, messages.record(NUMBER)(data=number))
-        bus["peer"].publish(bus["peer"].advertise("mission/start", NUMBER, QOS["default"]), data)
-        lockstep.run(4.0)
-        assert guard.mode == "holding" or guard.flight.sent > 20, guard.flight
-        bus["peer"].publish(bus["peer"].advertise("mission/reset", "std_msgs/msg/Empty", QOS["default"]),
-                            messages.empty())
+class Field:
+    """An arm, its controller, guard and recorder on one memory bus."""
+
+    def __init__(self, lockstep: Any, artifact: Path, bag: Path) -> None:
+        self.lockstep, ends, loaded = lockstep, line(), Artifact.load(artifact, ROBOT, task_signals=KNOWN)
+        self.bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in (
+            "robot_sim", "policy_node", "guard_node", "recorder", "peer")}
+        lockstep.add(self.bus["robot_sim"], RobotSim(self.bus["robot_sim"], ROBOT, INTERFACE, seed=0))
+        self.recorder = lockstep.add(self.bus["recorder"], Recorder(
+            self.bus["recorder"], Bag(bag), robot_topics(INTERFACE, ["/arm"])))
+        clock = self.bus["policy_node"].monotonic
+        self.worker = Worker(loaded, clock)
+        self.node = lockstep.add(self.bus["policy_node"], PolicyNode(
+            self.bus["policy_node"], ChunkedPolicy(loaded.manifest, self.worker, clock), ROBOT, INTERFACE, ends[0]))
+        self.guard = lockstep.add(self.bus["guard_node"], GuardNode(
+            self.bus["guard_node"], loaded.manifest, ROBOT, INTERFACE, ends[1], artifact))
         lockstep.run(0.5)
-    recorder.close()
-    return recorder.bag.path, node
+
+    def say(self, topic: str, kind: str, data: bytes) -> None:
+        peer = self.bus["peer"]
+        peer.publish(peer.advertise(topic, kind, QOS["default"]), data)
+
+    def start(self, number: int, seconds: float) -> None:
+        self.say("mission/start", NUMBER, messages.encode(NUMBER, messages.record(NUMBER)(data=number)))
+        self.lockstep.run(seconds)
+        assert self.guard.mode == "active" and self.guard.flight.number == number
+
+    def reset(self) -> None:
+        """Once the arm is kept."""
+        self.lockstep.run(2.0, until=lambda: self.guard.mode == "holding")
+        self.lockstep.run(0.2)
+        assert self.guard.mode == "holding"
+        self.say("mission/reset", EMPTY, messages.empty())
+        self.lockstep.run(0.4)
+
+    def stall(self, seconds: float) -> None:
+        """The controller does not run."""
+        pairs = self.lockstep.pairs
+        self.lockstep.pairs = [pair for pair in pairs if pair[1] is not self.node]
+        self.lockstep.run(seconds)
+        self.lockstep.pairs = pairs
 
 
-def again(bag: Path, artifact: Path, drop: str = "") -> Any:
-    namespace, _ = bags.robot_of(bag)
-    recording = bags.read(bag, needed(INTERFACE, namespace))
-    recording.said[:] = [message for message in recording.said if not drop or not message.topic.endswith(drop)]
-    return replay(recording, Artifact.load(artifact, ROBOT), ROBOT, INTERFACE, namespace)
+@pytest.fixture(scope="module")
+def flown(swaying, lockstep_of, tmp_path_factory) -> tuple[Path, PolicyNode]:
+    """Three flights: stopped by the operator, ended for want of chunks, and one to its end in which the controller
+    stood still; and the controller that flew them."""
+    field = Field(lockstep_of(Bus()), swaying, tmp_path_factory.mktemp("chunks") / "bag")
+    field.start(1, 1.0)
+    field.say("mission/stop", EMPTY, messages.empty())
+    field.reset()
+    field.start(2, 0.9)
+    field.worker.alive = False
+    field.lockstep.run(1.0)
+    field.reset()
+    field.worker.alive = True
+    field.start(3, 1.0)
+    field.stall(2.4 / RATE_HZ)
+    field.lockstep.run(4.0, until=lambda: field.guard.mode == "finished")
+    assert [flight.code for flight in field.guard.flights] == ["operator", "silent", ""]
+    assert field.guard.mode == "finished" and field.node.flight.missed >= 1
+    field.lockstep.run(0.2)
+    field.recorder.close()
+    return field.recorder.bag.path, field.node
 
 
-def test_a_flight_with_chunks_comes_out_the_same(flown, chunked_arm_artifact):
+def recorded(bag: Path) -> bags.Recording:
+    return bags.read(bag, needed(INTERFACE, bags.robot_of(bag)[0]))
+
+
+def again(recording: bags.Recording, artifact: Path) -> Any:
+    return replay(recording, Artifact.load(artifact, ROBOT, task_signals=KNOWN), ROBOT, INTERFACE, "/arm")
+
+
+def test_flights_with_chunks_come_out_the_same(flown, swaying):
     bag, node = flown
-    found = again(bag, chunked_arm_artifact)
-    assert found.equal and len(found.flights) == 2
+    found = again(recorded(bag), swaying)
+    assert [flight.equal for flight in found.flights] == [True] * 3, found.flights
     for flight, original in zip(found.flights, node.flights):
-        assert flight.steps > 40 and flight.proposed.count > 40 and max(flight.sent.largest) < 1e-12
-        assert flight.chunks is not None and flight.chunks.count >= 5 * 20 and max(flight.chunks.largest) == 0.0
-        assert flight.unmade == flight.guessed == 0 and len(flight.chunks.largest) == 7
+        assert flight.proposed.count > 20 and max(flight.sent.largest) < 1e-12
+        assert flight.chunks is not None and flight.chunks.count >= 2 * STEPS and max(flight.chunks.largest) == 0.0
+        assert flight.unmade == flight.unrecorded == flight.guessed == 0 and len(flight.chunks.largest) == 7
         assert flight.steps == original.steps - original.missed
     assert to_json(found)["flights"][0]["chunks"]["equal"]
 
 
-def test_another_network_shows_in_its_chunks_and_in_what_is_proposed(flown, slower_chunked_arm_artifact):
-    found = again(flown[0], slower_chunked_arm_artifact)
+def test_another_network_shows_in_its_chunks_and_in_what_is_proposed(flown, tmp_path):
+    found = again(recorded(flown[0]), write(tmp_path / "slower", 0.2))
     first = found.flights[0]
     assert not found.equal and first.chunks.differing > 0 and first.chunks.first == 0
     assert first.proposed.differing > 0 and max(first.chunks.largest) > 1e-3
 
 
-def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_recorded(flown, chunked_arm_artifact):
-    bag, _ = flown
-    namespace, _ = bags.robot_of(bag)
-    recording = bags.read(bag, needed(INTERFACE, namespace))
+def test_the_time_of_the_observation_matters(flown, swaying):
+    recording = recorded(flown[0])
+    for i, message in enumerate(recording.said):
+        if message.topic.endswith("policy/chunk"):
+            told = ToldChunk.of(message.decode().data)
+            data = messages.encode(message.type, messages.array64(dataclasses.replace(told, step=told.step + 7).row()))
+            recording.said[i] = dataclasses.replace(message, data=data)
+    assert again(recording, swaying).flights[0].chunks.differing > 0
+
+
+def test_an_observation_that_the_bag_lacks_is_counted_and_its_chunk_played_as_recorded(flown, swaying):
+    recording = recorded(flown[0])
     told = [ToldChunk.of(m.decode().data) for m in recording.of("/arm/policy/chunk")]
-    lost = told[3].marks[0]
-    recording.said[:] = [m for m in recording.said if mark(m.data) != lost]
-    first = replay(recording, Artifact.load(chunked_arm_artifact, ROBOT), ROBOT, INTERFACE, namespace).flights[0]
+    recording.said[:] = [m for m in recording.said if mark(m.data) != told[1].marks[0]]
+    first = again(recording, swaying).flights[0]
     assert first.unmade == 1 and first.chunks.equal and first.proposed.equal
 
 
-def test_a_bag_without_chunks_is_refused(flown, chunked_arm_artifact):
-    with pytest.raises(BagError, match="flight 1 on policy/chunk"):
-        again(flown[0], chunked_arm_artifact, drop="policy/chunk")
+def test_a_chunk_that_the_bag_lacks_is_told_and_without_its_first_one_a_flight_is_partial(flown, swaying):
+    recording, lost = recorded(flown[0]), []
+    for message in recording.of("/arm/policy/chunk"):
+        told = ToldChunk.of(message.decode().data)
+        if (told.flight, told.number) in ((3, 1), (2, 0)):
+            lost.append(message)
+    recording.said[:] = [message for message in recording.said if message not in lost]
+    found = again(recording, swaying)
+    assert [(flight.flight, flight.unrecorded) for flight in found.flights] == [(1, 0), (3, 1)] and found.partial == 1
+    assert found.flights[0].equal and to_json(found)["flights"][1]["unrecorded_chunks"] == 1
+    assert not found.flights[1].equal
+
+
+def test_a_bag_without_chunks_is_refused(flown, swaying):
+    recording = recorded(flown[0])
+    recording.said[:] = [message for message in recording.said if not message.topic.endswith("policy/chunk")]
+    with pytest.raises(BagError, match="no flight of /arm with its first one on policy/chunk"):
+        again(recording, swaying)
 
 
 def test_a_record_of_a_chunk_says_what_it_was_told():
-    told = ToldChunk(3, 1.25, 1.0, 25, [7, 9], np.arange(6.0).reshape(3, 2))
+    told = ToldChunk(3, 4, 1.25, 1.0, 25, [7, 9], np.arange(6.0).reshape(3, 2))
     back = ToldChunk.of(told.row())
-    assert (back.flight, back.at, back.observed, back.step, back.marks) == (3, 1.25, 1.0, 25, [7, 9])
+    assert (back.flight, back.number, back.at, back.observed, back.step, back.marks) == (3, 4, 1.25, 1.0, 25, [7, 9])
     assert np.array_equal(back.rows, told.rows)
-    for wrong in ([], [1.0] * 6, told.row()[:-1], [1, 0, 0, 0, 0, 3, 1, 2, 3], np.full(12, np.nan)):
+    infinite = np.where(np.arange(len(told.row())) == 7, np.inf, told.row())
+    for wrong in ([], [1.0] * 7, told.row()[:-1], [1, 0, 0, 0, 0, 0, 3, 1, 2, 3], np.full(12, np.nan), infinite):
         with pytest.raises(ValueError, match="no record of a chunk"):
             ToldChunk.of(wrong)

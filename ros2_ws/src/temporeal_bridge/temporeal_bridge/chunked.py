@@ -162,6 +162,7 @@ class ChunkBook:
     def __init__(self, policy: ChunkedPolicy) -> None:
         self.policy = policy
         self.basis: dict[float, tuple[int, Sequence[int]]] = {}  # by time of the observation: its step and marks
+        self.mission, self.count = -1.0, 0  # when its first step was, and how many were told of it
 
     def note(self, step: int, marks: Sequence[int]) -> None:
         """After the policy was given signals: ``step`` of the mission, ``marks`` of the state's messages."""
@@ -172,7 +173,10 @@ class ChunkBook:
 
     def told(self, flight: int, first: float) -> Iterator[ToldChunk]:
         """Of the chunks taken in since the last call; ``first``: when the first control step was [s, its clock]."""
+        if first != self.mission:
+            self.mission, self.count = first, 0
         while self.policy.used:
             new = self.policy.used.popleft()
             step, marks = self.basis[new.observed]
-            yield ToldChunk(flight, new.at - first, new.observed - first, step, marks, new.rows)
+            yield ToldChunk(flight, self.count, new.at - first, new.observed - first, step, marks, new.rows)
+            self.count += 1

@@ -15,6 +15,7 @@ from temporeal_bridge import messages
 from temporeal_bridge.bags import BagError, Recording
 from temporeal_bridge.mission import Told, ToldChunk
 
+SWAPPED_NS = 2_000_000  # messages of one node on two topics may be received in another order
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
 
 
@@ -88,9 +89,9 @@ def begun(recording: Recording, base: str) -> tuple[list[Flight], int]:
     return out, len(partial)
 
 
-def among(found: list[Flight], number: int, at: int) -> Flight | None:
+def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS) -> Flight | None:
     """The flight that a message is about: the last one begun by then, if it has that number."""
-    last = next((flight for flight in reversed(found) if flight.start_ns - BEFORE_NS <= at), None)
+    last = next((flight for flight in reversed(found) if flight.start_ns - before_ns <= at), None)
     return last if last is not None and last.number == number else None
 
 
@@ -113,7 +114,7 @@ def _chunk(found: list[Flight], at: int, message: Any) -> None:
         told = ToldChunk.of(message.data)
     except ValueError as error:
         raise BagError(f"policy/chunk: {error}") from error
-    flight = among(found, told.flight, at)
+    flight = among(found, told.flight, at, SWAPPED_NS)  # said after the step: not of a start that was void before it
     if flight is not None:
         flight.chunks.append(told)
 

@@ -68,7 +68,7 @@ class ToldChunk:
     """What the controller tells of a chunk that it uses. Times are [s since the first control step of the mission].
 
     Args:
-        flight: number of the mission.
+        flight: number of the mission. number: of the chunk in it, from 0.
         at: when it was taken in. observed: when the observation that it was made of was.
         step: control step of that observation, from 0; those before the mission are of step 0, too.
         marks: for each state topic, of the message that was observed (:func:`temporeal_bridge.state.mark`).
@@ -76,6 +76,7 @@ class ToldChunk:
     """
 
     flight: int
+    number: int
     at: float
     observed: float
     step: int
@@ -83,20 +84,20 @@ class ToldChunk:
     rows: np.ndarray
 
     def row(self) -> np.ndarray:
-        """As numbers: flight, at, observed, step, how many marks, how many rows, marks, rows."""
+        """As numbers: flight, number, at, observed, step, how many marks, how many rows, marks, rows."""
         return np.concatenate([
-            (self.flight, self.at, self.observed, self.step, len(self.marks), len(self.rows)), self.marks,
+            (self.flight, self.number, self.at, self.observed, self.step, len(self.marks), len(self.rows)), self.marks,
             np.reshape(self.rows, -1)])
 
     @staticmethod
     def of(row: Any) -> ToldChunk:
         """What such a row says; ValueError if it is none."""
         values = np.asarray(row, dtype=float)
-        topics, rows = (int(values[4]), int(values[5])) if len(values) > 6 and np.isfinite(values[:6]).all() else (0, 0)
-        marks, numbers = np.split(values[6:], [max(topics, 0)])
+        topics, rows = (int(values[5]), int(values[6])) if len(values) > 7 and np.isfinite(values).all() else (0, 0)
+        marks, numbers = np.split(values[7:], [max(topics, 0)])
         if topics < 1 or rows < 1 or len(marks) != topics or not len(numbers) or len(numbers) % rows:
             raise ValueError(f"{len(values)} numbers are no record of a chunk")
-        return ToldChunk(int(values[0]), float(values[1]), float(values[2]), int(values[3]),
+        return ToldChunk(int(values[0]), int(values[1]), float(values[2]), float(values[3]), int(values[4]),
                          [int(mark) for mark in marks], numbers.reshape(rows, -1))
 
 

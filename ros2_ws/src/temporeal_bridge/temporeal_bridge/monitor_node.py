@@ -46,6 +46,7 @@ from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 PUBLISH_S = 0.1
 WARN_BELOW = 0.05  # in the formula's own unit: 5 cm where its predicates are distances
 OVER = ("stopping", "finished", "holding", "stopped")  # modes of the guard in which the mission is not flown any more
+AHEAD_NS = 1_000_000_000  # a state whose stamp is so far ahead of the last one is read at once: it would hide others
 STEP_S = 0.05  # the longest that one step evaluates: messages and signals are seen in between
 BEHIND_S = 1.0  # said once per mission
 LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
@@ -68,6 +69,11 @@ def warn(text: str) -> None:
 
 
 Signals = dict[str, np.ndarray]
+
+
+def known(signals: Signals) -> Signals:
+    """What was read already."""
+    return signals
 
 
 class Held:
@@ -162,8 +168,14 @@ class MonitorNode:
         except Exception:  # what bytes from anywhere make a codec raise
             self.rejected += 1
             return
-        # 0: a type without a stamp
-        self.held[topic].add(stamp or self.transport.now(), partial(self._read, topic, message))
+        held, stamp = self.held[topic], stamp or self.transport.now()  # 0: a type without a stamp
+        read = partial(self._read, topic, message)
+        if held.steady or stamp > held.last + AHEAD_NS:  # the first one, too: whether it can be right matters at once
+            signals = read()
+            if signals is None:
+                return
+            read = partial(known, signals)
+        held.add(stamp, read)
 
     def _read(self, topic: int, message: Any) -> Signals | None:
         try:
@@ -208,9 +220,9 @@ class MonitorNode:
             self.behind = self.transport.monotonic() >= until
             if self.behind:
                 self._behind((now - at) / 1e9 - (0 if known else LATE_S))
-        if not self.running:  # between missions only the last sample matters: the next one starts with it
+        if not self.running:  # between missions only the last samples matter: the next one starts with them
             for held in self.held:
-                held.forget(now)
+                held.forget(now - round(LATE_S * 1e9))  # time zero is past when the guard says it
         if self.transport.monotonic() >= self.next_publish:
             self.next_publish = self.transport.monotonic() + PUBLISH_S
             if self.running:

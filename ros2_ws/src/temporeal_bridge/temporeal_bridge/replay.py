@@ -62,7 +62,8 @@ class Compared:
         count: those compared.
         differing: those of them that differ by more than the tolerance in some component.
         largest: greatest difference [A]; infinite where the length differs or a number is not finite on one side only.
-        first: step (of the guard's own commands: how many were before) of the first that differs, None: none does.
+        first: step (of the guard's own commands and of rows of chunks: how many commands, or chunks, were before) of
+            the first that differs, None: none does.
         missing: recorded, and not replayed.
         extra: replayed, and not recorded.
     """
@@ -92,6 +93,7 @@ class FlightReplay:
         mixed: steps in which a mix of two controllers was sent, which is not compared.
         chunks: the rows of the chunks that were used; None: the policy gives single commands.
         unmade: chunks whose observation the bag lacks: they are not compared, and played as recorded.
+        unrecorded: chunks that were used and are not in the bag: what was proposed until the next one differs.
         flown_by: the artifact that the flight began with.
     """
 
@@ -110,18 +112,20 @@ class FlightReplay:
     flown_by: str = ""
     chunks: Compared | None = None
     unmade: int = 0
+    unrecorded: int = 0
 
     @property
     def equal(self) -> bool:
         """Whether nothing differs."""
         return (self.proposed.equal and self.sent.equal and self.own.equal
-                and (self.chunks is None or self.chunks.equal)
+                and (self.chunks is None or (self.chunks.equal and self.chunks.count > 0))
                 and self.modes[0] == self.modes[1] and self.events[0] == self.events[1])
 
 
 @dataclass(frozen=True)
 class Replay:
-    """All flights of a robot; ``partial``: flights of which the bag lacks the beginning, which were not replayed."""
+    """All flights of a robot; ``partial``: flights of which the bag lacks the beginning (of a policy that gives chunks:
+    the first one), which were not replayed."""
 
     flights: list[FlightReplay]
     partial: int
@@ -150,7 +154,15 @@ def replay(
     if not recorded:
         raise BagError(f"{recording.path} has no flight of {namespace}: no control step on policy/step"
                        + (f"; {partial} began before it" if partial else ""))
-    made = None if artifact.manifest.chunk is None else made_again(recording, artifact, interface, namespace, recorded)
+    made = None
+    if artifact.manifest.chunk is not None:
+        whole = [flight for flight in recorded if flight.chunks and flight.chunks[0].number == 0]
+        partial, recorded = partial + len(recorded) - len(whole), whole
+        if not recorded:
+            raise BagError(f"{artifact.manifest.name} gives chunks, and {recording.path} has no flight of {namespace} "
+                           "with its first one on policy/chunk: it was recorded by an earlier version, lost it, or "
+                           "another artifact was flown")
+        made = made_again(recording, artifact, interface, namespace, recorded)
     stage = Stage(recording, artifact, robot, interface, namespace, recorded, made)
     stage.play()
     flown = logbook.flights(stage.heard, namespace)[0]
@@ -163,7 +175,7 @@ def replay(
         found = compared(flight, other, stage.guessed[i], tolerance, open_end=last)
         out.append(found if made is None else replace(
             found, chunks=compared_chunks(flight.chunks, made[i], tolerance),
-            unmade=sum(rows is None for rows in made[i])))
+            unmade=sum(rows is None for rows in made[i]), unrecorded=flight.chunks[-1].number + 1 - len(flight.chunks)))
     return Replay(out, partial, recording.cut)
 
 
@@ -251,10 +263,6 @@ def made_again(
         given = None if signals is None else artifact.act(signals)[manifest.commands[0].name]
         return None if given is None else given.reshape(len(given), -1).astype(float)
 
-    for flight in flights:
-        if not flight.chunks:
-            raise BagError(f"{manifest.name} gives chunks, and {recording.path} has none of flight {flight.number} on "
-                           "policy/chunk: it was recorded by an earlier version, or another artifact was flown")
     return [[rows(observation(flight, told)) for told in flight.chunks] for flight in flights]
 
 
@@ -345,6 +353,7 @@ class Stage:
         self.players[1].subscribe(self.guard.topic.topic, self.guard.topic.type, QOS["deep"], lambda received: None)
         self.states = [row.topic if row.topic.startswith("/") else f"{self.base}/{row.topic}"
                        for row in interface.states]
+        self.looked = 0.0  # when the nodes looked at their clock last [s]
         self.coming: list[int] = []  # times of the guard's records still to come, latest first
         self.to_come: set[tuple[int, int]] = set()  # (flight, step) that the guard has a record of
         self.pending = False  # whether the guard's turn is a recorded one
@@ -367,8 +376,9 @@ class Stage:
     def _until(self, at: int) -> None:
         """Let time pass; the guard looks at its clock meanwhile as it does in flight."""
         target = 1e-9 * (at - self.begin_ns)
-        while target - self.buses[1].seconds > TICK_S:
-            self._set(self.buses[1].seconds + TICK_S)
+        while target - self.looked > TICK_S:  # also where messages come oftener than that
+            self.looked += TICK_S
+            self._set(self.looked)
             self._idle()
         self._set(target)
 
@@ -598,7 +608,7 @@ def to_json(found: Replay) -> dict[str, Any]:
     return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
          "sent": kind(f.sent), "own": kind(f.own), "chunks": None if f.chunks is None else kind(f.chunks),
-         "unmade": f.unmade, "guessed": f.guessed, "lost": f.lost, "swapped": f.swapped,
-         "mixed": f.mixed, "flown_by": f.flown_by,
+         "unmade": f.unmade, "unrecorded_chunks": f.unrecorded, "guessed": f.guessed, "lost": f.lost,
+         "swapped": f.swapped, "mixed": f.mixed, "flown_by": f.flown_by,
          "modes": {"recorded": f.modes[0], "replayed": f.modes[1]},
          "events": {"recorded": f.events[0], "replayed": f.events[1]}} for f in found.flights]}))
