@@ -135,11 +135,12 @@ class TimedView:
 
     Args:
         slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
-            count as reward; the policy's own view asks for half as much again.
+            count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
+            between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
     """
 
     def __init__(self, decomposition: Decomposition, slack: float, margin: float, reward: Reward) -> None:
-        self.mission = TimedMission(decomposition, 1.5 * slack, 1.5 * margin)
+        self.mission = TimedMission(decomposition, slack, margin)
         self.objective = Objective(TimedMission(decomposition, slack, margin), reward)
         named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
         self.reads = (*sorted(named - {MISSION_TIME.name}), SCHEDULE)

@@ -74,6 +74,9 @@ class PPOConfig:
     init_std: float = 0.6  # of the first actions, in units of the nominal range [-1, 1]
     # most: what is cut off at +-1 costs nothing, and the entropy bonus would widen it for ever. None: no limit
     max_std: float | None = None
+    # what max_std falls to over the second half of the budget, in equal ratios: the policy that is deployed does not
+    # explore, and must not need it to cross an edge. None: it does not fall
+    final_std: float | None = None
     memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
     # execution
     precision: str = "float32"  # or bfloat16: mixed precision by autocast
@@ -92,7 +95,7 @@ class PPOConfig:
                      "clip", "max_grad_norm", "init_std", "min_learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("max_seconds", "value_clip", "max_std"):
+        for name in ("max_seconds", "value_clip", "max_std", "final_std"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive or null, got {getattr(self, name)}")
         for name in ("memory", "checkpoint_seconds", "value_coef", "entropy_coef"):
@@ -100,6 +103,8 @@ class PPOConfig:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.max_std is not None and self.max_std < self.init_std:
             raise ValueError(f"max_std must be at least init_std ({self.init_std}), got {self.max_std}")
+        if self.final_std is not None and not (self.max_std is not None and self.final_std <= self.max_std):
+            raise ValueError(f"final_std is what max_std ({self.max_std}) falls to: at most that, got {self.final_std}")
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be within [0, 1], got {getattr(self, name)}")
@@ -689,9 +694,10 @@ def descend(learner: Learner, gradient: Tensor, minibatch: Callable[[], Tensor],
     for group in learner.optimizer.param_groups:
         group["lr"] = learner.learning_rate
     learner.optimizer.step()
-    if config.max_std is not None:
+    limit = widest(learner)
+    if limit is not None:
         with torch.no_grad():
-            learner.actor.log_std.clamp_(max=math.log(config.max_std))
+            learner.actor.log_std.clamp_(max=math.log(limit))
     return values
 
 
@@ -712,6 +718,14 @@ def next_learning_rate(learner: Learner, kl: float) -> float:
     if config.schedule == "adaptive" and 0.0 < kl < 0.5 * desired:
         return min(config.max_learning_rate, rate * 1.5)
     return rate
+
+
+def widest(learner: Learner) -> float | None:
+    """The largest deviation that actions may have now; None: any."""
+    config = learner.config
+    if config.max_std is None or config.final_std is None:
+        return config.max_std
+    return config.max_std * float((config.final_std / config.max_std) ** max(2.0 * fraction_spent(learner) - 1.0, 0.0))
 
 
 def fraction_spent(learner: Learner) -> float:

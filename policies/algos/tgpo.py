@@ -53,6 +53,7 @@ class TGPOConfig(PPOConfig):
     gae_lambda: float = 0.98
     entropy_coef: float = 5e-3
     max_std: float | None = 1.0  # the entropy bonus would widen actions that do not matter for ever
+    final_std: float | None = 0.1
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
     explore: float = 0.5  # share of worlds whose episodes start in the middle of a mission

@@ -18,6 +18,7 @@ from sim.task import Draw
 
 CONTROL_DT = 0.2  # s
 HALF = 5.0  # m: half the arena's side
+SLACK = 0.05  # m
 FENCE = {"low": (-HALF, -HALF), "high": (HALF, HALF)}
 MEAN, SPREAD = 0.5 * (FASTEST + BACK), 0.5 * (FASTEST - BACK)  # m/s: action 0, and from there to 1
 
@@ -84,4 +85,4 @@ def make() -> System:
         name="unicycle", scene=Scene(robot), command="twist_cmd", backend="planar", control_dt=CONTROL_DT, substeps=1,
         stop="hold", act=AffineAction(robot, "twist_cmd", center=(MEAN, 0.0), scale=(SPREAD, TURN)),
         reads=("base_pos_w", "base_quat_w"), observe=observe, size=4, signals=robot.signals, initial=initial,
-        fence=FENCE, pace=0.8, model=Model())
+        fence=FENCE, pace=0.8, slack=SLACK, model=Model())
