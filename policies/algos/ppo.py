@@ -104,7 +104,8 @@ class PPOConfig:
         if self.max_std is not None and self.max_std < self.init_std:
             raise ValueError(f"max_std must be at least init_std ({self.init_std}), got {self.max_std}")
         if self.final_std is not None and not (self.max_std is not None and self.final_std <= self.max_std):
-            raise ValueError(f"final_std is what max_std ({self.max_std}) falls to: at most that, got {self.final_std}")
+            raise ValueError(f"final_std is what max_std ({self.max_std}) falls to: at most that, or null, got "
+                             f"{self.final_std}")
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be within [0, 1], got {getattr(self, name)}")

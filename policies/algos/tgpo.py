@@ -18,6 +18,7 @@ behind their time where others can still be on time, hits that are taken back (`
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -163,7 +164,11 @@ class Allocator:
                 kept, learner.critic, learner.critic_normalizer, env.observe, times * config.candidates)
             env.forget_starts()
             learner.hidden = torch.zeros_like(hidden)
-            self.flown = proved(source.bank, *flown(env, partial(ppo.act, learner))).cpu()
+            followed, success = flown(env, partial(ppo.act, learner))
+            self.flown = proved(source.bank, followed, success).cpu()
+        if not bool(success.any()):
+            warnings.warn("no schedule that was flown at the end of the training was kept: all are offered to the "
+                          "policy, which probably keeps none", stacklevel=2)
         source.bank, env.explore, learner.hidden, learner.obs = bank, config.explore, hidden, obs
         env.load_state_dict(state)
 

@@ -186,6 +186,15 @@ def test_the_deviation_grows_to_its_limit(tmp_path: Path, most: float | None) ->
     assert (std > 0.85).all() if most is None else torch.allclose(std, torch.tensor(0.8))
 
 
+def test_the_deviation_falls_over_the_second_half(tmp_path: Path) -> None:
+    """What is deployed does not explore: at the end of the training, the policy hardly does."""
+    config = replace(POINT_MASS, total_steps=64 * 32 * 12, entropy_coef=0.5, max_std=0.8, final_std=0.1)
+    stds = [row["std"] for row in train(worlds.PointMass(64, seed=1), config, out=tmp_path).history]
+    limits = [0.8 * 0.125 ** max(2 * k / 12 - 1, 0) for k in range(12)]
+    assert all(std <= limit * 1.00001 for std, limit in zip(stds, limits)) and max(stds) > 0.7
+    assert stds[-1] == pytest.approx(0.8 * 0.125 ** (2 * 11 / 12 - 1), rel=1e-5)
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_point_mass_learns_to_stop_at_the_origin(tmp_path: Path, seed: int) -> None:
     result = train(worlds.PointMass(64, seed=seed), POINT_MASS, out=tmp_path, seed=seed)
@@ -453,7 +462,7 @@ def test_minibatch_standardization_is_of_each_minibatch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "value", "legal"), [
     ("schedule", "cosine", "constant, linear, adaptive"), ("precision", "half", "float32, bfloat16"),
     ("gamma", 1.5, "within"), ("rollout_steps", 0, "positive"), ("actor_hidden", [], "at least one"),
-    ("max_std", 0.5, "at least init_std"),
+    ("max_std", 0.5, "at least init_std"), ("final_std", 0.1, "at most that, or null"),
 ])
 def test_bad_settings_name_the_legal_ones(name: str, value: object, legal: str) -> None:
     with pytest.raises(ValueError, match=f"{name}.*{legal}"):

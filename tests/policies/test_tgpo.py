@@ -160,6 +160,13 @@ def test_robots_that_stay_with_their_schedule_are_not_scored() -> None:
     assert torch.equal(choosing.choose(signals, {"tick": tick + 1}, now), now) and len(seen) == 2
 
 
+def test_what_is_hit_for_the_reward_is_hit_for_the_policy() -> None:
+    """Between the two a policy would stand still that does not explore."""
+    view = task_of(slack=0.07, margin=0.03).observe.view
+    assert view.mission.slack == view.objective.mission.slack == 0.07
+    assert view.mission.margin == view.objective.mission.margin == 0.03
+
+
 def test_behind_is_who_has_not_hit_what_was_due() -> None:
     view = task_of().observe.view  # type: ignore[union-attr]
     far, near = [0.0, 0.0, 0.0], [2.0, 2.0, 0.0]
