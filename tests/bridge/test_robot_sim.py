@@ -7,7 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from policies.export.manifest import GOLDEN, POLICY, Manifest
 from robots.spec import load_robot
+from sim.scene import Scene
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.memory import MemoryTransport
@@ -335,6 +337,39 @@ def test_what_cannot_be_simulated_is_refused(lockstep):
 
     crazyflie = load_robot("crazyflie")
     with pytest.raises(InterfaceError, match="simulated alone"):
-        plant_of(crazyflie, load_interface(crazyflie), "ctbr_cmd", {}, period=0.01, start=lambda rng: {})
+        plant_of(crazyflie, load_interface(crazyflie), "ctbr_cmd", {}, period=0.01, scene=Scene(crazyflie))
     with pytest.raises(InterfaceError, match="'linear' of kind 'planar' cannot be simulated behind topics"):
         plant_of(load_robot("linear"), load_interface(crazyflie), "velocity_cmd", {}, period=0.01)
+
+
+def test_a_quadrotor_starts_where_the_formula_s_task_says(lockstep):
+    """From elsewhere the formula may be violated before the flight has begun."""
+    pytest.importorskip("torch")
+    from temporeal_bridge.task_topics import own_start
+
+    robot, interface = load_robot("crazyflie"), load_interface(load_robot("crazyflie"))
+    task = {"name": "stl", "settings": {
+        "system": "quadrotor", "formula": "G[0,5] (height > 0.2)", "start": {"low": [-1.6, -1.5, 0.8],
+                                                                            "high": [-0.8, -0.7, 1.2]}}}
+    manifest = manifest_of(robot, task)
+    start = own_start(manifest, robot)
+    transport = MemoryTransport(lockstep.bus, "robot_sim", "/cf1")
+    simulated = RobotSim(transport, robot, interface, command="ctbr_cmd", start=start, seed=3)
+    places = []
+    for seed in (3, 4, 3):
+        simulated.reset(seed)
+        places.append(simulated.true()["base_pos_w"].copy())
+        assert (places[-1] >= [-1.6, -1.5, 0.8]).all() and (places[-1] <= [-0.8, -0.7, 1.2]).all()
+    assert np.array_equal(places[0], places[2]) and not np.array_equal(places[0], places[1])
+    without = {"name": "stl", "settings": {key: task["settings"][key] for key in ("system", "formula")}}
+    assert own_start(manifest_of(robot, without), robot) is None
+    assert own_start(manifest_of(robot, None), robot) is None
+
+
+def manifest_of(robot, task):
+    """Of an artifact that was trained on ``task``."""
+    return Manifest(
+        name="x", robot=robot.name, signals=(robot.signals["base_pos_w"],), commands=(robot.command("ctbr_cmd"),),
+        rate_hz=50.0, memory=(), formula="G[0,5] (height > 0.2)", constants={}, horizon_s=5.0, stop="level",
+        training={} if task is None else {"task": task}, versions={}, seed=0, git_revision="", created="",
+        files={POLICY: "", GOLDEN: ""})

@@ -79,15 +79,20 @@ class Plant(Protocol):
 
 
 class Quadrotor:
-    """A Crazyflie: firmware with a watchdog, rate loop, rotors with lag, rigid body."""
+    """A Crazyflie: firmware with a watchdog, rate loop, rotors with lag, rigid body. ``start``: where flights start;
+    None: as ``simulation.start`` of ``ros.yaml`` says."""
 
     joints: tuple[str, ...] = ()
     dead = stands = False
 
-    def __init__(self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any],
+        start: Start | None = None,
+    ) -> None:
         from sim.backends.mujoco_model import Robot
 
         self.robot, self.command, self.settings = robot, command, settings
+        self.start = start or (lambda rng: draw_start(robot, rng, settings["start"]))
         topic = interface.command(command)
         self.topics: tuple[CommandTopic | Topic, ...] = (topic,)
         self.codec, self.options = codecs.COMMANDS[topic.codec], topic.options
@@ -101,7 +106,7 @@ class Quadrotor:
     def place(self, rng: np.random.Generator) -> None:
         """Parameters and start state of a flight."""
         self.body.set_params(draw_parameters(self.robot, rng, float(self.settings["spread"])))
-        self.body.reset(draw_start(self.robot, rng, self.settings["start"]))
+        self.body.reset(self.start(rng))
 
     def read(self, message: Any, now_ns: int) -> Any:
         """See :class:`Plant`."""
@@ -286,11 +291,11 @@ def plant_of(
 ) -> Plant:
     """The plant of ``robot``; arguments as for :class:`Articulated`."""
     if robot.kind == "quadrotor":
-        if scene is not None or start is not None:
+        if scene is not None:
             raise InterfaceError(f"robot {robot.name!r} is a quadrotor: it is simulated alone, without a task's scene")
         if interface.autopilot is not None:
-            return UnderAutopilot(robot, interface, command, settings)
-        return Quadrotor(robot, interface, command, settings)
+            return UnderAutopilot(robot, interface, command, settings, start)
+        return Quadrotor(robot, interface, command, settings, start)
     if command not in robot.actuators or "joint_pos" not in robot.sources:
         raise InterfaceError(
             f"robot {robot.name!r} of kind {robot.kind!r} cannot be simulated behind topics: that takes a quadrotor, "

@@ -60,7 +60,7 @@ class RobotSim:
     Args:
         command: the one that it listens to; None: the interface's first.
         settings: numbers instead of those in ``simulation`` of ``ros.yaml``.
-        scene, start: an arm or a hand among objects, and where its flights start; None: alone, near home.
+        scene: an arm or a hand among objects; None: alone. start: where flights start; None: near home.
         world: a task's, with scene and starts and the signals that it adds.
     """
 
@@ -337,15 +337,18 @@ def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
         command = command or manifest.commands[0].name
     if args.task is not None:  # tasks are written with torch: imported by whoever asks for one
         world = resolve("sim", "starts").of_task(args.task, robot, command)
-    elif manifest is not None and robot.kind != "quadrotor":  # those fly alone, from the starts of ros.yaml
+    elif manifest is not None and robot.kind != "quadrotor":
         world = task_topics.world_of(manifest, robot)
+    start = None
+    if manifest is not None and args.task is None and robot.kind == "quadrotor":  # those fly alone
+        start = task_topics.own_start(manifest, robot)
     extra = args.signals
     if extra is None and world is not None:
         extra = task_topics.content(world, {*world.scene.signals, *world.specs} if manifest is None else
                                     task_topics.needed(manifest, world))
     return RobotSim(
         transport, robot, load_interface(robot, args.interface, extra), seed=args.seed, out=args.out,
-        settings=settings, command=command or (world.command if world is not None else None), world=world)
+        settings=settings, command=command or (world.command if world is not None else None), start=start, world=world)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

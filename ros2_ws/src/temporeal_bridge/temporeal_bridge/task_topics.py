@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
@@ -48,6 +49,16 @@ def world_of(manifest: Manifest, robot: RobotSpec) -> OneWorld | None:
         return None
     world: OneWorld = resolve("sim", "starts").of_task(named[0], robot, manifest.commands[0].name, named[1])
     return world
+
+
+def own_start(manifest: Manifest, robot: RobotSpec) -> Callable[[np.random.Generator], dict[str, Any]] | None:
+    """What draws the starts of a formula's task that says where its episodes begin: elsewhere it may be violated
+    before it has begun. None: the task does not say."""
+    named = task_of(manifest)
+    if named is None or not named[1].get("start"):
+        return None
+    world = world_of(manifest, robot)
+    return None if world is None else world.start
 
 
 def pose_row(scene: Scene, name: str, signals: Collection[str]) -> Row | None:
