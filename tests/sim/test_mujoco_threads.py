@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 from functools import partial
 
 import mujoco
@@ -267,12 +266,15 @@ def test_auto_takes_the_batch_where_there_is_one(monkeypatch, caplog):
 
 
 def test_threads_end_with_the_worlds():
-    before = threading.active_count()
     worlds = Threads(small(), 16, nthread=3)
     worlds.step()
-    assert threading.active_count() > before
     pool = worlds._pool
+    threads = list(pool._threads)
+    assert threads and all(thread.is_alive() for thread in threads)
     del worlds
     gc.collect()
     with pytest.raises(RuntimeError, match="after shutdown"):
         pool.submit(partial(int))
+    for thread in threads:
+        thread.join(10.0)
+    assert not any(thread.is_alive() for thread in threads)

@@ -159,8 +159,11 @@ class UnderAutopilot(Quadrotor):
 
     stands = True
 
-    def __init__(self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any]) -> None:
-        super().__init__(robot, interface, command, settings)
+    def __init__(
+        self, robot: RobotSpec, interface: Interface, command: str, settings: Mapping[str, Any],
+        start: Start | None = None,
+    ) -> None:
+        super().__init__(robot, interface, command, settings, start)
         assert interface.autopilot is not None  # what chose this class
         topic, self.autopilot = interface.command(command), interface.autopilot
         orders = self.autopilot.orders
