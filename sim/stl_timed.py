@@ -141,7 +141,7 @@ class TimedView:
 
     def __init__(self, decomposition: Decomposition, slack: float, margin: float, reward: Reward) -> None:
         self.mission = TimedMission(decomposition, slack, margin)
-        self.objective = Objective(TimedMission(decomposition, slack, margin), reward)
+        self.objective = Objective(self.mission, reward)
         named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
         self.reads = (*sorted(named - {MISSION_TIME.name}), SCHEDULE)
         self.memory: dict[str, tuple[int, ...]] = dict(self.mission.memory)

@@ -144,7 +144,8 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
     if found.cut:
         lines.append(f"the bag is not whole ({found.cut}): replayed as far as it goes")
     if found.partial:
-        lines.append(f"{found.partial} flights began before the recording and were left out")
+        lines.append(f"{found.partial} flights began before the recording, or lack their first chunk: they were "
+                     "left out")
     lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
                  f"{'extra':>5}  largest difference by component")
     for flight in found.flights:

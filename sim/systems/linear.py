@@ -60,5 +60,4 @@ def make() -> System:
         name="linear", scene=Scene(robot), command="vel_cmd", backend="planar", control_dt=CONTROL_DT, substeps=1,
         stop="hold", act=AffineAction(robot, "vel_cmd", center=(0.0, 0.0), scale=(SPEED, SPEED)),
         reads=("base_pos_w",), observe=observe, size=2, signals=robot.signals, initial=initial, fence=FENCE, pace=1.0,
-        slack=SLACK,
-        model=Model())
+        slack=SLACK, model=Model())

@@ -404,6 +404,7 @@ def test_an_arm_is_brought_to_rest_without_the_watch_that_fails_every_time(movin
     monkeypatch.setattr(moving.guard.watch, "fresh", broken)
     count = len(moving.sent)
     spin_into(moving.guard, KeyError("joint_pos"))
+    assert moving.guard.blind > 0
     moving.own.wait(0.0)
     assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
     assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()

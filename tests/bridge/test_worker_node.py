@@ -259,18 +259,24 @@ def runs_out(robot: Robot) -> None:
     robot.fly(20.0, until=lambda acting: not acting)
     assert robot.sent_at < robot.policy.plan.chunk.end <= robot.clock.read
     robot.fly(0.3)
-    assert np.median(robot.times) < 0.02
+    assert np.percentile(robot.times, 90) < 0.02
 
 
 def comes_back(robot: Robot) -> None:
     """New chunks are used again, and it goes on from where it stood without a jump."""
     robot.fly(20.0, until=lambda acting: acting)
-    for _ in range(20):  # a worker that a busy machine does not let run is silent as well
-        acted, fastest = robot.fly(0.6)
+    acts(robot, 0.6, 40)
+
+
+def acts(robot: Robot, seconds: float, least: int) -> None:
+    """More than ``least`` commands in so many seconds, sooner or later: a worker that a busy machine does not let run
+    is silent as well."""
+    for _ in range(20):
+        acted, fastest = robot.fly(seconds)
         assert fastest < 10 * SPEED
-        if acted > 40:
+        if acted > least:
             return
-    raise AssertionError(f"{acted} commands in the last 0.6 s")
+    raise AssertionError(f"{acted} commands in the last {seconds} s")
 
 
 def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_only(robot, slowed):
@@ -285,8 +291,9 @@ def test_a_worker_that_is_stopped_slow_hung_or_killed_is_seen_by_its_silence_onl
     comes_back(robot)
 
     delay.write_text("0.2")  # ten times slower, but faster than a chunk is long
-    robot.fly(20.0, until=lambda acting: acting and robot.policy.latency.most > 0.2)
-    assert robot.clock.read < robot.policy.plan.chunk.end and robot.policy.latency.most > 0.2
+    robot.fly(20.0, until=lambda acting: robot.policy.latency.most > 0.2)
+    assert robot.policy.latency.most > 0.2
+    acts(robot, 0.5, 30)
     delay.write_text("0.5")  # slower than a chunk is long: each one is late
     runs_out(robot)
     robot.fly(20.0, until=lambda acting: robot.policy.counts["late"] >= 1)

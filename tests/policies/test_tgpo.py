@@ -163,8 +163,8 @@ def test_robots_that_stay_with_their_schedule_are_not_scored() -> None:
 def test_what_is_hit_for_the_reward_is_hit_for_the_policy() -> None:
     """Between the two a policy would stand still that does not explore."""
     view = task_of(slack=0.07, margin=0.03).observe.view
-    assert view.mission.slack == view.objective.mission.slack == 0.07
-    assert view.mission.margin == view.objective.mission.margin == 0.03
+    assert view.mission is view.objective.mission
+    assert (view.mission.slack, view.mission.margin) == (0.07, 0.03)
 
 
 def test_behind_is_who_has_not_hit_what_was_due() -> None:

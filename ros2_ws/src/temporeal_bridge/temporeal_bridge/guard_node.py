@@ -155,6 +155,7 @@ class GuardNode:
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
         self.latency_s: deque[float] = deque(maxlen=AGES)
         self.unsaid = self.garbled = 0  # reports that could not be published, messages that could not be read
+        self.blind = 0  # times that a stop did without what the robot says, for the watch failed
         self.motion: Motion | None = None
         self.origin: Array | None = None  # where the robot was when the mission began
         self.stopping = Stopping("silence", 0.0)
@@ -448,9 +449,11 @@ class GuardNode:
 
     def _fresh_values(self, now: float) -> stop_actions.Values | None:
         """The newest signals; None while the state is stale, and where the watch fails: every stop can do without."""
-        with suppress(Exception):
+        try:
             return self.watch.values if self.watch.fresh(now) else None
-        return None
+        except Exception:
+            self.blind += 1
+            return None
 
     # the loop
 
@@ -702,7 +705,7 @@ class GuardNode:
             "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
             "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
-            "garbled": self.garbled, "unsaid": self.unsaid,
+            "garbled": self.garbled, "unsaid": self.unsaid, "blind": self.blind,
             "autopilot": "" if self.mode in IDLE else self._barred(now),
             **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()},
         }

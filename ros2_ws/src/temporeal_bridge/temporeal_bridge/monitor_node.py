@@ -71,11 +71,6 @@ def warn(text: str) -> None:
 Signals = dict[str, np.ndarray]
 
 
-def known(signals: Signals) -> Signals:
-    """What was read already."""
-    return signals
-
-
 class Held:
     """The samples of one topic that are still needed: what was known at a time is the newest one before it.
 
@@ -172,10 +167,10 @@ class MonitorNode:
         read = partial(self._read, topic, message)
         if held.steady or stamp > held.last + AHEAD_NS:  # the first one, too: whether it can be right matters at once
             signals = read()
-            if signals is None:
-                return
-            read = partial(known, signals)
-        held.add(stamp, read)
+            if signals is not None:
+                held.add(stamp, lambda: signals)
+        else:
+            held.add(stamp, read)
 
     def _read(self, topic: int, message: Any) -> Signals | None:
         try:

@@ -377,7 +377,8 @@ class PolicyNode:
     # reports
 
     def _tell(self, step: int, missed: int, now: float) -> None:
-        """What a step was made of: began ``now``, or, of a chunk, is the command for a time."""
+        """What a step was made of that began ``now``: where chunks are played, at the time that its command is for; and
+        the chunks that came with it."""
         number, at = self.flight.number, now if self.book is None else self.book.policy.now
         data = np.array([number, step, missed, at - self.first, *self.state.marks])
         self.transport.publish(self.told, messages.encode(self.told.type, messages.array64(data)))

@@ -11,8 +11,8 @@ when it came (``policy/chunk``): the chunks are made again of those observations
 came then. How fast a worker is, is not repeated.
 
 What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
-end. How long a step took is not repeated either. A stop that the guard found
-by its clock (a stale state, a silent controller) is found within a tick of it: a command may be sent more or less.
+end. How long a step took is not repeated either. A stop that the guard found by its clock (a stale state, a silent
+controller) is found within a tick of it: a command may be sent more or less.
 
 One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.swap`), a flight is compared
 up to that step; and what was sent not where it was a mix of two.
@@ -252,11 +252,11 @@ def made_again(
     def observation(flight: Flight, told: ToldChunk) -> dict[str, np.ndarray] | None:
         at, signals = flight.start_ns + 1e9 * told.observed, dict[str, np.ndarray]()
         for target, found, reader in zip(told.marks, by_mark, readers):
-            near = sorted(found.get(target, ()), key=lambda message: abs(message.at - at))
-            if target and not near:
-                return None
-            if near:
-                signals |= reader.signals(reader.message(near[0].type, near[0].data)[0])
+            if target:  # 0: that topic had brought nothing yet
+                near = min(found.get(target, ()), key=lambda message: abs(message.at - at), default=None)
+                if near is None:
+                    return None
+                signals |= reader.signals(reader.message(near.type, near.data)[0])
         return {**signals, MISSION_TIME.name: np.asarray(told.step * period, dtype=np.float32)}
 
     def rows(signals: dict[str, np.ndarray] | None) -> np.ndarray | None:
@@ -280,8 +280,6 @@ def compared_chunks(told: Sequence[ToldChunk], made: Sequence[np.ndarray | None]
 
 class NoWorker:
     """The line to a worker that is not there."""
-
-    rejected = 0
 
     def put(self, at: float, signals: Mapping[str, np.ndarray]) -> None:
         """Nobody reads it."""
