@@ -5,7 +5,7 @@ The reward is dense and stage-wise: the way to the current subgoal, what must be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,9 @@ from sim.stl.decompose import Decomposition
 from sim.stl.syntax import signals_in
 from sim.task import MISSION_TIME, weights
 from sim.timed import Timed, TimedMission
+
+Lost = Callable[[Mapping[str, Tensor]], Tensor]
+"""Whether [N] robots are in a state out of which they do not come, such as on their backs."""
 
 SCHEDULE = "schedule"
 """The signal that says which alternative is followed, and when each of its variables shall be, in samples."""
@@ -35,7 +38,7 @@ class Reward:
     progress: float = 5.0  # times the share of the way to the current subgoal: its margin in units of ``scale``
     hit: float = 10.0  # once per subgoal
     done: float = 10.0  # once, when all is hit and kept to its end
-    broken: float = 10.0  # once, when what is to be kept is not: the episode ends
+    broken: float = 10.0  # once, when what is to be kept is not, or the robot is lost: the episode ends
     late: float = 5.0  # once, when a window passed: the episode ends
     distance: float = 0.5  # per second, times min(distance / scale, 1)
     near: float = 2.0  # per second, times 1 - margin / ``guard`` of what must be kept, where that is positive
@@ -77,8 +80,8 @@ class Objective:
 
     privileged_dim = 0
 
-    def __init__(self, mission: TimedMission, reward: Reward) -> None:
-        self.mission, self.weights = mission, reward
+    def __init__(self, mission: TimedMission, reward: Reward, lost: Lost | None = None) -> None:
+        self.mission, self.weights, self.lost = mission, reward, lost
         self.memory: dict[str, tuple[int, ...]] = {**mission.memory, "potential": (), "done": (), "broken": ()}
 
     def to(self, device: torch.device) -> Objective:
@@ -101,7 +104,10 @@ class Objective:
         going = memory["done"] < 0.5
         potential, far = self.potential(timed), (timed.distance / w.scale).clamp(max=1.0)
         # an episode that began where it must not be is over at its first step
-        broken = (timed.violated | (memory["broken"] > 0.5)) & going
+        broken = timed.violated | (memory["broken"] > 0.5)
+        if self.lost is not None:
+            broken = broken | self.lost(signals)
+        broken = broken & going
         late = timed.late & ~timed.done & going
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
         unsafe = (1.0 - timed.kept.amin(-1) / w.guard).clamp(0.0, 1.0)
@@ -134,14 +140,17 @@ class TimedView:
     """Margins, times to go, hits, stage and holds; ``objective`` pays by stages. Exportable.
 
     Args:
+        lost: which robots learning gives up, None: none.
         slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
             count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
             between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
     """
 
-    def __init__(self, decomposition: Decomposition, slack: float, margin: float, reward: Reward) -> None:
+    def __init__(
+        self, decomposition: Decomposition, slack: float, margin: float, reward: Reward, lost: Lost | None = None
+    ) -> None:
         self.mission = TimedMission(decomposition, slack, margin)
-        self.objective = Objective(self.mission, reward)
+        self.objective = Objective(self.mission, reward, lost)
         named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
         self.reads = (*sorted(named - {MISSION_TIME.name}), SCHEDULE)
         self.memory: dict[str, tuple[int, ...]] = dict(self.mission.memory)
@@ -169,7 +178,8 @@ class TimedView:
 
 
 def make(
-    decomposition: Decomposition, *, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None
+    decomposition: Decomposition, *, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None,
+    lost: Lost | None = None,
 ) -> TimedView:
     """The view of a formula that can be decomposed."""
-    return TimedView(decomposition, slack, margin, weights(Reward, reward))
+    return TimedView(decomposition, slack, margin, weights(Reward, reward), lost)

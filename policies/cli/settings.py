@@ -27,6 +27,9 @@ Settings = dict[str, Any]
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
+WORLDS = 2048
+"""``num_worlds``, where neither the task's file says how many suit it, nor an experiment, nor the command line."""
+
 OWN_ROBOT = ("a task is written for one robot, so a robot comes with its task: leave robot out. For a robot of your "
              "own write a task, docs/adding-a-robot.md has a whole one")
 
@@ -107,6 +110,8 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
     lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
+    if base["num_worlds"] == AUTO:
+        lines.append(f"num_worlds={base['task'].get('num_worlds', WORLDS)}")
     parsed = [o for o in parsed if o.key_or_group not in automatic]
     base = _compose([*lines, *[str(o.input_line) for o in parsed if o.key_or_group in known]])
     for override in parsed:

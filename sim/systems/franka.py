@@ -22,6 +22,8 @@ SPEED = 0.6  # m/s of the tool along each axis at action 1, as in sim/tasks/reac
 HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
 FENCE = {"low": (0.2, -0.6, 0.0), "high": (0.8, 0.6, 0.9)}  # m: where the tool can go with this attitude
 MIDDLE = (0.5, 0.0, 0.45)  # m
+SLACK = 0.01  # m
+REWARD = {"scale": 1.0, "guard": 0.05}  # m
 READS = ("joint_pos", "joint_vel", "grip_pos_w")
 
 
@@ -102,5 +104,5 @@ def make() -> System:
         name="franka", scene=Scene(robot), command="joint_pos_cmd", backend="mujoco", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="hold", act=act, reads=READS, observe=observe, size=17,
         signals={name: robot.signals[name] for name in ("grip_pos_w", "grip_quat_w", "grip_vel_w", "joint_pos")},
-        initial=initial, fence=FENCE, pace=0.3, model=Model(act), memory=act.memory,
+        initial=initial, fence=FENCE, pace=0.3, slack=SLACK, reward=REWARD, model=Model(act), memory=act.memory,
         follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)

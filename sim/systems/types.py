@@ -67,6 +67,10 @@ class System:
             middle of a mission from which there is no time left. Infinite: not known.
         slack: by how much more than asked a policy makes its subgoals hold, in their unit, where a task does not say:
             what rides the edge of a region is out of it at the first disturbance, or on the robot.
+        reward: coefficients of the timed view's reward that fit the arena's size (:class:`sim.stl_timed.Reward`), where
+            a task says none: which distance is far, and which is near.
+        lost: whether [N] robots are in a state out of which they do not come, such as on their backs: then learning
+            with the timed view ends the episode, as if something had been broken. No verdict has to do with it.
         model: None where there is no prediction worth its name.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
             it, and an observation map calls them where :class:`sim.maps.ObserveMap` says.
@@ -88,6 +92,8 @@ class System:
     fence: Mapping[str, tuple[float, ...]]
     pace: float = inf
     slack: float = 0.0
+    reward: Mapping[str, float] = field(default_factory=dict)
+    lost: Callable[[Signals], Tensor] | None = None
     model: Model | None = None
     memory: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     follow: Callable[[Signals, Memory], Memory] = remember

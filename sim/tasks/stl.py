@@ -189,7 +189,8 @@ def make(
 
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
-        view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view.
+        view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
+            as the system says.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None: the system's own. ``of_view``: other
             settings of the view, such as ``samples`` of ``history`` and ``privileged`` of ``plain``.
         episode_s: s; the formula's horizon if left out.
@@ -206,7 +207,8 @@ def make(
     extra, initial, explore = None, lambda draw: of.initial(draw, start), None
     if view == TIMED:
         slack = of.slack if slack is None else slack
-        seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin, reward=reward)
+        seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin,
+                                  reward={**of.reward, **(reward or {})}, lost=of.lost)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
         extra, initial = Constant(seen.spec), Initial(of, start, bank)
         explore = Explore(initial, seen.objective.mission)

@@ -75,15 +75,18 @@ def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
     assert lengths == sorted(lengths) and {50, 1000} <= set(lengths)
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("method", METHODS)
-def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: str) -> None:
+def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: str, system: str) -> None:
     from policies.cli import settings as config
 
-    item = Item("linear_reach", method, 1)
-    settings = config.compose([*item.words, "task=stl/linear_reach"])
+    item = Item(f"{system}_reach", method, 1)
+    settings = config.compose([*item.words, f"task=stl/{system}_reach"])
     assert settings["algo"]["name"] == METHODS[method].algo
     if METHODS[method].kind != suite.PLANNER:
-        assert settings["algo"]["max_seconds"] == SYSTEMS["linear"].budget_s
+        assert settings["algo"]["max_seconds"] == SYSTEMS[system].budget_s
+    given = dict(word.removeprefix("algo.").split("=") for word in METHODS[method].words if word.startswith("algo."))
+    assert {name: str(settings["algo"][name]).lower() for name in given} == given
 
 
 def test_the_time_left_is_what_others_of_the_same_kind_took(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from policies.cli.settings import (
     AUTO,
     AUTOMATIC,
     DOTTED,
+    WORLDS,
     Opened,
     compose,
     groups,
@@ -153,6 +154,13 @@ def test_a_folder_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (settings["task"]["name"], settings["num_worlds"]) == ("lift", 3)
     assert settings["backend"] == {"name": "mujoco_warp", "contacts": 90}
     assert override(compose(), ["randomize=lab"])["randomize"] == settings["randomize"]
+
+
+def test_as_many_worlds_as_the_task_s_file_names_unless_somebody_says_it() -> None:
+    assert compose()["num_worlds"] == WORLDS == 2048
+    assert compose(["task=stl/ant_reach"])["num_worlds"] == 128
+    assert compose(["task=stl/ant_reach", "num_worlds=7"])["num_worlds"] == 7
+    assert compose(["experiment=reach"])["num_worlds"] == 256 and "num_worlds" not in compose(["task=reach"])["task"]
 
 
 @pytest.mark.parametrize(("files", "told"), [

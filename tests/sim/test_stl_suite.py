@@ -11,11 +11,13 @@ import yaml
 
 import configs
 from robots.registry import resolve
+from sim.env import make_env
 from sim.regions import shapes_of
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.robustness import robustness
 from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
+from sim.stl_timed import Reward
 from sim.task import load_task, task_schema
 from tests.sim.stl_experts import STEER, corners, perform
 
@@ -96,6 +98,32 @@ def test_a_task_that_says_no_slack_has_its_system_s():
     assert own.objective.mission.slack == 0.03 and own.observe.view.mission.slack == 0.03
     assert load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)", slack=0.0).objective.mission.slack == 0.0
     assert load_task("stl").objective.mission.slack == 0.05
+
+
+def test_a_task_that_says_no_coefficient_of_the_reward_has_its_system_s():
+    formula = "F[0,5] (grip_pos_w.z > 0.3)"
+    own = load_task("stl", system="franka", formula=formula).objective.weights
+    assert (own.scale, own.guard, own.hit) == (1.0, 0.05, 10.0)
+    said = load_task("stl", system="franka", formula=formula, reward={"scale": 2.0}).objective.weights
+    assert (said.scale, said.guard) == (2.0, 0.05)
+    assert load_task("stl").objective.weights == Reward()
+
+
+def test_learning_gives_up_an_ant_that_lies_on_its_back_and_no_verdict_does():
+    task = load_task("stl", system="ant", formula="F[0,5] (base_pos_w.x > 3) & G[0,5] (base_pos_w.x < 9)")
+    objective, env = task.objective, make_env(task, num_worlds=2, seed=1, threads=1, compiled=False)
+    env.reset()
+    zeros = {name: torch.zeros(2, *shape) for name, shape in objective.memory.items()}
+    signals, memory = env.true_signals(), objective.start(env.true_signals(), zeros)
+    upright = objective.step(signals, torch.zeros(2, 8), memory)
+    tilt = torch.tensor([1.2, 0.9])  # rad, about x: beyond 60 degrees, and not
+    quat = torch.stack([(tilt / 2).cos(), (tilt / 2).sin(), 0 * tilt, 0 * tilt], -1)
+    tilted = objective.step({**signals, "base_quat_w": quat}, torch.zeros(2, 8), memory)
+    assert upright[1].tolist() == [False, False] and tilted[1].tolist() == [True, False]
+    assert (upright[0] - tilted[0]).tolist() == pytest.approx([objective.weights.broken, 0.0])
+    still = {"base_pos_w": torch.zeros(101, 1, 3).numpy(), "base_quat_w": quat[:1].expand(101, 1, 4).numpy()}
+    still["base_pos_w"][50:, :, 0] = 4.0
+    assert float(robustness(task.formula, still, dt=0.05)[0].squeeze()) == pytest.approx(1.0)
 
 
 def test_the_horizons_of_the_scaling_study_are_one_formula():

@@ -113,10 +113,10 @@ class Item:
     @property
     def words(self) -> list[str]:
         """Settings besides formula, seed and folder."""
-        method = METHODS[self.method]
-        replan = [f"algo.replan={SYSTEMS[self.system].replan}"]
+        method, system = METHODS[self.method], SYSTEMS[self.system]
+        replan = [f"algo.replan={system.replan}"]
         budget = [f"algo.max_seconds={self.budget_s}", CPU_CLOCK]
-        own = {suite.LEARNER: [*budget, f"algo.total_steps={ENDLESS}", "algo.threads=1"],
+        own = {suite.LEARNER: [*system.words, *budget, f"algo.total_steps={ENDLESS}", "algo.threads=1"],
                suite.MODEL: [*budget, f"algo.updates={ENDLESS}", *replan],
                suite.PLANNER: replan}[method.kind]
         return ["threads=1", *method.words, *own]
