@@ -90,17 +90,26 @@ class Model:
     parameters: Mapping[str, Parameter]
 
 
-def build(scene: Scene, command: str | None, dt: float) -> Model:
+INTEGRATORS = {
+    "euler": mujoco.mjtIntegrator.mjINT_EULER, "rk4": mujoco.mjtIntegrator.mjINT_RK4,
+    "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT, "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST}
+
+
+def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto") -> Model:
     """The compiled model of ``scene`` with physics step ``dt`` [s], whose actuators take ``command`` of the robot.
 
-    Without a command it is to be looked at only.
+    Without a command it is to be looked at only. ``integrator``: of :data:`INTEGRATORS`; ``auto``: as the MJCF says.
 
     A diverging state stays as it is instead of being reset behind the caller's back.
     """
     if not 0.0 < dt <= LONGEST_STEP:  # false for NaN
         raise ValueError(f"dt is {dt} s; it must lie in (0, {LONGEST_STEP:g}]")
+    if integrator not in ("auto", *INTEGRATORS):
+        raise ValueError(f"integrator is {integrator!r}; it must be one of auto, {', '.join(INTEGRATORS)}")
     spec = assemble(scene)
     spec.option.timestep = dt
+    if integrator != "auto":
+        spec.option.integrator = INTEGRATORS[integrator]
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     for name, source in scene.sources.items():
         add_sensors(spec, name, source)

@@ -45,7 +45,7 @@ KINDS = tuple(k for k in mujoco.mjtWarning.__members__ if k != "mjNWARNING")
 
 def make(
     what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float = 0.002, device: str = "cpu", seed: int = 0,
-    threads: int = 0, engine: str = "auto", needs: Iterable[str] = (),
+    threads: int = 0, engine: str = "auto", integrator: str = "auto", needs: Iterable[str] = (),
 ) -> Backend:
     """The backend for ``num_worlds`` worlds of a scene (or of a robot alone).
 
@@ -57,6 +57,8 @@ def make(
         threads: CPU threads; 0 takes every core this process may use.
         engine: what steps the worlds: ``batch`` (``mujoco.batch``), ``threads``
             (:mod:`sim.backends.mujoco_threads`), or ``auto`` for ``batch`` where this version of MuJoCo has it.
+        integrator: one of :data:`sim.backends.mjcf.INTEGRATORS`, or ``auto`` for the one that the robot's MJCF names.
+            Quadrotors have their own.
         needs: capabilities (:mod:`sim.capabilities`) that the caller cannot do without.
     """
     if num_worlds < 1:
@@ -68,9 +70,12 @@ def make(
         from sim.backends import mujoco_quadrotor
 
         require("mujoco (quadrotors)", mujoco_quadrotor.HAS, needs)
+        if integrator != "auto":
+            raise ValueError(f"integrator is {integrator!r}; quadrotors have their own: auto")
         return mujoco_quadrotor.MuJoCo(scene, num_worlds, command, dt, torch.device(device), seed, threads, steps)
     require("mujoco", HAS, needs)
-    return MuJoCo(mjcf.build(scene, command, dt), num_worlds, command, torch.device(device), seed, threads, steps)
+    model = mjcf.build(scene, command, dt, integrator)
+    return MuJoCo(model, num_worlds, command, torch.device(device), seed, threads, steps)
 
 
 class MuJoCo:

@@ -63,7 +63,7 @@ UNREAD = ("JOINTLIMITPOS", "JOINTLIMITVEL", "TENDONLIMITPOS", "TENDONLIMITVEL", 
 def make(
     what: Scene | RobotSpec, num_worlds: int, command: str, *, dt: float = 0.002, device: str = "cpu", seed: int = 0,
     threads: int = 0, needs: Iterable[str] = (), contacts: int = 0, constraints: int = 0,
-    deterministic: bool | None = None,
+    deterministic: bool | None = None, integrator: str = "auto",
 ) -> Backend:
     """The backend for ``num_worlds`` worlds of a scene (or of a robot alone).
 
@@ -77,6 +77,7 @@ def make(
         contacts, constraints: room per world; 0 measures the scene's need (:mod:`sim.backends.warp_room`).
         deterministic: on a GPU, bit-equal results in each run and for any number of worlds, at a cost; None: where it
             is among ``needs``. On the CPU they always are.
+        integrator: as of :func:`sim.backends.mujoco.make`.
     """
     if num_worlds < 1:
         raise ValueError(f"num_worlds is {num_worlds}; it must be at least 1")
@@ -95,7 +96,7 @@ def make(
         warnings.warn(f"mujoco_warp on a CPU is for checks; {num_worlds} worlds step faster with backend=mujoco",
                       stacklevel=2)
     graphs = Graphs(place)
-    model = mjcf.build(scene, command, dt)
+    model = mjcf.build(scene, command, dt, integrator)
     refuse_unread(model)
     room = measure(model).given(contacts, constraints)
     return MuJoCoWarp(model, num_worlds, command, graphs, seed, threads, room, ordered, has)

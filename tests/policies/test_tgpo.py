@@ -212,19 +212,22 @@ def test_schedules_that_were_kept_less_often_are_not_offered() -> None:
 
 def test_the_policy_follows_what_it_has_been_seen_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late schedules are not kept here, whatever the critic says; a training could go on as if none had been flown."""
-    fly = tgpo.flown
+    fly, rounds = tgpo.flown, []
 
     def early(env: Env, act: Any) -> tuple[torch.Tensor, torch.Tensor]:
         schedules, _ = fly(env, act)
+        rounds.append(len(env.task.initial.bank))
         return schedules, schedules[:, 2] < 30
 
     def same(learner: ppo.Learner) -> bool:
         before, bank = env.state_dict(), env.task.initial.bank
+        rounds.clear()
         obs = learner.obs.actor.clone()
         learner.companion.finish(learner)
         after = env.state_dict()
         assert all(torch.equal(value, after["columns"][name]) for name, value in before["columns"].items())
         assert all(torch.equal(before[name], after[name]) for name in ("episode", "ready", "midway", "keys"))
+        assert rounds == [4 * 8, 8]  # the last ones have been flown more often
         assert torch.equal(learner.obs.actor, obs) and env.task.initial.bank is bank and env.explore == 0.5
         return learner.iteration >= 2
 

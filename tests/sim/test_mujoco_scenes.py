@@ -244,6 +244,20 @@ def test_a_physics_step_is_a_short_time(scene, dt):
         mujoco.make(scene, 2, "cmd", dt=dt)
 
 
+def test_the_integrator_is_the_models_or_as_said(scene):
+    kind = mj.mjtIntegrator
+    assert build(scene).mj.opt.integrator == kind.mjINT_EULER
+    assert mjcf.build(Scene(load_robot("ant")), "torque_cmd", 0.01).mj.opt.integrator == kind.mjINT_RK4
+    found = {name: mjcf.build(scene, "cmd", DT, name).mj.opt.integrator for name in mjcf.INTEGRATORS}
+    assert found == {"euler": kind.mjINT_EULER, "rk4": kind.mjINT_RK4, "implicit": kind.mjINT_IMPLICIT,
+                     "implicitfast": kind.mjINT_IMPLICITFAST}
+    with pytest.raises(ValueError, match="integrator is 'leapfrog'; it must be one of auto, euler, rk4"):
+        mujoco.make(scene, 1, "cmd", dt=DT, integrator="leapfrog")
+    with pytest.raises(ValueError, match="integrator is 'rk4'; quadrotors have their own: auto"):
+        mujoco.make(load_robot("crazyflie"), 1, "rate_cmd", integrator="rk4")
+    assert mujoco.make(scene, 1, "cmd", dt=DT, integrator="rk4").model.mj.opt.integrator == kind.mjINT_RK4
+
+
 def test_a_delay_is_bounded_by_the_history_the_model_keeps(tmp_path):
     model = build(Scene(robot(tmp_path, SERVO_ONLY)))
     assert mjcf.longest_delay(model) == pytest.approx(5 * DT)
