@@ -19,7 +19,7 @@ from sim.task import Draw
 CONTROL_DT, SUBSTEPS = 0.05, 5
 HALF = 8.0  # m: half the arena's side
 FENCE = {"low": (-HALF, -HALF), "high": (HALF, HALF)}
-REWARD = {"scale": 3.0}  # m
+REWARD = {"scale": 8.0, "progress": 16.0}  # m; 2 for each metre: to walk is to be learned from that
 MIDDLE = tuple(q for down in ANKLE for q in (0.0, down * 0.5 * (LEAST + MOST)))  # rad: the joints' ranges' middles
 READS = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "joint_pos", "joint_vel")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,11 +11,11 @@ from torch import Tensor
 
 from robots.franka.spec import HOME, KD, KP
 from robots.spec import RobotSpec, load_robot
-from sim.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion
+from sim.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion, one_of, postures
 from sim.limits import Limiter
 from sim.maps import Memory
 from sim.scene import Scene
-from sim.systems.types import Signals, System, settings
+from sim.systems.types import Signals, System, between, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.04, 10
@@ -22,6 +23,7 @@ SPEED = 0.6  # m/s of the tool along each axis at action 1, as in sim/tasks/reac
 HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
 FENCE = {"low": (0.2, -0.6, 0.0), "high": (0.8, 0.6, 0.9)}  # m: where the tool can go with this attitude
 MIDDLE = (0.5, 0.0, 0.45)  # m
+PLACES = 2048  # where learning puts the tool, those included that it cannot reach
 SLACK = 0.01  # m
 REWARD = {"scale": 1.0, "guard": 0.05}  # m
 READS = ("joint_pos", "joint_vel", "grip_pos_w")
@@ -96,6 +98,21 @@ def initial(draw: Draw, start: Mapping[str, Any]) -> dict[str, Tensor]:
     return {"joint_pos": torch.tensor(HOME, device=u.device) + spread * (2 * u - 1)}
 
 
+@cache
+def reached() -> dict[str, Tensor]:
+    """Postures with the tool all over the arena, its attitude as at home."""
+    generator, chain, limits = torch.Generator().manual_seed(0), franka_chain(), motion(SHARE_OF_LIMITS)
+    place = between(FENCE["low"], FENCE["high"], torch.rand(PLACES, 3, generator=generator))
+    _, quat = chain(torch.tensor([HOME]))
+    joints, good = postures(chain, place, quat.expand(PLACES, -1), HOME, (limits.low, limits.high))
+    return {"joint_pos": joints[good]}
+
+
+def anywhere(draw: Draw) -> dict[str, Tensor]:
+    """At rest, the tool anywhere in the arena."""
+    return one_of(reached(), draw("initial.place", 1)[:, 0])
+
+
 def make() -> System:
     """The system."""
     robot = load_robot("franka")
@@ -104,5 +121,5 @@ def make() -> System:
         name="franka", scene=Scene(robot), command="joint_pos_cmd", backend="mujoco", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="hold", act=act, reads=READS, observe=observe, size=17,
         signals={name: robot.signals[name] for name in ("grip_pos_w", "grip_quat_w", "grip_vel_w", "joint_pos")},
-        initial=initial, fence=FENCE, pace=0.3, slack=SLACK, reward=REWARD, model=Model(act), memory=act.memory,
-        follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)
+        initial=initial, anywhere=anywhere, fence=FENCE, pace=0.3, slack=SLACK, reward=REWARD, model=Model(act),
+        memory=act.memory, follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)

@@ -62,6 +62,8 @@ class System:
         reads: the signals of ``observe``, which makes [N, ``size``] numbers of about [-1, 1] of them.
         signals: what formulas speak of.
         initial: ``initial(draw, start) -> state`` of K worlds: ``start`` are the settings of a task's file.
+        anywhere: ``anywhere(draw) -> state`` of K worlds all over the arena, for learning. None: ``initial`` does it,
+            whose settings are ``low`` and ``high``.
         fence: the arena, m, ``low`` and ``high`` corners: to draw, and what starts are checked against.
         pace: how fast a distance that formulas speak of can shrink, in its unit per s, about: to tell starts in the
             middle of a mission from which there is no time left. Infinite: not known.
@@ -90,6 +92,7 @@ class System:
     signals: Mapping[str, SignalSpec]
     initial: Callable[[Draw, Mapping[str, Any]], dict[str, Tensor]]
     fence: Mapping[str, tuple[float, ...]]
+    anywhere: Callable[[Draw], dict[str, Tensor]] | None = None
     pace: float = inf
     slack: float = 0.0
     reward: Mapping[str, float] = field(default_factory=dict)

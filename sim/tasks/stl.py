@@ -6,7 +6,7 @@ How the formula is seen and rewarded is a *view*, which the learning algorithm c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,15 +60,15 @@ class Observe(nn.Module):
 
 
 class Initial:
-    """Starts of the system, each with a schedule out of ``bank`` [M, 1 + V], which a learning algorithm may improve."""
+    """Starts that ``place`` draws, each with a schedule out of ``bank`` [M, 1 + V], which an algorithm may improve."""
 
-    def __init__(self, system: System, start: Mapping[str, Any], bank: Tensor) -> None:
-        self.system, self.start, self.bank = system, start, bank
+    def __init__(self, place: Callable[[Draw], dict[str, Tensor]], bank: Tensor) -> None:
+        self.place, self.bank = place, bank
 
     def __call__(self, draw: Draw) -> dict[str, Tensor]:
         """State of K worlds and their schedules."""
         pick = (draw("initial.schedule", 1)[:, 0] * len(self.bank)).long().clamp(max=len(self.bank) - 1)
-        return {**self.system.initial(draw, self.start), SCHEDULE: self.bank.to(pick.device)[pick]}
+        return {**self.place(draw), SCHEDULE: self.bank.to(pick.device)[pick]}
 
 
 INSIDE = 0.05  # share of the arena's width that such starts stay away from its ends
@@ -87,18 +87,16 @@ class Explore:
     drawn out of its ``bank``, state and memory of M worlds.
     """
 
-    def __init__(self, first: Initial, mission: TimedMission) -> None:
-        self.first, self.mission = first, mission
+    def __init__(self, first: Initial, system: System, start: Mapping[str, Any], mission: TimedMission) -> None:
+        self.first, self.system, self.mission = first, system, mission
         self.bank: tuple[State, State] | None = None
         self.share = 0.0
         self.named = {name for predicate in mission.predicates for name in signals_in(predicate)}
-        system, room = first.system, {}
         low, high = system.fence["low"], system.fence["high"]
         self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
-        if "low" in first.start or not first.start:
-            room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
-                    "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
-        self.anywhere = Initial(system, {**first.start, **room}, first.bank)
+        room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
+                "high": [b - INSIDE * (b - a) for a, b in zip(low, high)]}
+        self.anywhere = Initial(system.anywhere or partial(system.initial, start={**start, **room}), first.bank)
 
     def __call__(self, draw: Draw) -> tuple[State, State]:
         """State and memory of K worlds."""
@@ -124,7 +122,7 @@ class Explore:
 
     def signals(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> State:
         """The signals of starts: all of them where the system has a model, else what ``state`` says."""
-        model = self.first.system.model
+        model = self.system.model
         return {**state, **(model.signals(model.state(state)) if model is not None else {}),
                 MISSION_TIME.name: memory["tick"] * self.mission.dt}
 
@@ -167,7 +165,7 @@ class Explore:
                  for name, shape in self.mission.memory.items()}
         timed, _ = self.mission(signals, state[SCHEDULE], {**zeros, **memory})
         left_s = (timed.stage * timed.spare).sum(-1) * self.mission.dt
-        return ~timed.violated & ~timed.late & (timed.distance <= self.first.system.pace * left_s)
+        return ~timed.violated & ~timed.late & (timed.distance <= self.system.pace * left_s)
 
 
 def _numbered(draw: Draw, number: int, name: str, count: int) -> Tensor:
@@ -204,14 +202,14 @@ def make(
     parsed = parse(formula, task_schema(of.scene), given)
     length = max(horizon(parsed, dt), dt) if episode_s is None else episode_s
     start = dict(start or {})
-    extra, initial, explore = None, lambda draw: of.initial(draw, start), None
+    extra, initial, explore = None, partial(of.initial, start=start), None
     if view == TIMED:
         slack = of.slack if slack is None else slack
         seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin,
                                   reward={**of.reward, **(reward or {})}, lost=of.lost)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
-        extra, initial = Constant(seen.spec), Initial(of, start, bank)
-        explore = Explore(initial, seen.objective.mission)
+        extra, initial = Constant(seen.spec), Initial(initial, bank)
+        explore = Explore(initial, of, start, seen.objective.mission)
     else:
         seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward=reward, **dict(of_view or {}))
     return Task(

@@ -109,6 +109,19 @@ def test_a_task_that_says_no_coefficient_of_the_reward_has_its_system_s():
     assert load_task("stl").objective.weights == Reward()
 
 
+@pytest.mark.parametrize("system", sorted(STARTS))
+def test_learning_begins_all_over_the_arena(system):
+    of = system_of(system)
+    name = "grip_pos_w" if system == "franka" else "base_pos_w"
+    formula = f"F[0,5] ({name}.x > 0.5)" if system == "franka" else "F[0,5] (base_pos_w.x > 1)"
+    explore = load_task("stl", system=system, formula=formula).explore
+    state = explore.anywhere(lambda _, count: torch.rand(500, count, generator=torch.Generator().manual_seed(count)))
+    place = explore.signals(state, {"tick": torch.zeros(500)})[name]
+    for axis, (low, high) in enumerate(zip(of.fence["low"], of.fence["high"])):
+        assert place[:, axis].min() >= low - 1e-3 and place[:, axis].max() <= high + 1e-3
+        assert place[:, axis].quantile(0.9) - place[:, axis].quantile(0.1) > 0.5 * (high - low)
+
+
 def test_learning_gives_up_an_ant_that_lies_on_its_back_and_no_verdict_does():
     task = load_task("stl", system="ant", formula="F[0,5] (base_pos_w.x > 3) & G[0,5] (base_pos_w.x < 9)")
     objective, env = task.objective, make_env(task, num_worlds=2, seed=1, threads=1, compiled=False)
