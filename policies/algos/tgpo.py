@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +140,14 @@ class Allocator:
             self.choose_starts(learner)
         self.env.forget_starts()  # those drawn ahead are of the banks before
 
+    @property
+    def flights(self) -> int:
+        """Missions of each world in a round."""
+        return ceil(FLIGHTS * self.config.candidates / self.env.num_worlds)
+
     def needs(self, learner: Learner) -> float:
         """Seconds to fly all worlds' missions in each round: half of an iteration is flying."""
-        iterations = len(ROUNDS) * self.env.task.steps / self.config.rollout_steps
+        iterations = len(ROUNDS) * self.flights * self.env.task.steps / self.config.rollout_steps
         return 0.5 * iterations * learner.seconds / learner.iteration
 
     @torch.no_grad()
@@ -163,8 +169,11 @@ class Allocator:
             source.bank, _ = spread_out(
                 kept, learner.critic, learner.critic_normalizer, env.observe, times * config.candidates)
             env.forget_starts()
-            learner.hidden = torch.zeros_like(hidden)
-            followed, success = flown(env, partial(ppo.act, learner))
+            missions = []
+            for _ in range(self.flights):
+                learner.hidden = torch.zeros_like(hidden)
+                missions.append(flown(env, partial(ppo.act, learner)))
+            followed, success = (torch.cat(part) for part in zip(*missions))
             self.flown = proved(source.bank, followed, success).cpu()
         if not bool(success.any()):
             warnings.warn("no schedule that was flown at the end of the training was kept: all are offered to the "
@@ -234,6 +243,7 @@ class Allocator:
 
 
 ROUNDS = (4, 1)  # times the candidates: schedules that are flown at the end of a training
+FLIGHTS = 8  # of each schedule that is offered, on average and at least
 SURELY = 0.1  # less often kept than the best: as good
 
 

@@ -96,7 +96,7 @@ SYSTEMS: Mapping[str, Target] = {
     "unicycle": Target(0.90, 180.0, 150.0),
     "quadrotor": Target(0.95, 900.0, 420.0, replan=50),
     "franka": Target(0.80, None, 360.0, replan=25),
-    "ant": Target(0.75, None, 1800.0, words=("experiment=stl_ant",)),
+    "ant": Target(0.75, None, 1200.0, words=("experiment=stl_ant",)),
 }
 MARGIN = 32.0  # percentage points above the best baseline
 LONG, LONG_SUCCESS = 1000, 0.99  # control steps on system linear

@@ -210,7 +210,10 @@ def test_schedules_that_were_kept_less_often_are_not_offered() -> None:
     assert tgpo.proved(schedules, followed, torch.zeros(31) > 0).tolist() == schedules.tolist()
 
 
-def test_the_policy_follows_what_it_has_been_seen_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("worlds", "flights"), [(256, 1), (32, 2)])
+def test_the_policy_follows_what_it_has_been_seen_to_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worlds: int, flights: int
+) -> None:
     """Late schedules are not kept here, whatever the critic says; a training could go on as if none had been flown."""
     fly, rounds = tgpo.flown, []
 
@@ -227,15 +230,16 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(tmp_path: Path, monkey
         after = env.state_dict()
         assert all(torch.equal(value, after["columns"][name]) for name, value in before["columns"].items())
         assert all(torch.equal(before[name], after[name]) for name in ("episode", "ready", "midway", "keys"))
-        assert rounds == [4 * 8, 8]  # the last ones have been flown more often
+        assert rounds[:flights] == [4 * 8] * flights  # then at most as many as are offered, so the oftener
+        assert len(rounds) == 2 * flights and len(set(rounds[flights:])) == 1 and 1 <= rounds[-1] <= 8
         assert torch.equal(learner.obs.actor, obs) and env.task.initial.bank is bank and env.explore == 0.5
         return learner.iteration >= 2
 
     monkeypatch.setattr(tgpo, "flown", early)
-    env = env_of(task_of(), 256)
+    env = env_of(task_of(), worlds)
     train(env, TGPOConfig(**SMALL), out=tmp_path, on_iteration=same)
     offered, kept = load_graph(tmp_path, env.task).observe.schedules, ppo.read_last(tmp_path)["companion"]
-    assert len(offered) == 8 and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
+    assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
 
 
 def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
