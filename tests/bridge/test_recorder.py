@@ -6,6 +6,7 @@ import errno
 import signal
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from temporeal_bridge import messages
 from temporeal_bridge.codecs import encode_odometry
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.recorder import Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
+from temporeal_bridge.recorder import LINGER_S, QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
 from temporeal_bridge.transport import QOS
 
 STRING = "std_msgs/msg/String"
@@ -50,6 +51,38 @@ def test_messages_are_read_back_byte_by_byte(tmp_path):
     recorder.close()
     assert read(tmp_path / "bag") == sent
     assert recorder.summary()["messages"]["/cf1/odom"] == 250 and recorder.summary()["messages"]["/cf2/odom"] == 0
+
+
+def test_told_to_end_it_records_until_the_guards_have_brought_their_robots_to_rest(tmp_path):
+    bus = Bus()
+    talker, own = MemoryTransport(bus, "guard", "/cf1"), MemoryTransport(bus, "recorder", "/cf1")
+    topics = robot_topics(load_interface(load_robot("crazyflie")), ["/cf1", "/cf2"])
+    recorder = Recorder(own, Bag(tmp_path / "bag"), topics)
+    mission = talker.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
+    command = talker.advertise("guard/command", "std_msgs/msg/Float64MultiArray", QOS["default"])
+    row = messages.encode(command.type, messages.array64(np.array([1.0, 2.0])))
+
+    def said(mode=None, data=None, seconds=0.01):
+        if mode:
+            data = messages.encode(mission.type, messages.header(0, f"{mode} 1"))
+        if data:
+            talker.publish(mission, data)
+        talker.publish(command, row)
+        own.wait(0.0)
+        bus.advance(seconds)
+        return recorder.may_end()
+
+    assert recorder.may_end()  # nobody ever flew
+    recorder.asked = inf
+    assert [said(mode) for mode in ("ready", "active", None, "stopping", None, "holding")] == [
+        True, False, False, False, False, True]
+    assert not said("active") and not said(data=b"garbled")
+    assert said(seconds=QUIET_S + 0.01)  # a guard that was killed says nothing any more
+    assert not said("stopping")
+    bus.advance(LINGER_S)
+    assert said()  # one that does not come to an end is not waited for
+    recorder.close()
+    assert len([row for row in read(tmp_path / "bag") if row[0] == "/cf1/mission"]) == 7
 
 
 def odometry(i: int):
@@ -190,6 +223,7 @@ def test_a_bag_that_cannot_be_written_anew_is_left_as_it_is(tmp_path, monkeypatc
 
 TALKER = """
 import sys
+from math import inf
 from pathlib import Path
 from temporeal_bridge import messages
 from temporeal_bridge.memory import Bus, MemoryTransport

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rosbags.highlevel import AnyReader
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -195,6 +196,23 @@ def test_a_launched_arm_reaches_its_posture(
     bench.close()
     guard = json.loads((bench.out / "guard.json").read_text())
     assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_the_stop_of_an_interrupted_launch_is_in_the_bag(launched: Callable[..., Bench], transport: str) -> None:
+    """The recorder is told to end at the same moment as the guard, which then has yet to land."""
+    bench = launched(f"transport:={transport}")
+    bench.begin(1)
+    bench.until(lambda: len(bench.commands) > 100)
+    bench.close()
+    with AnyReader([bench.out / "bag"]) as reader:
+        told = [(row[0].topic, reader.deserialize(row[2], row[0].msgtype)) for row in reader.messages(
+            [c for c in reader.connections if c.topic in ("/cf1/mission", "/cf1/guard/event")])]
+    modes = [message.frame_id.split()[0] for topic, message in told if topic == "/cf1/mission"]
+    events = [message.data for topic, message in told if topic == "/cf1/guard/event"]
+    assert modes[modes.index("active") :] == ["active", "stopping", "stopped"]
+    assert any("the guard was told to end" in event for event in events)
 
 
 @COLCON

@@ -52,7 +52,7 @@ from temporeal_bridge import admission, codecs, link, messages, safety, stop_act
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
-from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, Told, check_fits, newest, percentiles
+from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, MOVING, Told, check_fits, newest, percentiles
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
@@ -719,7 +719,7 @@ class GuardNode:
         if not self.told_to_end and self.mode not in IDLE:
             self.told_to_end = True
             self.stop("operator", "the guard was told to end")
-        return self.mode not in ("active", "stopping")
+        return self.mode not in MOVING
 
     def rescue(self, error: Exception) -> None:
         """Something failed that must not: the stop action, with as little around it as possible, then the process may
@@ -728,7 +728,7 @@ class GuardNode:
         end, left = self.transport.monotonic() + RESCUE_S, round(RESCUE_S / TICK_S)
         with suppress(Exception):
             self.stop("guard", reason)
-        while self.mode in ("active", "stopping") and self.transport.monotonic() < end and left:
+        while self.mode in MOVING and self.transport.monotonic() < end and left:
             left -= 1  # should the clock be what failed
             with suppress(Exception):
                 if self.mode == "active":

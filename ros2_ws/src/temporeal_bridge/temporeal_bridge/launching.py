@@ -23,13 +23,12 @@ from temporeal_bridge import task_topics
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import check_fits
-from temporeal_bridge.processes import fresh
+from temporeal_bridge.processes import LAUNCHED_END_S, fresh
 from temporeal_bridge.ros_arguments import read_parameters
 from temporeal_bridge.transport import choose
 
 PACKAGE = "temporeal_bridge"
 NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}  # by launch file
-STOP_S = "20"  # a guard that is asked to end stops its robot first; launch would kill it after twice 5 s
 ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
 IN_SIMULATION = {"quadrotor": "odometry"}  # interface of nav_msgs: Crazyswarm2's messages need its package over rclpy
 ARGUMENTS = {
@@ -214,7 +213,7 @@ def description(kind: str, launch_file: Path) -> Any:
         return [
             Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
                  output="screen", arguments=list(row.options), remappings=list(row.remaps),
-                 parameters=[str(params), *filter(None, [dict(row.parameters)])], sigterm_timeout=STOP_S,
+                 parameters=[str(params), *filter(None, [dict(row.parameters)])], sigterm_timeout=str(LAUNCHED_END_S),
                  on_exit=None if kind == "swarm" else ended(row.executable))
             for row in processes(kind, given, params)]
 

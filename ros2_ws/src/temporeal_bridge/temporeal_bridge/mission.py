@@ -19,6 +19,7 @@ AGES = 20_000  # figures that a node keeps: the last ones, it may be up for mont
 FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
 IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
+MOVING = ("active", "stopping")  # modes in which the robot moves, or may: the guard does not end before
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
 

@@ -2,8 +2,9 @@
 
     python -m temporeal_bridge.recorder --namespace /cf1 --bag outputs/flight
 
-What was received is on disk after a second. When the disk is full, recording ends with a clear error and a bag that
-is complete up to the last flush: some space is kept back for its index.
+What was received is on disk after a second. Told to end together with all others (ctrl-C at ``ros2 launch``), it
+records until the guards have brought their robots to rest. When the disk is full, recording ends with a clear error and
+a bag that is complete up to the last flush: some space is kept back for its index.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import struct
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +29,14 @@ from rosbags.rosbag2.storage_mcap import McapReader
 from robots.spec import load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.mission import MOVING
 from temporeal_bridge.node import parser, run
+from temporeal_bridge.processes import LAUNCHED_END_S
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
 FLUSH_S = 1.0
+QUIET_S = 0.5  # without a command: what a guard sends in motion comes at 25 Hz at least
+LINGER_S = LAUNCHED_END_S - 2.0  # at most: the bag is to be finished before the process is killed
 BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes
 
 
@@ -206,10 +213,24 @@ class Recorder:
             bag.add(endpoint.topic, kind)
             self.counts[endpoint.topic] = 0
         self.next_flush = transport.monotonic() + FLUSH_S
+        self.modes: dict[str, str] = {}  # of the guards, by the topic that tells it
+        self.commanded, self.asked = -inf, inf  # when a guard last sent something, and when this was told to end
 
     def _take(self, received: Received) -> None:
         self.bag.write(received.topic, received.type, self.transport.now(), received.data)
         self.counts[received.topic] += 1
+        if received.topic.endswith("/guard/command"):
+            self.commanded = self.transport.monotonic()
+        elif received.type == MISSION and received.topic.endswith("/mission"):
+            with suppress(messages.MessageError):  # what cannot be read is recorded all the same
+                self.modes[received.topic] = messages.decode(MISSION, received.data).frame_id.partition(" ")[0]
+
+    def may_end(self) -> bool:
+        """Told to end: first the guards, which were told, too, have come to rest, or are silent."""
+        now = self.transport.monotonic()
+        self.asked = min(self.asked, now)
+        moving = any(mode in MOVING for mode in self.modes.values()) and now - self.commanded <= QUIET_S
+        return not moving or now - self.asked > LINGER_S
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
@@ -233,6 +254,7 @@ class Recorder:
         return {"node": "recorder", "bag": self.bag.path, "messages": self.counts}
 
 
+MISSION = "std_msgs/msg/Header"
 RARE = QoS(depth=1000)  # what is said once must not get lost, though others talk much
 KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth of 1 would keep the last mode only
 OURS = (
@@ -242,7 +264,7 @@ OURS = (
     ("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/event", "std_msgs/msg/String", RARE),
     ("guard/artifact", "std_msgs/msg/String", KEPT),
-    ("mission", "std_msgs/msg/Header", KEPT),
+    ("mission", MISSION, KEPT),
     # what others say to the nodes: best effort, which meets every publisher
     ("mission/start", "std_msgs/msg/UInt64", QOS["deep"]),
     ("mission/stop", "std_msgs/msg/Empty", QOS["deep"]),
