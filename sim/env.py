@@ -604,6 +604,9 @@ FIGURES = ("reward", "ended", "terminated", "truncated", "finite", "success")
 
 def about(task: Task, backend: Backend, **settings: Any) -> dict[str, Any]:
     """What an environment is made of, as plain data; ``settings``: those of :class:`Env`."""
+    integrator = getattr(getattr(backend, "model", None), "integrator", "auto")
+    if integrator != "auto":
+        settings["integrator"] = integrator
     return plain({
         "task": task.name, "formula": task.formula_text, "constants": task.constants, "command": task.command,
         "control_dt": task.control_dt, "substeps": task.substeps, "episode_s": task.episode_s,

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from robots.signals import SignalSpec
+from sim.maps import rotation
 from sim.stl.decompose import Decomposition
 from sim.stl.syntax import signals_in
 from sim.task import MISSION_TIME, weights
-from sim.timed import Timed, TimedMission
+from sim.timed import NEVER, Timed, TimedMission
 
 Lost = Callable[[Mapping[str, Tensor]], Tensor]
-"""Whether [N] robots are in a state out of which they do not come, such as on their backs."""
+"""Whether [N] robots are in a state in which learning gives them up, such as fallen over."""
 
 SCHEDULE = "schedule"
 """The signal that says which alternative is followed, and when each of its variables shall be, in samples."""
@@ -28,11 +29,12 @@ SCHEDULE = "schedule"
 class Reward:
     """Coefficients of the stage-wise reward. Without those per second, the return of an episode is
 
-        potential(end) - potential(start) + done [all is done] - broken [something was not kept]
+        potential(end) - potential(start) + done [all is done] - broken [something was not kept, or the robot is lost]
         - late [a window passed], with potential = hit * (hits) - progress * min(distance / scale, 1)
 
     so that a return above ``hit * V + progress`` is only had by an episode that is done: it satisfies the formula with
-    a robustness of at least ``slack`` at its subgoals and ``margin`` at what is kept (`return_bound`).
+    a robustness of at least ``slack`` at its subgoals and ``margin`` at what is kept (`return_bound`). A hit is worth
+    something wherever the next subgoal is only if ``hit`` is at least ``progress``, which is therefore asked for.
     """
 
     progress: float = 5.0  # times the share of the way to the current subgoal: its margin in units of ``scale``
@@ -51,6 +53,9 @@ class Reward:
         for name in ("guard", "scale"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"reward.{name} must be positive, got {getattr(self, name)}")
+        if self.hit < self.progress:
+            raise ValueError(f"reward.hit is at least reward.progress, {self.progress:g}: a hit makes the next "
+                             f"subgoal, which may be far away, the current one; got {self.hit:g}")
 
 
 def return_bound(reward: Reward, variables: int) -> float:
@@ -68,6 +73,27 @@ def features(timed: Timed, schedule: Tensor, mission: TimedMission) -> Tensor:
         (timed.togo / length).clamp(-1.0, 1.0), (timed.spare / length).clamp(-1.0, 1.0), timed.hit.float(),
         timed.stage, timed.left / length, *(way.float() for way in ways),
         timed.time[:, None] / length], -1)
+
+
+STEP = 0.01  # m: slopes are differences over this
+
+
+def way(
+    timed: Timed, signals: Mapping[str, Tensor], mission: TimedMission, place: str, attitude: str
+) -> Tensor:
+    """Which way to go, in the robot's frame [N, 6]: along it what the stage asks for grows fastest, then what must be
+    kept and is nearest to fail; each as its slope over the place, of length 1 for distances, and 0 where there is none.
+
+    One skill, to go that way, then does for all regions and stages.
+    """
+    least = lambda flags, margins: torch.where(flags, margins, NEVER).amin(-1)  # noqa: E731
+    keeping, slopes = timed.kept < NEVER, []
+    for axis in torch.eye(3, device=timed.margins.device):
+        moved = mission.margins({**signals, place: signals[place] + STEP * axis}, timed.time)
+        slopes.append(torch.stack([least(flags, moved) - least(flags, timed.margins)
+                                   for flags in (timed.asked, keeping)], -1))
+    turn = rotation(signals[attitude]).transpose(-1, -2)
+    return (turn @ torch.stack(slopes, -2) / STEP).transpose(-1, -2).flatten(1)
 
 
 def features_size(mission: TimedMission) -> int:
@@ -104,20 +130,19 @@ class Objective:
         going = memory["done"] < 0.5
         potential, far = self.potential(timed), (timed.distance / w.scale).clamp(max=1.0)
         # an episode that began where it must not be is over at its first step
-        broken = timed.violated | (memory["broken"] > 0.5)
-        if self.lost is not None:
-            broken = broken | self.lost(signals)
-        broken = broken & going
+        broken = (timed.violated | (memory["broken"] > 0.5)) & going
+        # given up by learning only: not remembered, for it may get up and do what is asked for
+        over = broken if self.lost is None else broken | (self.lost(signals) & going)
         late = timed.late & ~timed.done & going
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
         unsafe = (1.0 - timed.kept.amin(-1) / w.guard).clamp(0.0, 1.0)
         reward = torch.where(going, potential - memory["potential"], 0.0)
-        reward = reward + w.done * (timed.done & going & ~broken).float() - w.broken * broken.float()
-        reward = reward - w.late * (late & ~broken).float()
+        reward = reward + w.done * (timed.done & going & ~over).float() - w.broken * over.float()
+        reward = reward - w.late * (late & ~over).float()
         reward = reward - dt * going.float() * (w.distance * far + w.near * unsafe + w.behind * behind)
         reward = reward - dt * w.effort * action.square().sum(-1)
         done = torch.maximum(memory["done"], (timed.done & ~broken).float())
-        return reward, broken | late, {**after, "potential": potential, "done": done, "broken": broken.float()}
+        return reward, over | late, {**after, "potential": potential, "done": done, "broken": broken.float()}
 
     def potential(self, timed: Timed) -> Tensor:
         """hit * hits - progress * min(distance / scale, 1), [N]."""
@@ -141,20 +166,23 @@ class TimedView:
 
     Args:
         lost: which robots learning gives up, None: none.
+        body: signals of a robot's place and attitude, of one that is shown :func:`way`.
         slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
             count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
             between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
     """
 
     def __init__(
-        self, decomposition: Decomposition, slack: float, margin: float, reward: Reward, lost: Lost | None = None
+        self, decomposition: Decomposition, slack: float, margin: float, reward: Reward, lost: Lost | None = None,
+        body: tuple[str, str] | None = None,
     ) -> None:
         self.mission = TimedMission(decomposition, slack, margin)
         self.objective = Objective(self.mission, reward, lost)
         named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
-        self.reads = (*sorted(named - {MISSION_TIME.name}), SCHEDULE)
+        self.body = body
+        self.reads = (*sorted({*named, *(body or ())} - {MISSION_TIME.name}), SCHEDULE)
         self.memory: dict[str, tuple[int, ...]] = dict(self.mission.memory)
-        self.size = features_size(self.mission)
+        self.size = features_size(self.mission) + (0 if body is None else 6)
         self.spec = SignalSpec(SCHEDULE, (self.mission.schedule_size,), "1")
 
     @property
@@ -165,7 +193,10 @@ class TimedView:
     def features(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Features [N, size] and the next memory."""
         timed, after = self._follow(signals, memory)
-        return features(timed, signals[SCHEDULE], self.mission), after
+        seen = features(timed, signals[SCHEDULE], self.mission)
+        if self.body is None:
+            return seen, after
+        return torch.cat([seen, way(timed, self._now(signals, memory), self.mission, *self.body)], -1), after
 
     def behind(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
         """Whether [N] the time of the current subgoal has passed."""
@@ -173,13 +204,15 @@ class TimedView:
         return (timed.stage * timed.togo).sum(-1) < 0.0
 
     def _follow(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> tuple[Timed, dict[str, Tensor]]:
-        now = {**signals, MISSION_TIME.name: memory["tick"] * self.mission.dt}
-        return self.mission(now, signals[SCHEDULE], {name: memory[name] for name in self.memory})
+        return self.mission(self._now(signals, memory), signals[SCHEDULE], {name: memory[name] for name in self.memory})
+
+    def _now(self, signals: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {**signals, MISSION_TIME.name: memory["tick"] * self.mission.dt}
 
 
 def make(
     decomposition: Decomposition, *, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None,
-    lost: Lost | None = None,
+    lost: Lost | None = None, body: tuple[str, str] | None = None,
 ) -> TimedView:
     """The view of a formula that can be decomposed."""
-    return TimedView(decomposition, slack, margin, weights(Reward, reward), lost)
+    return TimedView(decomposition, slack, margin, weights(Reward, reward), lost, body)

@@ -147,7 +147,7 @@ class TimedMission(nn.Module):
     ) -> tuple[Timed, dict[str, Tensor]]:
         """What is so at this sample and the memory for the next one (zeros are the start)."""
         time = memory["tick"]
-        margins = torch.stack([value(signals) + 0.0 * time for value in self.values], -1)
+        margins = self.margins(signals, time)
         found = [self._follow(route, margins, time, schedule[:, 1:], memory) for route in self.routes]
         chosen = [(schedule[:, 0] - number).abs() < 0.5 for number in range(len(found))]
         parts = {name: reduce(lambda a, b: torch.where(_like(b[0], b[1]), b[1], a),
@@ -158,6 +158,10 @@ class TimedMission(nn.Module):
             name: value > 0.5 if name in ("asked", "violated", "late", "done") else value
             for name, value in parts.items()})
         return timed, {"tick": time + 1.0, "hit": hits, **({} if dues is None else {"due": dues})}
+
+    def margins(self, signals: Mapping[str, Tensor], time: Tensor) -> Tensor:
+        """Of the predicates [N, P], each in its own unit."""
+        return torch.stack([value(signals) + 0.0 * time for value in self.values], -1)
 
     def _follow(
         self, route: Route, margins: Tensor, time: Tensor, allocated: Tensor, memory: Mapping[str, Tensor]

@@ -11,6 +11,7 @@ from policies.algos.checkpoint import CheckpointError
 from robots.registry import resolve
 
 if TYPE_CHECKING:
+    from policies.nets.normalizer import Normalizer
     from sim.maps import PolicyGraph
     from sim.task import Task
 
@@ -27,6 +28,15 @@ def algorithm_of(run: Path) -> str:
     return str(name)
 
 
+def check_reads(run: Path, normalizer: Normalizer, task: Task) -> None:
+    """:class:`CheckpointError` where the policy of ``run`` reads another number of observations than ``task`` shows."""
+    reads = len(normalizer.shift)
+    if reads != task.observe.obs_dim:
+        raise CheckpointError(
+            f"the policy in {run} reads {reads} numbers, task {task.name!r} with this formula and these settings shows "
+            f"{task.observe.obs_dim}: judge it on what it was trained for")
+
+
 def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The policy of ``run`` on ``task``; :class:`CheckpointError` where it is of another one."""
     from sim.maps import PolicyGraph
@@ -35,9 +45,5 @@ def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     if hasattr(module, "load_graph"):  # its policy sees more than the task's observation map shows
         return cast("PolicyGraph", module.load_graph(run, task, device))
     actor, normalizer, _ = module.load_policy(run, device)
-    reads = len(normalizer.shift)
-    if reads != task.observe.obs_dim:
-        raise CheckpointError(
-            f"the policy in {run} reads {reads} numbers, task {task.name!r} with this formula and these settings shows "
-            f"{task.observe.obs_dim}: judge it on what it was trained for")
+    check_reads(run, normalizer, task)
     return PolicyGraph(task.observe, normalizer, actor, task.act).eval()

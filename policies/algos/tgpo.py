@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.algos import ppo
+from policies.algos.graphs import check_reads
 from policies.algos.ppo import Learner, OnIteration, PPOConfig, Result, SettingsError
 from policies.algos.progress import Logger, Progress
 from policies.algos.ranks import Ranks
@@ -143,12 +145,14 @@ class Allocator:
     @property
     def flights(self) -> int:
         """Missions of each world in a round."""
-        return ceil(FLIGHTS * self.config.candidates / self.env.num_worlds)
+        return min(ceil(FLIGHTS * self.config.candidates / self.env.num_worlds), MOST)
 
     def needs(self, learner: Learner) -> float:
-        """Seconds to fly all worlds' missions in each round: half of an iteration is flying."""
-        iterations = len(ROUNDS) * self.flights * self.env.task.steps / self.config.rollout_steps
-        return 0.5 * iterations * learner.seconds / learner.iteration
+        """Seconds to fly all worlds' missions in each round, from how long the last rollouts took (by the wall's clock,
+        on a busy machine longer than by the processor's)."""
+        rollouts = len(ROUNDS) * self.flights * self.env.task.steps / self.config.rollout_steps
+        took = median(row["collect_seconds"] for row in learner.history[-LAST:])
+        return rollouts * min(took, learner.seconds / learner.iteration)
 
     @torch.no_grad()
     def finish(self, learner: Learner) -> None:
@@ -243,7 +247,9 @@ class Allocator:
 
 
 ROUNDS = (4, 1)  # times the candidates: schedules that are flown at the end of a training
-FLIGHTS = 8  # of each schedule that is offered, on average and at least
+FLIGHTS = 8  # of each schedule that is offered, on average; fewer where each world had to fly more than ...
+MOST = 4  # ... missions in a round
+LAST = 20  # rollouts of which the time of the next ones is foretold
 SURELY = 0.1  # less often kept than the best: as good
 
 
@@ -396,6 +402,7 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The policy of a run between raw signals and raw commands, choosing among the best schedules of its bank."""
     state = ppo.read_last(path)
     actor, normalizer, config = ppo.policy_of(state, TGPOConfig, device)
+    check_reads(path, normalizer, task)
     critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
     critic_normalizer = Normalizer(state["sizes"]["critic_dim"])
     critic.load_state_dict(state["critic"])

@@ -38,6 +38,7 @@ SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augme
 UNSAID: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "parameters": {}}, "cameras": {},
                              "augment": {}, "renderer": "auto"}
 UNSET = "not set"
+PHYSICS = ("integrator",)  # settings of a backend that another one is given, too, where it takes them
 EVERY_BACKEND = ("what", "num_worlds", "command", "dt", "device", "seed", "threads", "needs")  # of its ``make``
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
 
@@ -103,8 +104,10 @@ def make_env(
                        ("seed", settings["seed"] if seed is None else seed), ("threads", settings["threads"])):
         check_whole(key, value, {"num_worlds": 1, "threads": 0}.get(key))
     name = backend or settings["backend"]["name"]
-    options = of_group(settings, "backend") if name == settings["backend"]["name"] else {}
+    options = of_group(settings, "backend")
     with bad_input():
+        if name != settings["backend"]["name"]:
+            options = {key: options[key] for key in PHYSICS if key in options and key in taken(name)}
         check_options(name, options)
         return build(
             task, backend=name, device=device or settings["device"], options=options,
@@ -143,6 +146,11 @@ def check_options(backend: str, options: Mapping[str, Any]) -> None:
         if not fits(value, hints[key]):
             wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
             raise BadInput(f"backend.{key}={value}: expected {wanted}")
+
+
+def taken(backend: str) -> Mapping[str, inspect.Parameter]:
+    """What the backend's ``make`` takes."""
+    return inspect.signature(_make_of(backend)).parameters
 
 
 def _make_of(backend: str) -> Any:
@@ -259,7 +267,7 @@ def check_same(old: Settings, new: Settings) -> None:
 def backend_defaults(chosen: Any) -> Any:
     """A backend's settings, with those that are not said as its ``make`` has them: its file may have grown."""
     with suppress(LookupError, ValueError, AttributeError, TypeError, ImportError):
-        given = inspect.signature(_make_of(chosen["name"])).parameters
+        given = taken(chosen["name"])
         return {**{name: p.default for name, p in given.items() if name not in EVERY_BACKEND}, **chosen}
     return chosen
 

@@ -107,18 +107,32 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
         check_form(override)
         if override.key_or_group in known:
             check_option(override.key_or_group, override.value(), known)
+    automatic_worlds = [o for o in parsed if o.key_or_group == "num_worlds" and o.value() == AUTO]
+    parsed = [o for o in parsed if not any(o is other for other in automatic_worlds)]
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
     lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
-    if base["num_worlds"] == AUTO:
-        lines.append(f"num_worlds={base['task'].get('num_worlds', WORLDS)}")
+    worlds = own_worlds(base["task"])
+    if automatic_worlds or base["num_worlds"] == AUTO:
+        lines.append(f"num_worlds={worlds}")
     parsed = [o for o in parsed if o.key_or_group not in automatic]
     base = _compose([*lines, *[str(o.input_line) for o in parsed if o.key_or_group in known]])
+    own_worlds(base["task"])
     for override in parsed:
         if override.key_or_group not in known:
             check_value(override.key_or_group, override.value(), base)
         lines.append(str(override.input_line))
-    return titled(checked_robot(_compose(lines, opened)), [o.value() for o in parsed if o.key_or_group == "task"])
+    settings = _compose(lines, opened)
+    own_worlds(settings["task"])
+    return titled(checked_robot(settings), [o.value() for o in parsed if o.key_or_group == "task"])
+
+
+def own_worlds(task: Settings) -> int:
+    """How many worlds suit ``task``, as its file says it; taken out: how many there are is the settings' to say."""
+    worlds = task.pop("num_worlds", WORLDS)
+    if isinstance(worlds, bool) or not isinstance(worlds, int) or worlds < 1:
+        raise BadInput(f"the file of task {task['name']!r} says num_worlds: {worlds!r}; a whole number from 1")
+    return worlds
 
 
 def titled(settings: Settings, chosen: Sequence[Any]) -> Settings:
@@ -153,6 +167,8 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
         if key in known:
             check_option(key, value, known)
             out[key] = _compose([str(word.input_line)])[key]
+            if key == "task":
+                own_worlds(out[key])
             continue
         check_value(key, value, out)
         node = out

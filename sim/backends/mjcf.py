@@ -88,6 +88,7 @@ class Model:
     home_ctrl: Array
     groups: tuple[Group, ...]
     parameters: Mapping[str, Parameter]
+    integrator: str  # as it was asked for
 
 
 INTEGRATORS = {
@@ -123,7 +124,7 @@ def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto"
     qpos, ctrl = home(mj, scene.robot)
     driven = actuators_of(mj, scene.robot, command) if command is not None else np.zeros(0, int)
     return Model(scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages, driven, qpos, ctrl, groups,
-                 parameters(mj, groups, scene.robot))
+                 parameters(mj, groups, scene.robot), integrator)
 
 
 # ---------------------------------------------------------------- assembly

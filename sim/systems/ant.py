@@ -19,7 +19,8 @@ from sim.task import Draw
 CONTROL_DT, SUBSTEPS = 0.05, 5
 HALF = 8.0  # m: half the arena's side
 FENCE = {"low": (-HALF, -HALF), "high": (HALF, HALF)}
-REWARD = {"scale": 8.0, "progress": 16.0}  # m; 2 for each metre: to walk is to be learned from that
+# m: to walk is to be learned from what a metre is worth, and a hit must be worth more than the way to what is next
+REWARD = {"scale": 10.0, "progress": 20.0, "hit": 20.0, "done": 20.0, "broken": 20.0, "late": 10.0}
 MIDDLE = tuple(q for down in ANKLE for q in (0.0, down * 0.5 * (LEAST + MOST)))  # rad: the joints' ranges' middles
 READS = ("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "joint_pos", "joint_vel")
 
@@ -60,4 +61,5 @@ def make() -> System:
         substeps=SUBSTEPS, stop="hold", act=AffineAction(robot, "torque_cmd", center=(0.0,) * 8, scale=(1.0,) * 8),
         reads=READS, observe=observe, size=37,
         signals={name: robot.signals[name] for name in ("base_pos_w", "base_quat_w", "base_vel_w")},
-        initial=initial, fence=FENCE, pace=0.8, reward=REWARD, lost=fallen)
+        initial=initial, fence=FENCE, pace=0.8, reward=REWARD,
+        body=("base_pos_w", "base_quat_w"), lost=fallen)

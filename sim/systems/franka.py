@@ -21,8 +21,9 @@ from sim.task import Draw
 CONTROL_DT, SUBSTEPS = 0.04, 10
 SPEED = 0.6  # m/s of the tool along each axis at action 1, as in sim/tasks/reach.py
 HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
-FENCE = {"low": (0.2, -0.6, 0.0), "high": (0.8, 0.6, 0.9)}  # m: where the tool can go with this attitude
+FENCE = {"low": (0.2, -0.6, 0.0), "high": (0.8, 0.6, 0.9)}  # m; with this attitude the tool reaches half of it
 MIDDLE = (0.5, 0.0, 0.45)  # m
+CLEAR = 0.06  # m above the floor: no posture in which learning begins touches it
 PLACES = 2048  # where learning puts the tool, those included that it cannot reach
 SLACK = 0.01  # m
 REWARD = {"scale": 1.0, "guard": 0.05}  # m
@@ -102,7 +103,7 @@ def initial(draw: Draw, start: Mapping[str, Any]) -> dict[str, Tensor]:
 def reached() -> dict[str, Tensor]:
     """Postures with the tool all over the arena, its attitude as at home."""
     generator, chain, limits = torch.Generator().manual_seed(0), franka_chain(), motion(SHARE_OF_LIMITS)
-    place = between(FENCE["low"], FENCE["high"], torch.rand(PLACES, 3, generator=generator))
+    place = between((*FENCE["low"][:2], CLEAR), FENCE["high"], torch.rand(PLACES, 3, generator=generator))
     _, quat = chain(torch.tensor([HOME]))
     joints, good = postures(chain, place, quat.expand(PLACES, -1), HOME, (limits.low, limits.high))
     return {"joint_pos": joints[good]}

@@ -71,8 +71,10 @@ class System:
             what rides the edge of a region is out of it at the first disturbance, or on the robot.
         reward: coefficients of the timed view's reward that fit the arena's size (:class:`sim.stl_timed.Reward`), where
             a task says none: which distance is far, and which is near.
-        lost: whether [N] robots are in a state out of which they do not come, such as on their backs: then learning
-            with the timed view ends the episode, as if something had been broken. No verdict has to do with it.
+        body: signals of place and attitude of a robot that first has to learn to move at all: the timed view then shows
+            which way to go in its own frame.
+        lost: whether [N] robots are in a state in which learning gives them up, such as fallen over: with the timed
+            view the episode ends and costs what breaking something costs. No verdict has to do with it.
         model: None where there is no prediction worth its name.
         memory: what ``act`` remembers, shapes by name; ``follow(signals, memory)`` and ``record(memory, action)`` keep
             it, and an observation map calls them where :class:`sim.maps.ObserveMap` says.
@@ -96,6 +98,7 @@ class System:
     pace: float = inf
     slack: float = 0.0
     reward: Mapping[str, float] = field(default_factory=dict)
+    body: tuple[str, str] | None = None
     lost: Callable[[Signals], Tensor] | None = None
     model: Model | None = None
     memory: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -206,7 +206,7 @@ def make(
     if view == TIMED:
         slack = of.slack if slack is None else slack
         seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin,
-                                  reward={**of.reward, **(reward or {})}, lost=of.lost)
+                                  reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
         extra, initial = Constant(seen.spec), Initial(initial, bank)
         explore = Explore(initial, of, start, seen.objective.mission)

@@ -287,11 +287,15 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
                              "sim/systems/linear.py", "sim/systems/types.py", "configs/task/stl/linear_reach.yaml",
                              "configs/algo/tgpo.yaml", "configs/algo/ppo.yaml", "configs/config.yaml"]))
     assert not any(map(depends, ["policies/algos/cem.py", "sim/tasks/lift.py", "sim/systems/ant.py",
-                                 "configs/task/stl/linear_seq.yaml", "configs/algo/cem.yaml"]))
+                                 "configs/task/stl/linear_seq.yaml", "configs/algo/cem.yaml",
+                                 "configs/experiment/stl_ant.yaml"]))
+    assert stl_tasks.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "ppo", 1), "ppo")
+    assert not stl_tasks.needed("configs/experiment/stl_ant.yaml", Item("ant_reach", "cem", 1), "cem")
     digests = {code_digest(Item(t, m, 1)) for t in ("linear_reach", "linear_seq") for m in ("tgpo", "cem")}
     assert len(digests) == 4 and code_digest(item) == code_digest(Item("linear_reach", "tgpo-uniform", 2))
     listed = [path for path, _ in stl_tasks.sources()]
-    assert "policies/cli/benches/_stl_trial.py" in listed and len(listed) == len(set(listed))
+    assert {"policies/cli/benches/_stl_trial.py", "configs/experiment/stl_ant.yaml"} <= set(listed)
+    assert len(listed) == len(set(listed))
 
 
 # ---------------------------------------------------------------- rows

@@ -160,7 +160,25 @@ def test_as_many_worlds_as_the_task_s_file_names_unless_somebody_says_it() -> No
     assert compose()["num_worlds"] == WORLDS == 2048
     assert compose(["task=stl/ant_reach"])["num_worlds"] == 128
     assert compose(["task=stl/ant_reach", "num_worlds=7"])["num_worlds"] == 7
-    assert compose(["experiment=reach"])["num_worlds"] == 256 and "num_worlds" not in compose(["task=reach"])["task"]
+    assert compose(["experiment=reach"])["num_worlds"] == 256
+    assert compose(["experiment=reach", "num_worlds=auto"])["num_worlds"] == 2048
+    assert compose(["experiment=smoke", "task=stl/ant_reach", "num_worlds=auto"])["num_worlds"] == 128
+    # what suits a task is not a setting of it: runs of before go on though their file says more now
+    assert "num_worlds" not in compose(["task=stl/ant_reach"])["task"]
+    assert "num_worlds" not in override(compose(), ["task=stl/ant_reach"])["task"]
+    with pytest.raises(BadInput, match=r"task has no setting 'num_worlds'"):
+        compose(["task=stl/ant_reach", "task.num_worlds=64"])
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "1.5", "true", "lots", "null", "'1,2'", "'{x'"])
+def test_a_task_s_file_says_a_whole_number_of_worlds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    own_files(tmp_path, task__mine="name: hover\nrobot: crazyflie\nbackend: quadrotor\nrandomize: none\n"
+                                   f"settings: {{}}\nexplore: 0.0\nnum_worlds: {value}\n")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput, match="the file of task 'hover' says num_worlds: .*; a whole number from 1"):
+        compose(["task=mine"])
 
 
 @pytest.mark.parametrize(("files", "told"), [
@@ -205,7 +223,8 @@ def test_there_is_an_example_of_each_curriculum() -> None:
 
 def test_room_and_the_like_of_a_backend_are_set() -> None:
     warp = compose(["task=reach", "backend=mujoco_warp", "backend.contacts=60", "backend.deterministic=true"])
-    assert warp["backend"] == {"name": "mujoco_warp", "contacts": 60, "constraints": 0, "deterministic": True}
+    assert warp["backend"] == {"name": "mujoco_warp", "contacts": 60, "constraints": 0, "deterministic": True,
+                               "integrator": "auto"}
 
 
 @pytest.mark.parametrize("backend", sorted(set(groups()["backend"]) - {AUTO}))

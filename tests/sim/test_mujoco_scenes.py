@@ -16,8 +16,10 @@ from robots.spec import Parameter, RobotSpec, Source, load_robot
 from sim import hands
 from sim.backends import mjcf, mujoco
 from sim.backends.checks import check_ids
+from sim.env import make_env
 from sim.pushes import Pushes
 from sim.scene import Object, Scene, box, fixed_body
+from sim.task import load_task
 
 DT = 0.002
 MODEL = """<mujoco model="swing">
@@ -256,6 +258,18 @@ def test_the_integrator_is_the_models_or_as_said(scene):
     with pytest.raises(ValueError, match="integrator is 'rk4'; quadrotors have their own: auto"):
         mujoco.make(load_robot("crazyflie"), 1, "rate_cmd", integrator="rk4")
     assert mujoco.make(scene, 1, "cmd", dt=DT, integrator="rk4").model.mj.opt.integrator == kind.mjINT_RK4
+
+
+def test_what_was_simulated_with_another_integrator_does_not_fit():
+    task = load_task("stl", system="ant", formula="F[0,5] (base_pos_w.x > 3)")
+    own, fast, same = (make_env(task, num_worlds=1, seed=1, threads=1, compiled=False, options=options)
+                       for options in ({}, {"integrator": "implicitfast"}, {"integrator": "implicitfast"}))
+    for env in (own, fast, same):
+        env.reset()
+    with pytest.raises(ValueError, match="integrator"):
+        own.load_state_dict(fast.state_dict())
+    same.load_state_dict(fast.state_dict())
+    assert "integrator" not in own.about  # records of before fit
 
 
 def test_a_delay_is_bounded_by_the_history_the_model_keeps(tmp_path):

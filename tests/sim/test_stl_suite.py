@@ -10,14 +10,16 @@ import torch
 import yaml
 
 import configs
+from policies.evaluate.lasting import lasting
 from robots.registry import resolve
 from sim.env import make_env
+from sim.maps import rotation
 from sim.regions import shapes_of
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.robustness import robustness
 from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
-from sim.stl_timed import Reward
+from sim.stl_timed import SCHEDULE, Reward
 from sim.task import load_task, task_schema
 from tests.sim.stl_experts import STEER, corners, perform
 
@@ -122,7 +124,7 @@ def test_learning_begins_all_over_the_arena(system):
         assert place[:, axis].quantile(0.9) - place[:, axis].quantile(0.1) > 0.5 * (high - low)
 
 
-def test_learning_gives_up_an_ant_that_lies_on_its_back_and_no_verdict_does():
+def test_learning_gives_up_an_ant_that_has_fallen_over_and_no_verdict_does():
     task = load_task("stl", system="ant", formula="F[0,5] (base_pos_w.x > 3) & G[0,5] (base_pos_w.x < 9)")
     objective, env = task.objective, make_env(task, num_worlds=2, seed=1, threads=1, compiled=False)
     env.reset()
@@ -134,9 +136,33 @@ def test_learning_gives_up_an_ant_that_lies_on_its_back_and_no_verdict_does():
     tilted = objective.step({**signals, "base_quat_w": quat}, torch.zeros(2, 8), memory)
     assert upright[1].tolist() == [False, False] and tilted[1].tolist() == [True, False]
     assert (upright[0] - tilted[0]).tolist() == pytest.approx([objective.weights.broken, 0.0])
-    still = {"base_pos_w": torch.zeros(101, 1, 3).numpy(), "base_quat_w": quat[:1].expand(101, 1, 4).numpy()}
-    still["base_pos_w"][50:, :, 0] = 4.0
-    assert float(robustness(task.formula, still, dt=0.05)[0].squeeze()) == pytest.approx(1.0)
+    assert tilted[2]["broken"].tolist() == [0.0, 0.0] and not lasting(task).objective.step(
+        {**signals, "base_quat_w": quat}, torch.zeros(2, 8), memory)[1].any()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_ant_is_shown_which_way_to_go_in_its_own_frame(compiled):
+    formula = ("F[0,5] (base_pos_w.x > 3) & F[0,5] (norm(base_pos_w - a) < 1) "
+               "& G[0,5] (hypot(base_pos_w.x, base_pos_w.y - 3) > 1)")
+    task = load_task("stl", system="ant", formula=formula, constants={"a": [-4.0, -4.0, 1.0]})
+    env = make_env(task, num_worlds=32, seed=1, threads=1, compiled=None if compiled else False)
+    shown = env.reset().actor[:, -6:].reshape(-1, 2, 3)
+    signals, schedule = env.true_signals(), env.own[SCHEDULE]
+    place = signals["base_pos_w"]
+    to_a = torch.nn.functional.normalize(torch.tensor([-4.0, -4.0, 1.0]) - place, dim=-1)
+    away = torch.cat([torch.nn.functional.normalize(place[:, :2] - torch.tensor([0.0, 3.0]), dim=-1),
+                      torch.zeros(32, 1)], -1)
+    first = schedule[:, 1] <= schedule[:, 2]  # which is asked for first; the variables are in the formula's order
+    wanted = torch.where(first[:, None], torch.tensor([1.0, 0.0, 0.0]), to_a)
+    turn = rotation(signals["base_quat_w"]).transpose(-1, -2)
+    assert first.any() and not first.all()
+    for number, way in enumerate((wanted, away)):
+        assert torch.allclose(shown[:, number], (turn @ way[..., None])[..., 0], atol=5e-3)
+
+
+def test_a_hit_is_worth_something_wherever_the_next_subgoal_is():
+    with pytest.raises(ValueError, match="reward.hit is at least reward.progress, 12: .*; got 10"):
+        load_task("stl", reward={"progress": 12.0})
 
 
 def test_the_horizons_of_the_scaling_study_are_one_formula():

@@ -63,10 +63,10 @@ AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
 WIDTH = 100  # of the line that is drawn on a terminal
 WORKER = "policies.cli.benches._stl_trial"
 CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml", "configs/algo", "configs/backend",
-        "configs/robot", "configs/randomize", "configs/curriculum", "configs/task/stl", "policies/cli/settings.py",
-        "policies/cli/train.py", "policies/cli/runs.py", "policies/cli/benches/_stl_trial.py",
-        "policies/evaluate/evaluation.py", "policies/evaluate/handover.py", "policies/evaluate/lasting.py",
-        "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
+        "configs/robot", "configs/randomize", "configs/curriculum", "configs/experiment", "configs/task/stl",
+        "policies/cli/settings.py", "policies/cli/train.py", "policies/cli/runs.py",
+        "policies/cli/benches/_stl_trial.py", "policies/evaluate/evaluation.py", "policies/evaluate/handover.py",
+        "policies/evaluate/lasting.py", "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What a trial depends on; of other systems, methods and formulas nothing does."""
 ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs
 TRIED: Mapping[str, str] = {}
@@ -522,6 +522,8 @@ def needed(path: str, item: Item, algo: str) -> bool:
         return stem == algo or stem not in ALONE
     if folder == "configs/algo":
         return stem in (algo, "ppo", "__init__")
+    if folder == "configs/experiment":
+        return f"experiment={stem}" in item.words
     if folder == "configs/task/stl":
         return stem in (item.task, "__init__")
     if folder == "sim/systems":
