@@ -188,7 +188,7 @@ def make(
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
-            as the system says.
+            as the system says (``timed``) or as the view does.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None: the system's own. ``of_view``: other
             settings of the view, such as ``samples`` of ``history`` and ``privileged`` of ``plain``.
         episode_s: s; the formula's horizon if left out.
