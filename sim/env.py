@@ -354,6 +354,17 @@ class Env:
     def _observations(self, n: int) -> Obs:
         return Obs(*(torch.empty(n, size, device=self.device) for size in (self.obs_dim, self.critic_dim)))
 
+    @torch.no_grad()
+    def stagger(self) -> None:
+        """Cut the running episodes off, each at a step of its own, drawn uniformly: worlds that all began at once are
+        in step for ever where episodes last equally long. These episodes count as begun in mid-mission: in no figures.
+        """
+        share = uniform(self.seed, self.keys, self.episode, stream("stagger"), 1)[:, 0]
+        count, until = self.column["count"], self.column["until"]
+        cut = count + 1.0 + torch.floor(share * (until - count))
+        self.midway |= cut < until
+        until.copy_(cut)
+
     def forget_starts(self) -> None:
         """Draw the starts of next episodes anew that were drawn ahead: where they come from has changed."""
         self.ready[:] = False

@@ -54,7 +54,8 @@ from sim.stl.syntax import (
 )
 from sim.stl.torch_ops import compiled
 from sim.stl.windows import window_steps
-from sim.stl_plain import Clock, Memory, NotSupported, check_length
+from sim.stl_online import Online
+from sim.stl_plain import Clock, Memory, NotSupported, Soft, check_length, check_reward
 from sim.task import MISSION_TIME, weights
 
 FORMS = """\
@@ -75,6 +76,9 @@ class Reward:
 
     satisfied: float = 1.0  # each step of an outer F where phi holds; each of an outer G where not (minus); else once
     shaping: float = 0.0  # times the change of the share of sub-formulas whose flags say that they (still) hold
+    early: float = 0.0  # times the change of the soft robustness of what was seen so far (`sim.stl_plain.Soft`)
+    beta: float = 1.0  # of it, 1 / unit of the margins
+    cap: float = 10.0  # margins' unit: robustness counts as within +-cap
 
 
 @dataclass(frozen=True)
@@ -257,11 +261,14 @@ class Objective:
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward) -> None:
         self.flags, self.weights = Flags(formula, dt), reward
         check_length(self.flags.last, steps)
-        self.memory: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": ()}
+        self.memory: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": (), "soft": ()}
+        self.online = Online(dt)
+        self.soft = Soft(formula, self.online, reward.beta, reward.cap) if reward.early else None
+        self.memory |= self.online.memory
 
     def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
         """Memory after the sample at time 0."""
-        return self._seen(signals, memory)
+        return self._seen(signals, {**memory, **self.online.begin(memory)})
 
     def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         """Reward [N], terminated [N] (never), next memory."""
@@ -270,11 +277,17 @@ class Objective:
         holds = flags.now(after).float()
         due = (tick >= flags.first) & (tick <= flags.last) if flags.outer else tick == max(flags.last, 1)
         reward = w.satisfied * torch.where(due, holds if flags.most else holds - 1.0, torch.zeros_like(holds))
-        return reward + w.shaping * (after["share"] - memory["share"]), due & ~due, after
+        shaped = w.shaping * (after["share"] - memory["share"]) + w.early * (after["soft"] - memory["soft"])
+        return reward + shaped, due & ~due, after
 
     def _seen(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
         after = {**memory, **self.flags(signals, memory)}
-        return {**after, "share": self.flags.share(after)}
+        after["share"] = self.flags.share(after)
+        if self.soft is None:
+            return after
+        sample = self.online.sample(signals, memory["tick"], memory)
+        soft = self.soft([part(sample) for part in self.soft.parts])
+        return {**after, **sample.after, "soft": soft}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
         """Nothing [N, 0]."""
@@ -313,6 +326,7 @@ def make(
         reward: coefficients of :class:`Reward` by name.
     """
     try:
-        return FlagView(formula, dt, steps, Objective(formula, dt, steps, weights(Reward, reward)))
+        checked = check_reward(weights(Reward, reward), "beta", "cap")
+        return FlagView(formula, dt, steps, Objective(formula, dt, steps, checked))
     except FormulaError as error:
         raise NotSupported(f"flags view (F-MDP) of {to_text(formula)}: {error}\n{FORMS}") from error

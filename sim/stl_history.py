@@ -12,7 +12,9 @@ What the paper leaves open, and how it is here:
 * phi is any formula whose windows end, of any depth: r is its exact robustness (`sim.stl_online`), tau all it looks
   ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
 * A formula with another outer operator (a conjunction, a disjunction, an until) is F[0,0] of itself. Then tau is the
-  whole horizon, and the log-sum-exp has one term: the robustness itself, paid when it is known.
+  whole horizon. The log-sum-exp is over the parts of the conjunction, and what a new sample changes of it is paid at
+  that sample (`sim.stl_plain.Soft`): the history knows it, the sum over an episode is the log-sum-exp itself, and
+  nothing would be learned from one number at the end.
 * The history holds the signals that the formula reads (the rest of the state is in the observation as it is now), and
   the time is a feature. Before the episode began there is its first sample. ``samples`` thins it out for long horizons:
   compiling an environment (`sim.rows`) takes seconds for 300 numbers of observation and grows faster than they do.
@@ -33,7 +35,7 @@ from sim.stl.normal import positive
 from sim.stl.syntax import Always, Eventually, Formula, FormulaError, signals_in, to_text
 from sim.stl.windows import window_steps
 from sim.stl_online import Online, Part
-from sim.stl_plain import Clock, Memory, NotSupported, Scored, check_reward
+from sim.stl_plain import Clock, Memory, NotSupported, Scored, Soft, check_reward
 from sim.task import MISSION_TIME, weights
 
 
@@ -45,6 +47,7 @@ class Reward:
     beta: float = 1.0  # 1 / unit of the margins: the larger, the nearer is the sum to the maximum or minimum
     exponent: float = 4.0  # beta * robustness counts as within +-exponent: rewards stay in proportion
     cap: float = 10.0  # margins' unit: where no outer operator is, robustness counts as within +-cap
+    satisfied: float = 0.0  # once, when the formula is known to be satisfied
 
 
 class Outer:
@@ -72,19 +75,22 @@ class Objective(Scored):
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward) -> None:
         online = Online(dt)
         self.outer = Outer(formula, online)
+        if self.outer.most is None:
+            self.soft = Soft(formula, online, reward.beta, reward.cap)
         super().__init__(online, online.at_start(formula), steps, False, reward.cap)
         self.weights = reward
 
     def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
         """Reward [N], terminated [N] (never), next memory."""
         outer, tick = self.outer, memory["tick"]
-        (_, inner), after = self.seen(signals, memory, outer.part)
+        (worth, inner), after = self.seen(signals, memory, outer.part)
         if outer.most is None:
-            now = tick == self.paid
+            reward = self.change(memory, after)
         else:
             now = (tick >= outer.first) & (tick <= outer.last)
-        reward = self.weights.robustness * self.paid_for(inner)
-        return torch.where(now, reward, torch.zeros_like(reward)), now & ~now, after
+            reward = torch.where(now, self.paid_for(inner), torch.zeros_like(inner))
+        done = ((tick == self.paid) & (worth > 0)).float()
+        return self.weights.robustness * reward + self.weights.satisfied * done, tick < 0, after
 
     def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
         """Memory after the sample at time 0."""
@@ -93,8 +99,6 @@ class Objective(Scored):
     def paid_for(self, robustness: Tensor) -> Tensor:
         """What a step pays for the robustness [N] of the inner formula."""
         w = self.weights
-        if self.outer.most is None:
-            return robustness.clamp(-w.cap, w.cap)
         exponent = (w.beta * robustness).clamp(-w.exponent, w.exponent)
         return (torch.exp(exponent) - 1.0) / w.beta if self.outer.most else (1.0 - torch.exp(-exponent)) / w.beta
 

@@ -5,7 +5,7 @@ With a recurrent actor (``memory`` of :mod:`policies.algos.ppo`) it is the recur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from robots.signals import SignalSpec
-from sim.stl.syntax import Formula, FormulaError, to_text
+from sim.stl.normal import positive
+from sim.stl.syntax import And, Formula, FormulaError, to_text
 from sim.stl_online import Online, Part
 from sim.task import weights
 
@@ -27,10 +28,12 @@ class NotSupported(FormulaError):
 
 @dataclass(frozen=True)
 class Reward:
-    """Coefficients, paid once, at the sample from which on the robustness is known. 0 at all others."""
+    """Coefficients, paid once, at the sample from which on the robustness is known; ``early`` is paid at each."""
 
     robustness: float = 1.0  # times the robustness of the formula over the whole episode, per unit of its margins
     satisfied: float = 0.0  # where that is positive
+    early: float = 0.0  # times the change of the soft robustness of what was seen so far, `Soft`
+    beta: float = 1.0  # of it, 1 / unit of the margins
     cap: float = 10.0  # margins' unit: robustness counts as within +-cap
 
 
@@ -52,6 +55,8 @@ class Scored:
     is made of (the largest and smallest margins so far).
     """
 
+    soft: Soft | None = None
+
     def __init__(self, online: Online, value: Part, steps: int, privileged: bool, cap: float) -> None:
         self.online, self.value, self.cap = online, value, cap
         self.paid = max(value.late, 1)  # nothing is paid before the first action
@@ -59,6 +64,8 @@ class Scored:
         self.shown = [name for name, shape in online.memory.items() if shape == ()] if privileged else []
         self.privileged_dim = len(self.shown)
         self.memory: dict[str, tuple[int, ...]] = {"tick": (), "worth": (), **online.memory}
+        if self.soft is not None:
+            self.memory["soft"] = ()
 
     def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
         """Memory after the sample at time 0."""
@@ -68,7 +75,14 @@ class Scored:
         """The robustness, and the parts ``also``, at a new sample; and the next memory."""
         sample = self.online.sample(signals, memory["tick"], memory)
         worth, *others = [part(sample) for part in (self.value, *also)]
-        return [worth, *others], {**memory, **sample.after, "worth": worth, "tick": memory["tick"] + 1.0}
+        after = {"worth": worth, "tick": memory["tick"] + 1.0}
+        if self.soft is not None:
+            after["soft"] = self.soft([part(sample) for part in self.soft.parts])
+        return [worth, *others], {**memory, **sample.after, **after}
+
+    def change(self, memory: Memory, after: Memory) -> Tensor:
+        """Of the soft robustness [N]; nothing where there is none."""
+        return after["soft"] - memory["soft"] if self.soft is not None else torch.zeros_like(after["worth"])
 
     def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
         """Margins so far [N, privileged_dim], within +-cap."""
@@ -81,11 +95,32 @@ class Scored:
         return (memory["tick"] > self.value.late) & (memory["worth"] > 0)
 
 
+class Soft:
+    """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp, sharper with ``beta``.
+
+    What no sample could tell yet, a window that has not begun, does not count. Paid as it changes, it sums to what it
+    is at the end: the same return, and an action is paid for when it is taken.
+    """
+
+    def __init__(self, formula: Formula, online: Online, beta: float, cap: float) -> None:
+        f = positive(formula)
+        self.parts = [online.at_start(part) for part in (f.args if isinstance(f, And) else (f,))]
+        self.beta, self.cap = beta, cap
+
+    def __call__(self, values: Sequence[Tensor]) -> Tensor:
+        """Of the values [N] of :attr:`parts`."""
+        found = torch.stack([torch.where(v == -inf, torch.full_like(v, self.cap), v) for v in values], -1)
+        found = found.clamp(-self.cap, self.cap)
+        least = found.amin(-1)
+        return least - torch.log(torch.exp(self.beta * (least[:, None] - found)).sum(-1)) / self.beta
+
+
 class Terminal(Scored):
-    """Robustness at the end, nothing else."""
+    """Robustness at the end; besides, if asked for, its change all along."""
 
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool) -> None:
         online = Online(dt)
+        self.soft = Soft(formula, online, reward.beta, reward.cap) if reward.early else None
         super().__init__(online, online.at_start(formula), steps, privileged, reward.cap)
         self.weights = reward
 
@@ -94,7 +129,8 @@ class Terminal(Scored):
         w, now = self.weights, memory["tick"] == self.paid
         (worth,), after = self.seen(signals, memory)
         reward = w.robustness * worth.clamp(-w.cap, w.cap) + w.satisfied * (worth > 0).float()
-        return torch.where(now, reward, torch.zeros_like(reward)), now & ~now, after
+        paid = torch.where(now, reward, torch.zeros_like(reward))
+        return paid + w.early * self.change(memory, after), now & ~now, after
 
 
 def check_length(late: int, steps: int) -> None:
@@ -139,7 +175,7 @@ def make(
         reward: coefficients of :class:`Reward` by name.
         privileged: whether the critic sees margins so far: for actors that remember, with a critic that does not.
     """
-    checked = check_reward(weights(Reward, reward), "cap")
+    checked = check_reward(weights(Reward, reward), "beta", "cap")
     try:
         return Plain(steps, Terminal(formula, dt, steps, checked, privileged))
     except FormulaError as error:

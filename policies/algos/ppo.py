@@ -49,6 +49,9 @@ class PPOConfig:
     rollout_steps: int = 16  # T: steps of each world between updates
     epochs: int = 4  # passes over a rollout
     minibatches: int = 4  # gradient steps per pass (recurrent actor: the worlds are divided, not the rows)
+    # cut the first episodes at random, so that worlds are not in step: where all episodes last equally long, a rollout
+    # would hold but one part of them, and each update forget the others
+    stagger: bool = False
     # objective
     gamma: float = 0.99  # discount per step
     gae_lambda: float = 0.95  # 0: one-step advantages (biased), 1: whole returns (noisy)
@@ -356,13 +359,17 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
     weights = flatten(actor, critic)
     ranks.copy_from_first([weights])
+    if config.stagger and not hasattr(env, "stagger"):
+        raise SettingsError(f"stagger: {type(env).__name__} cannot cut its first episodes; leave it false")
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
     if fused.serves(actor, config, device):
         replicas = [compiled(r, config.activation, row_width(env), weights) for r in replicas]
     parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
     parameter.grad = replicas[0].gradient[: -len(FIGURES)]
-    n = env.num_worlds
+    n, first = env.num_worlds, env.reset()
+    if config.stagger:
+        env.stagger()
     return Learner(
         config, env, ranks, seed, actor, critic,
         Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
@@ -370,7 +377,7 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         replicas, ThreadPoolExecutor(threads, "ppo", _one_thread),
         # distinct for (seed, rank); a world's own randomness is the environment's
         torch.Generator(device).manual_seed(seed * 65_537 + ranks.index),
-        env.reset(), torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
+        first, torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
         Normalizer(1).to(device), config.learning_rate)
 
 

@@ -301,7 +301,7 @@ def load_run(folder: Path) -> Settings:
     settings = config.read(folder / CONFIG)
     if not is_run(folder):
         raise BadInput(f"{folder} is not a run: its {CONFIG} was not written by `temporeal train`")
-    return settings
+    return {**settings, "backend": backend_defaults(settings.get("backend"))}
 
 
 def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyGraph:
@@ -391,7 +391,7 @@ def artifact_settings(folder: Path, artifact: Artifact | None = None) -> Setting
     settings = dict((artifact or load_artifact(folder)).manifest.training)
     if not {"task", "backend", "randomize", "seed"} <= set(settings):
         raise BadInput(f"{folder} does not hold the settings of its training: it was not written by `temporeal export`")
-    return settings
+    return {**settings, "backend": backend_defaults(settings["backend"])}
 
 
 def artifact_policy(artifact: Artifact, env: Env) -> Act:

@@ -1,9 +1,8 @@
-"""What the command line needs in one call each: judge a policy on a task, export it, write the report."""
+"""What the command line needs in one call each: export a policy, write the report of what was judged."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +11,13 @@ import numpy as np
 import torch
 
 from policies.algos.reflex import ReflexGraph
-from policies.evaluate.evaluation import Evaluation, Reference, evaluate
+from policies.evaluate.evaluation import Evaluation, Reference
 from policies.evaluate.figure import stage_of
 from policies.evaluate.report import Context, Section, write_json, write_page
-from policies.evaluate.rollout import Act, Rollout, graph_policy, record_golden, rollout
+from policies.evaluate.rollout import Rollout, graph_policy, record_golden
 from policies.export.artifact import export
 from policies.export.runtime import Artifact
-from sim.env import Env, make_env
+from sim.env import Env
 from sim.maps import PolicyGraph
 from sim.stl.syntax import horizon
 from sim.task import Task
@@ -43,26 +42,6 @@ class Report(NamedTuple):
 
     html: Path
     json: Path
-
-
-def judge(
-    task: Task, policy: Act, *, backend: str, episodes: int, seed: int, randomize: Mapping[str, Any] | None = None,
-    sensors: Mapping[str, Any] | None = None, device: str = "cpu", threads: int = 0, confidence: float = 0.95,
-    progress: Callable[[int, int], None] | None = None,
-) -> Judged:
-    """Run ``policy`` over ``episodes`` fresh episodes at once and judge them. ``policy``: see `rollout.graph_policy`
-    (make a new one for each call: a recurrent one carries its state).
-
-    ``seed`` is the evaluation's own; for that of a training run add :data:`EVALUATION_SEED`.
-    """
-    if episodes < 1:
-        raise ValueError(f"an evaluation takes at least 1 episode, got {episodes}")
-    env = make_env(task, backend=backend, num_worlds=episodes, seed=seed, device=device, randomize=randomize,
-                   sensors=sensors, threads=threads)
-    start = time.perf_counter()
-    found = rollout(env, policy, progress=progress)
-    seconds = time.perf_counter() - start
-    return Judged(evaluate(found, task.formula, reference=reference_of(task), confidence=confidence), found, seconds)
 
 
 def export_policy(

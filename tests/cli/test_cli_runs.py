@@ -29,6 +29,14 @@ def test_new_run_holds_all_its_settings(tmp_path: Path) -> None:
     assert runs.load_run(tmp_path / "run") == made
 
 
+def test_a_run_of_before_takes_settings_that_its_backend_has_had_since(tmp_path: Path) -> None:
+    made = settings(tmp_path, "task=reach")
+    assert made["backend"].pop("integrator") == "auto"
+    runs.open_run(made, tmp_path / "run", overwrite=False)
+    loaded = override(runs.load_run(tmp_path / "run"), ["backend.integrator=rk4"])
+    assert loaded["backend"] == {**made["backend"], "integrator": "rk4"}
+
+
 def test_existing_run_is_kept_unless_asked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     runs.open_run(settings(tmp_path), folder, overwrite=False)

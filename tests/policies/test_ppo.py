@@ -475,6 +475,11 @@ def test_more_minibatches_than_worlds_of_a_recurrent_actor(tmp_path: Path) -> No
         train(env, worlds.small(1, memory=4), out=tmp_path)
 
 
+def test_an_environment_that_cannot_stagger_its_episodes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ppo.SettingsError, match="stagger: Recall cannot"):
+        train(worlds.Recall(4), worlds.small(1, stagger=True), out=tmp_path)
+
+
 # ---------------------------------------------------------------- what is shown
 
 

@@ -104,3 +104,29 @@ def test_what_is_no_record_is_refused():
         replay([])
     with pytest.raises(ValueError, match="at least 0, got -1"):
         episode_record(recipe(environment()), -1, 0)
+
+
+def point(n):
+    task = load_task("stl", system="linear", formula="F[0,10] (norm(base_pos_w) < 0.5)", view="plain")
+    return make_env(task, backend="planar", num_worlds=n, seed=9, threads=1)
+
+
+def test_staggered_worlds_are_at_all_parts_of_their_episodes_for_ever():
+    env, again = point(300), point(300)
+    for one in (env, again):
+        one.reset()
+        one.stagger()
+    first, steps = env.column["until"].clone(), env.task.steps
+    assert torch.equal(again.column["until"], first)
+    assert first.min() == 1 and first.max() == steps == 50 and first.unique().numel() == 50
+    rest = torch.zeros(300, 2)
+    for count in range(1, 3 * steps):
+        step = env.step(rest)
+        ended = step.truncated | step.terminated
+        assert torch.equal(ended, (count - first) % steps == 0)
+        was_cut = ended & (count < steps) & (first == count)
+        assert torch.equal(step.truncated, was_cut)  # its value goes on, a whole episode's does not
+        assert torch.equal(step.info["midway"][ended], was_cut[ended])
+    both = env.state_dict()
+    again.load_state_dict(both)
+    assert torch.equal(again.column["until"], env.column["until"])

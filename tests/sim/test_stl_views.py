@@ -160,16 +160,48 @@ def test_history_pays_the_terms_of_the_log_sum_exp(text):
             assert -1e-4 <= sign * (soft - worth) <= log(len(terms)) / 2 + 1e-4
 
 
-@pytest.mark.parametrize("text", [FORMS["reach and avoid"], FORMS["until"], DEEP + " & x > -9"])
-def test_history_without_an_outer_operator_pays_the_robustness_itself(text):
-    formula = parse(text, ALL)
-    length = samples_of(formula) + 1
+@pytest.mark.parametrize("view, own", [("history", {"robustness": 2.0}), ("plain", {"robustness": 0.0, "early": 2.0}),
+                                       ("flags", {"satisfied": 0.0, "early": 2.0})])
+@pytest.mark.parametrize("text", [FORMS["reach and avoid"], FORMS["until"], FORMS["patrol"]])
+def test_what_is_paid_early_sums_to_the_soft_robustness(view, own, text):
+    formula, beta, cap = parse(text, ALL), 2.0, 3.0
+    length = samples_of(formula) + 3
     signals = noise(length, 3)
-    view = made("history", formula, length)
+    made_view = made(view, formula, length, reward={**own, "beta": beta, "cap": cap})
+    rewards, _, _, _ = played(made_view, signals)
+    margins = torch.stack([robustness(part, signals, DT)[0] for part in formula.args])
+    soft = -torch.log(torch.exp(-beta * margins.clamp(-cap, cap)).sum(0)) / beta
+    first = made_view.objective.start(at(signals, 0), zeros(made_view.objective.memory, 50))["soft"]
+    torch.testing.assert_close(rewards.sum(0), 2.0 * (soft - first))
+    assert not rewards[-2:].any()  # what is known changes no more
+    exact = robustness(formula, signals, DT)[0].clamp(-cap, cap)
+    assert ((soft <= exact + 1e-5) & (soft >= exact - log(len(formula.args)) / beta - 1e-5)).all()
+
+
+def test_a_window_that_has_not_begun_does_not_count():
+    view = made("history", parse("F[1,2] (x > 1) & G[0,2] (y < 2)", ALL), 21)
+    signals = noise(21, 3)
     rewards, _, _, _ = played(view, signals)
-    torch.testing.assert_close(rewards[-1], robustness(formula, signals, DT)[0].clamp(-10, 10))
-    assert not rewards[:-1].any()
-    assert view.rows == length - 1  # all of the episode: any formula can be told from it
+    assert rewards[9].abs().min() > 0.1  # the first sample that x may be reached at
+    before = torch.stack([rewards[k] for k in range(9)])
+    assert before.abs().max() < 3 and before.any() and not (before > 0).any()  # y alone: it can only become worse
+
+
+@pytest.mark.parametrize("view", ["history", "flags"])
+def test_satisfied_is_paid_once(view):
+    formula = parse(FORMS["reach and avoid"], ALL)
+    length = samples_of(formula) + 3
+    signals = noise(length)
+    rewards = [played(made(view, formula, length, reward={"satisfied": bonus}), signals)[0] for bonus in (0.0, 7.0)]
+    paid = rewards[1] - rewards[0]
+    torch.testing.assert_close(paid[-3], 7.0 * verdicts(formula, signals)[0].float())
+    paid[-3] = 0
+    assert not paid.abs().gt(1e-5).any()
+
+
+def test_history_of_a_conjunction_is_the_whole_episode():
+    formula = parse(FORMS["reach and avoid"], ALL)
+    assert made("history", formula, samples_of(formula) + 1).rows == samples_of(formula)
 
 
 @pytest.mark.parametrize("kept", [None, 100, 4, 1])

@@ -107,6 +107,12 @@ def test_the_artifact_proves_itself_and_says_how_it_was_made(tmp_path):
     assert manifest.formula.startswith("F[0,2.5]")
 
 
+def test_a_recipe_describes_the_options_of_its_backend():
+    made = recipe("reach", options={"integrator": "rk4"})
+    assert made.described()["backend"] == {"name": "mujoco", "integrator": "rk4"}
+    assert made.build(1, compiled=False).about["integrator"] == "rk4"
+
+
 def test_the_command_line_judges_such_an_artifact_in_the_worlds_it_was_trained_in(tmp_path, capsys):
     from policies.cli.main import main
 
