@@ -89,6 +89,15 @@ def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: s
     assert {name: str(settings["algo"][name]).lower() for name in given} == given
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_is_given_makes_its_task_and_describes_its_trial(method: str) -> None:
+    from policies.cli import settings as config
+
+    settings = config.compose([*Item("linear_reach", method, 1).words, "task=stl/linear_reach"])
+    assert _stl_trial.supported(settings).name == "stl"
+    assert _stl_trial.described(settings, "linear")["steps_of_a_mission"] == 100
+
+
 def test_the_time_left_is_what_others_of_the_same_kind_took(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(stl_tasks.time, "monotonic", lambda: now[0])

@@ -71,8 +71,9 @@ def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
     from sim.stl.syntax import to_text
     from sim.task import load_task
 
+    own = {k: v for k, v in settings["task"]["settings"].items() if k not in ("reward", "of_view")}  # of other views
     with runs.bad_input():
-        task = load_task("stl", **{**settings["task"]["settings"], "view": "plain"})
+        task = load_task("stl", **{**own, "view": "plain"})
     made = resolve("sim.systems", system).make()
     return {"formula": to_text(task.formula), "depth": depth(task.formula), "steps_of_a_mission": task.steps,
             "dt": task.control_dt, "shapes": list(task.shapes), "planar": len(made.fence["low"]) == 2}
