@@ -108,7 +108,7 @@ def make_env(
     with bad_input():
         if name != settings["backend"]["name"]:
             options = {key: options[key] for key in PHYSICS if key in options and key in taken(name)}
-        check_options(name, options)
+        check_options(name, options, settings.get("experiment"))
         return build(
             task, backend=name, device=device or settings["device"], options=options,
             num_worlds=settings["num_worlds"] if num_worlds is None else num_worlds,
@@ -130,8 +130,11 @@ def check_whole(key: str, value: object, least: int | None) -> None:
         raise BadInput(f"{key} is at least {least}, got {value}")
 
 
-def check_options(backend: str, options: Mapping[str, Any]) -> None:
-    """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind."""
+def check_options(backend: str, options: Mapping[str, Any], experiment: str | None = None) -> None:
+    """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind.
+
+    ``experiment``: the one that was chosen, which may have set them.
+    """
     from sim.env import backend_names
 
     if backend not in backend_names():
@@ -142,6 +145,7 @@ def check_options(backend: str, options: Mapping[str, Any]) -> None:
     for key, value in options.items():
         if key not in legal:
             told = f"legal: {', '.join(legal)}" if legal else "it has none"
+            told += f"; does experiment={experiment} set it for another robot?" if experiment else ""
             raise BadInput(f"backend.{key}: backend {backend} has no such setting; {told}")
         if not fits(value, hints[key]):
             wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])

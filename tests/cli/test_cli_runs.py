@@ -37,6 +37,12 @@ def test_a_run_of_before_takes_settings_that_its_backend_has_had_since(tmp_path:
     assert loaded["backend"] == {**made["backend"], "integrator": "rk4"}
 
 
+def test_an_experiment_for_another_robot_is_named(tmp_path: Path) -> None:
+    made = settings(tmp_path, "task=stl/linear_reach", "algo=tgpo", "experiment=stl_ant")
+    with pytest.raises(BadInput, match="backend planar has no such setting; .*does experiment=stl_ant set it"):
+        runs.make_env(made, num_worlds=1)
+
+
 def test_existing_run_is_kept_unless_asked(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     runs.open_run(settings(tmp_path), folder, overwrite=False)
