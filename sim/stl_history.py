@@ -75,9 +75,8 @@ class Objective(Scored):
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward) -> None:
         online = Online(dt)
         self.outer = Outer(formula, online)
-        if self.outer.most is None:
-            self.soft = Soft(formula, online, reward.beta, reward.cap)
-        super().__init__(online, online.at_start(formula), steps, False, reward.cap)
+        soft = Soft(formula, online, reward.beta, reward.cap) if self.outer.most is None else None
+        super().__init__(online, online.at_start(formula), steps, False, reward.cap, soft)
         self.weights = reward
 
     def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:

@@ -55,10 +55,10 @@ class Scored:
     is made of (the largest and smallest margins so far).
     """
 
-    soft: Soft | None = None
-
-    def __init__(self, online: Online, value: Part, steps: int, privileged: bool, cap: float) -> None:
-        self.online, self.value, self.cap = online, value, cap
+    def __init__(
+        self, online: Online, value: Part, steps: int, privileged: bool, cap: float, soft: Soft | None = None
+    ) -> None:
+        self.online, self.value, self.cap, self.soft = online, value, cap, soft
         self.paid = max(value.late, 1)  # nothing is paid before the first action
         check_length(value.late, steps)
         self.shown = [name for name, shape in online.memory.items() if shape == ()] if privileged else []
@@ -99,7 +99,7 @@ class Soft:
     """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp, sharper with ``beta``.
 
     What no sample could tell yet, a window that has not begun, does not count. Paid as it changes, it sums to what it
-    is at the end: the same return, and an action is paid for when it is taken.
+    is at the end, less what it was at the first sample: the same to strive for, and paid for when it is done.
     """
 
     def __init__(self, formula: Formula, online: Online, beta: float, cap: float) -> None:
@@ -120,8 +120,8 @@ class Terminal(Scored):
 
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool) -> None:
         online = Online(dt)
-        self.soft = Soft(formula, online, reward.beta, reward.cap) if reward.early else None
-        super().__init__(online, online.at_start(formula), steps, privileged, reward.cap)
+        soft = Soft(formula, online, reward.beta, reward.cap) if reward.early else None
+        super().__init__(online, online.at_start(formula), steps, privileged, reward.cap, soft)
         self.weights = reward
 
     def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:

@@ -86,6 +86,18 @@ def make_task(settings: Mapping[str, Any]) -> Task:
         return load_task(settings["task"]["name"], **(settings["task"].get("settings") or {}))
 
 
+def resolved(settings: Mapping[str, Any]) -> Settings:
+    """``settings`` with what the task takes from elsewhere where they do not say it (``resolved`` of its module)."""
+    from robots.registry import resolve
+
+    group = settings["task"]
+    with bad_input():
+        find = getattr(resolve("sim.tasks", group["name"]), "resolved", None)
+        if find is None:
+            return dict(settings)
+        return {**settings, "task": {**group, "settings": find(**(group.get("settings") or {}))}}
+
+
 def make_env(
     settings: Mapping[str, Any], *, num_worlds: int | None = None, backend: str | None = None, seed: int | None = None,
     task: Task | None = None, device: str | None = None, training: bool = False, compiled: bool = True,
@@ -259,6 +271,8 @@ def resumes(settings: Mapping[str, Any]) -> bool | Path:
 
 def check_same(old: Settings, new: Settings) -> None:
     """A resumed run is the same run: task, learner, worlds and seed may not change."""
+    with suppress(BadInput, TypeError):  # of a run whose settings are no more: what differs is told below
+        old, new = resolved(old), resolved(new)
     for key in SAME:
         before, now = (backend_defaults(x.get(key)) if key == "backend" else x.get(key, UNSAID.get(key))
                        for x in (old, new))

@@ -94,6 +94,7 @@ def train(
                        "pictures; Gymnasium, stable-baselines3 and rsl_rl do (docs/adapters.md)")
     if settings["processes"] > 1 and "RANK" not in os.environ:
         runs.make_task(settings)  # its errors are clearer here than from several processes at once
+        settings = runs.resolved(settings)
         runs.open_run(settings, folder, overwrite)
         with said_where(folder, settings["processes"], again):
             return workers.train(settings, folder, quiet)
@@ -101,6 +102,7 @@ def train(
         ranks, device = join(settings["device"])
     seed = settings["seed"] + ranks.index * runs.RANK_SEED
     task = runs.make_task(settings)
+    settings = runs.resolved(settings)
     base = runs.base_of(settings, task)
     if base is not None:
         task = runs.shown_to(base, task)

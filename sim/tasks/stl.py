@@ -7,6 +7,7 @@ How the formula is seen and rewarded is a *view*, which the learning algorithm c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from sim.stl.syntax import horizon, signals_in
 from sim.stl_timed import SCHEDULE
 from sim.stl_views import VIEWS, View
 from sim.systems.types import System
-from sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema
+from sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema, weights
 from sim.timed import TimedMission
 
 FORMULA = "F[0,12] (norm(base_pos_w - a) < r) & G[0,16] (norm(base_pos_w) > r)"
@@ -175,6 +176,18 @@ def _numbered(draw: Draw, number: int, name: str, count: int) -> Tensor:
 
 def _where(flags: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.where(flags.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+
+
+def resolved(*, system: str = "linear", view: str = TIMED, **given: Any) -> dict[str, Any]:
+    """The settings with what the system brings, so that a run's file says what it was trained with, whatever the
+    system's own become."""
+    settings = {"system": system, "view": view, **given}
+    if view != TIMED:
+        return settings
+    of: System = resolve("sim.systems", system).make()
+    slack = of.slack if given.get("slack") is None else given["slack"]
+    reward = weights(stl_timed.Reward, {**of.reward, **(given.get("reward") or {})})
+    return {**settings, "slack": slack, "reward": asdict(reward)}
 
 
 def make(

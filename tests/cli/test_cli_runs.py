@@ -37,6 +37,21 @@ def test_a_run_of_before_takes_settings_that_its_backend_has_had_since(tmp_path:
     assert loaded["backend"] == {**made["backend"], "integrator": "rk4"}
 
 
+def test_a_run_says_what_its_system_brought(tmp_path: Path) -> None:
+    made = settings(tmp_path, "task=stl/franka_reach", "algo=tgpo", "task.settings.reward={hit: 30}")
+    whole = runs.resolved(made)
+    given = whole["task"]["settings"]
+    assert given["slack"] == 0.01 and given["reward"]["hit"] == 30.0 and given["reward"]["scale"] < 5.0
+    assert runs.resolved(whole) == whole and "slack" not in made["task"]["settings"]
+    runs.open_run(whole, tmp_path / "run", overwrite=False)
+    runs.check_same(made, whole)  # a run of before, resumed: the same
+    with pytest.raises(BadInput, match="slack of the run is 0.01, now 0.02"):
+        runs.check_same(read(tmp_path / "run" / "config.yaml"), override(made, ["task.settings.slack=0.02"]))
+    baseline = settings(tmp_path, "task=stl/franka_reach", "algo=ppo", "task.settings.view=plain")
+    assert "reward" not in runs.resolved(baseline)["task"]["settings"]
+    assert runs.resolved(settings(tmp_path, "task=hover"))["task"] == compose(["task=hover"])["task"]
+
+
 def test_an_experiment_for_another_robot_is_named(tmp_path: Path) -> None:
     made = settings(tmp_path, "task=stl/linear_reach", "algo=tgpo", "experiment=stl_ant")
     with pytest.raises(BadInput, match="backend planar has no such setting; .*does experiment=stl_ant set it"):
