@@ -5,7 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from temporeal_bridge.mission import Told
+from temporeal_bridge import messages
+from temporeal_bridge.mission import Told, announced
+from temporeal_bridge.transport import Received
+
+HEADER = "std_msgs/msg/Header"
+
+
+def heard(data):
+    return announced(Received("mission", HEADER, data, 0.0))
+
+
+def test_what_is_said_of_a_mission_is_understood_and_garbage_is_not():
+    stamp = 3_000_000_007
+    assert heard(messages.encode(HEADER, messages.header(stamp, "active 12"))) == ("active", 12, stamp)
+    for frame in ("", "active", "active one"):
+        assert heard(messages.encode(HEADER, messages.header(stamp, frame))) is None
+    whole = messages.encode(HEADER, messages.header(stamp, "active 12"))
+    assert heard(b"") is None and heard(b"garbled") is None and heard(whole[:11]) is None
 
 
 @pytest.mark.parametrize("marks", [[], [7], [7, 4_294_967_295]])

@@ -52,6 +52,21 @@ class Watched:
         self.bus.advance(seconds)
 
 
+@pytest.mark.parametrize("garbage", [b"", b"garbled", messages.encode(
+    "std_msgs/msg/Header", messages.header(5, "active one")), messages.encode(
+    "std_msgs/msg/Header", messages.header(5, ""))])
+def test_what_no_guard_says_neither_ends_it_nor_begins_a_mission(artifact, garbage):
+    watched = Watched(artifact)
+    watched.begin()
+    start = watched.node.start
+    watched.peer.publish(watched.mission, garbage)
+    watched.transport.wait(0.0)
+    assert watched.node.running and (watched.node.start, watched.node.flight) == (start, 0)
+    assert watched.node.rejected == 1
+    watched.say("finished")
+    assert watched.node.end is not None
+
+
 def test_numpy_for_the_usual_and_numba_for_what_numpy_is_too_slow_for(artifact, capsys):
     assert Watched(artifact).node.summary()["compiled"] is False
     assert Watched(artifact, formula=SLOW, rate_hz=50.0).node.summary()["compiled"] is False

@@ -105,6 +105,15 @@ def test_silent_until_started(bench):
     assert bench.commands == [] and bench.mode == "ready"
 
 
+def test_garbage_is_no_start(bench):
+    bench.own.publish(bench.start_topic, b"garbled")
+    bench.fly(0.1)
+    assert bench.node.mode == "ready" and bench.commands == []
+    bench.begin()
+    bench.fly(0.5)
+    assert bench.node.mode == "active" and bench.commands
+
+
 def test_it_starts_by_itself_when_the_others_had_time_to_come(lockstep, artifact):
     bench = Bench(lockstep, artifact, "odometry", autostart=True)
     bench.fly(policy_node.AUTOSTART_S - 0.1)

@@ -27,7 +27,7 @@ from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import mailbox, messages, task_topics
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.mission import check_fits
+from temporeal_bridge.mission import announced, check_fits
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
@@ -213,10 +213,10 @@ def join(bus: Transport, namespace: str) -> Pilot:
         pilot.episode = int(messages.decode(received.type, received.data).data)
 
     def on_mission(received: Received) -> None:
-        header = messages.decode(received.type, received.data)
-        mode, _, flight = header.frame_id.partition(" ")
-        pilot.mode, pilot.number, pilot.start_ns = mode, int(flight), messages.nanoseconds(header.stamp)
-        pilot.begun = pilot.begun or (mode == "active" and pilot.number == pilot.seed)
+        said = announced(received)
+        if said is not None:
+            pilot.mode, pilot.number, pilot.start_ns = said
+            pilot.begun = pilot.begun or (said.mode == "active" and said.number == pilot.seed)
 
     def on_event(received: Received) -> None:
         pilot.told = json.loads(messages.decode(received.type, received.data).data)["reason"]

@@ -6,14 +6,16 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from policies.export.manifest import Manifest, check_robot
 from robots.signals import SignalSpec
 from robots.spec import RobotSpec
+from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, check_reads
+from temporeal_bridge.transport import Received
 
 AGES = 20_000  # figures that a node keeps: the last ones, it may be up for months; 0.6 MB each
 FLIGHTS = 1000  # missions that it keeps
@@ -21,6 +23,24 @@ RECENT = 500  # figures that its diagnostics are of
 IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
 MOVING = ("active", "stopping")  # modes in which the robot moves, or may: the guard does not end before
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
+
+
+class Announced(NamedTuple):
+    """What the guard says of its mission: its mode, the mission's number, the stamp of its time zero [ns]."""
+
+    mode: str
+    number: int
+    start_ns: int
+
+
+def announced(received: Received) -> Announced | None:
+    """What a message of topic ``mission`` says; None of one that no guard sent: what was said before holds."""
+    try:
+        header = messages.decode(received.type, received.data)
+        mode, _, number = header.frame_id.partition(" ")
+        return Announced(mode, int(number), messages.nanoseconds(header.stamp))
+    except (messages.MessageError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ from sim.stl.parse import parse
 from sim.stl.syntax import Formula, signals_in
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
-from temporeal_bridge.mission import MISSION_TIME, task_signals
+from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
 from temporeal_bridge.node import add_artifact, parser, plain, run
 from temporeal_bridge.state import Reader
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named
@@ -180,11 +180,12 @@ class MonitorNode:
             return None
 
     def _on_mission(self, received: Received) -> None:
-        header = messages.decode(received.type, received.data)
-        mode, _, number = header.frame_id.partition(" ")
-        if mode == "active" and int(number) != self.flight:
-            self.begin(int(number), messages.nanoseconds(header.stamp))
-        elif mode in OVER and int(number) == self.flight and self.end is None:
+        said = announced(received)
+        if said is None:
+            self.rejected += 1
+        elif said.mode == "active" and said.number != self.flight:
+            self.begin(said.number, said.start_ns)
+        elif said.mode in OVER and said.number == self.flight and self.end is None:
             self.end = self.transport.now()
 
     def begin(self, flight: int, start_ns: int) -> None:

@@ -26,6 +26,7 @@ import argparse
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,17 @@ from temporeal_bridge.chunked import ChunkBook, ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import Answer, ControllerEnd, Proposal, SocketController
 from temporeal_bridge.mailbox import SocketLine
-from temporeal_bridge.mission import AGES, FLIGHTS, MISSION_TIME, check_fits, newest, percentiles, task_signals
+from temporeal_bridge.mission import (
+    AGES,
+    FLIGHTS,
+    MISSION_TIME,
+    Announced,
+    announced,
+    check_fits,
+    newest,
+    percentiles,
+    task_signals,
+)
 from temporeal_bridge.node import add_artifact, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.swap import SwapError
@@ -115,7 +126,7 @@ class PolicyNode:
         if offer:
             if tape is None or isinstance(artifact, ChunkedPolicy):
                 raise ValueError("a successor needs a tape, and a policy that gives one command at a time")
-            self.mode, self.tape_file, self.mission, self.asked = "succeeding", tape, ("", -1, 0), False
+            self.mode, self.tape_file, self.mission, self.asked = "succeeding", tape, Announced("", -1, 0), False
             self.until = transport.monotonic() + SUCCEED_S
             transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
         self.latency_s, self.age_s = deque[float](maxlen=AGES), deque[float](maxlen=AGES)
@@ -130,12 +141,11 @@ class PolicyNode:
 
     def _on_start(self, received: Received) -> None:
         if self.mode == "ready":
-            self.begin(int(messages.decode(received.type, received.data).data))
+            with suppress(messages.MessageError):  # what cannot be read is no start
+                self.begin(int(messages.decode(received.type, received.data).data))
 
     def _on_mission(self, received: Received) -> None:
-        header = messages.decode(received.type, received.data)
-        mode, _, number = header.frame_id.partition(" ")
-        self.mission = mode, int(number), messages.nanoseconds(header.stamp)
+        self.mission = announced(received) or self.mission
 
     def begin(self, number: int) -> None:
         """Start a mission: its time zero is the next control step."""

@@ -17,7 +17,6 @@ import struct
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from rosbags.rosbag2.storage_mcap import McapReader
 from robots.spec import load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.mission import MOVING
+from temporeal_bridge.mission import MOVING, announced
 from temporeal_bridge.node import parser, run
 from temporeal_bridge.processes import LAUNCHED_END_S
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
@@ -222,8 +221,9 @@ class Recorder:
         if received.topic.endswith("/guard/command"):
             self.commanded = self.transport.monotonic()
         elif received.type == MISSION and received.topic.endswith("/mission"):
-            with suppress(messages.MessageError):  # what cannot be read is recorded all the same
-                self.modes[received.topic] = messages.decode(MISSION, received.data).frame_id.partition(" ")[0]
+            said = announced(received)
+            if said is not None:  # what cannot be read is recorded all the same
+                self.modes[received.topic] = said.mode
 
     def may_end(self) -> bool:
         """Told to end: first the guards, which were told, too, have come to rest, or are silent."""
