@@ -35,7 +35,7 @@ class Env:
     Everything random is keyed by (seed, world, episode), so that world i sees the same episodes whatever N is.
     The signals before a reset are in ``step.info``: ``info["signals"]`` are the true signals [N, ...] of the step
     just made, ``info["success"]``, ``info["length"]`` and ``info["return"]`` are valid where an episode ended;
-    ``info["midway"]`` says which of them began in mid-mission.
+    ``info["midway"]`` says which of them were not whole: begun in mid-mission, or cut off at random (:meth:`stagger`).
 
     What a world remembers (memory of the maps, progress of the mission, goals, delayed samples, noise) is a column of
     one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
@@ -357,8 +357,10 @@ class Env:
     @torch.no_grad()
     def stagger(self) -> None:
         """Cut the running episodes off, each at a step of its own, drawn uniformly: worlds that all began at once are
-        in step for ever where episodes last equally long. These episodes count as begun in mid-mission: in no figures.
+        in step for ever where episodes last equally long. Episodes so cut off are not whole: in no figures.
         """
+        if not self._begun:
+            raise RuntimeError("stagger() before the first reset(): no world has an episode yet")
         share = uniform(self.seed, self.keys, self.episode, stream("stagger"), 1)[:, 0]
         count, until = self.column["count"], self.column["until"]
         cut = count + 1.0 + torch.floor(share * (until - count))

@@ -286,7 +286,7 @@ class Objective:
         if self.soft is None:
             return after
         sample = self.online.sample(signals, memory["tick"], memory)
-        soft = self.soft([part(sample) for part in self.soft.parts])
+        soft = self.soft(sample)
         return {**after, **sample.after, "soft": soft}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:

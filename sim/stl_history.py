@@ -13,8 +13,8 @@ What the paper leaves open, and how it is here:
   ahead. The paper's phi has one more layer of F or G over predicates, and tau grows with every further layer.
 * A formula with another outer operator (a conjunction, a disjunction, an until) is F[0,0] of itself. Then tau is the
   whole horizon. The log-sum-exp is over the parts of the conjunction, and what a new sample changes of it is paid at
-  that sample (`sim.stl_plain.Soft`): the history knows it, the sum over an episode is the log-sum-exp itself, and
-  nothing would be learned from one number at the end.
+  that sample (`sim.stl_plain.Soft`). A whole history knows it, one that is thinned out nearly; of one number at the end
+  next to nothing would be learned.
 * The history holds the signals that the formula reads (the rest of the state is in the observation as it is now), and
   the time is a feature. Before the episode began there is its first sample. ``samples`` thins it out for long horizons:
   compiling an environment (`sim.rows`) takes seconds for 300 numbers of observation and grows faster than they do.

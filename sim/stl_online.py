@@ -62,11 +62,13 @@ class Part:
     """A number of each world at each sample. What uses it twice computes it once.
 
     ``late``: of one that follows the samples, by how many its value lies behind the newest; of one that stands for
-    a single sample, the number of the sample at which it is known.
+    a single sample, the number of the sample at which it is known. ``since``: before that sample its value says nothing
+    at all; a largest or smallest value of what was seen so far is infinite before there was any.
     """
 
     of: Callable[[Sample], Tensor]
     late: int
+    since: int = 0
 
     def __call__(self, sample: Sample) -> Tensor:
         """Its value [N]."""
@@ -166,7 +168,7 @@ class Online:
             s.after[name] = torch.where(s.tick == when, part(s), s.memory[name])
             return s.after[name]
 
-        return Part(of, when)
+        return Part(of, when, when)
 
     # ---- at all samples
 

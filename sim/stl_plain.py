@@ -5,7 +5,7 @@ With a recurrent actor (``memory`` of :mod:`policies.algos.ppo`) it is the recur
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 from robots.signals import SignalSpec
 from sim.stl.normal import positive
 from sim.stl.syntax import And, Formula, FormulaError, to_text
-from sim.stl_online import Online, Part
+from sim.stl_online import Online, Part, Sample
 from sim.task import weights
 
 Memory = dict[str, Tensor]
@@ -77,7 +77,7 @@ class Scored:
         worth, *others = [part(sample) for part in (self.value, *also)]
         after = {"worth": worth, "tick": memory["tick"] + 1.0}
         if self.soft is not None:
-            after["soft"] = self.soft([part(sample) for part in self.soft.parts])
+            after["soft"] = self.soft(sample)
         return [worth, *others], {**memory, **sample.after, **after}
 
     def change(self, memory: Memory, after: Memory) -> Tensor:
@@ -96,10 +96,12 @@ class Scored:
 
 
 class Soft:
-    """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp, sharper with ``beta``.
+    """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp.
 
-    What no sample could tell yet, a window that has not begun, does not count. Paid as it changes, it sums to what it
-    is at the end, less what it was at the first sample: the same to strive for, and paid for when it is done.
+    What no sample could tell yet, a window that has not begun, counts as ``cap``. Paid as it changes, it sums to what it
+    is at the end, less what it was at the first sample. It is up to log(parts) / ``beta`` below the minimum: with a
+    small ``beta`` all parts count, so that one can be improved while another one is the least; what is violated by a
+    little may then be worth more than what just holds, which a reward for being satisfied mends.
     """
 
     def __init__(self, formula: Formula, online: Online, beta: float, cap: float) -> None:
@@ -107,12 +109,16 @@ class Soft:
         self.parts = [online.at_start(part) for part in (f.args if isinstance(f, And) else (f,))]
         self.beta, self.cap = beta, cap
 
-    def __call__(self, values: Sequence[Tensor]) -> Tensor:
-        """Of the values [N] of :attr:`parts`."""
-        found = torch.stack([torch.where(v == -inf, torch.full_like(v, self.cap), v) for v in values], -1)
-        found = found.clamp(-self.cap, self.cap)
+    def __call__(self, sample: Sample) -> Tensor:
+        """At a sample [N]."""
+        found = torch.stack([self._told(part, sample) for part in self.parts], -1)
         least = found.amin(-1)
         return least - torch.log(torch.exp(self.beta * (least[:, None] - found)).sum(-1)) / self.beta
+
+    def _told(self, part: Part, sample: Sample) -> Tensor:
+        value = part(sample)
+        untold = (sample.tick < part.since) | ((sample.tick < part.late) & (value == -inf))
+        return torch.where(untold, torch.full_like(value, self.cap), value.clamp(-self.cap, self.cap))
 
 
 class Terminal(Scored):

@@ -359,7 +359,8 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         critic = Critic(env.critic_dim, config.critic_hidden, config.activation).to(device)
     weights = flatten(actor, critic)
     ranks.copy_from_first([weights])
-    if config.stagger and not hasattr(env, "stagger"):
+    stagger = getattr(env, "stagger", None)
+    if config.stagger and stagger is None:
         raise SettingsError(f"stagger: {type(env).__name__} cannot cut its first episodes; leave it false")
     threads = config.threads if device.type == "cpu" and not config.compile else 1
     replicas = [replicate(actor, critic, own=i == 0) for i in range(threads)]
@@ -368,8 +369,8 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
     parameter = torch.nn.Parameter(weights[:-1])  # of the optimizer: one operation for all
     parameter.grad = replicas[0].gradient[: -len(FIGURES)]
     n, first = env.num_worlds, env.reset()
-    if config.stagger:
-        env.stagger()
+    if config.stagger and stagger is not None:
+        stagger()
     return Learner(
         config, env, ranks, seed, actor, critic,
         Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
@@ -506,7 +507,7 @@ def act(learner: Learner, obs: Tensor) -> Tensor:
 
 
 def _count_episodes(sums: dict[str, Tensor], info: Mapping[str, Any], ended: Tensor) -> None:
-    """Add the figures [N] in ``info`` of the worlds ``ended`` [K], without episodes that began in mid-mission."""
+    """Add the figures [N] in ``info`` of the worlds ``ended`` [K], of whole episodes only."""
     if "midway" in info:
         ended = ended[~info["midway"][ended]]
     if not len(ended):
@@ -819,6 +820,8 @@ def keep(learner: Learner, out: Path) -> None:
 
 
 KIND = "temporeal ppo 2"
+UNSAID = {"stagger": False}
+"""Settings that checkpoints of before do not have, as they were then."""
 
 
 def restore(learner: Learner, path: Path) -> None:
@@ -888,7 +891,7 @@ def _read(path: Path) -> dict[str, Any]:
     state = checkpoint.load(path)  # to the CPU: random states stay there, load_state_dict moves the rest
     if state.get("kind") != KIND:
         raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
-    return state
+    return {**state, "config": {**UNSAID, **state["config"]}}
 
 
 def _latest(out: Path, ranks: Ranks) -> Path:

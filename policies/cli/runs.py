@@ -240,6 +240,8 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
     if resumes(settings):
         if not saved.exists():
             raise BadInput(f"nothing to resume: {saved} is not there; start without resume=true")
+        if not is_run(folder):
+            raise BadInput(f"nothing to resume: {saved} was not written by `temporeal train`")
         check_same(config.read(saved), settings)
         if settings["resume"] is True and not any((folder / CHECKPOINTS).glob("*.pt")):
             raise BadInput(f"nothing to resume: the run {folder} was stopped before its first checkpoint; "

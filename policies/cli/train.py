@@ -128,7 +128,8 @@ def train(
         if asked:
             raise Interrupted(asked[0])
     if resume and ranks.is_first:
-        config.write({**settings, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
+        saved = config.read(folder / runs.CONFIG)["task"]  # the same, but what the system brings may have changed
+        config.write({**settings, "task": saved, "resume": None}, folder / runs.CONFIG)  # the budget may have changed
     found = health(result.history, env)
     if ranks.is_first and not quiet:
         for line in troubles(found, env):

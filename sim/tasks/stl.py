@@ -201,7 +201,7 @@ def make(
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
-            as the system says (``timed``) or as the view does.
+            as the system says (``timed``) or as the view does, its ``beta`` 1 / m in an arena of 10 m and so on.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None: the system's own. ``of_view``: other
             settings of the view, such as ``samples`` of ``history`` and ``privileged`` of ``plain``.
         episode_s: s; the formula's horizon if left out.
@@ -224,7 +224,9 @@ def make(
         extra, initial = Constant(seen.spec), Initial(initial, bank)
         explore = Explore(initial, of, start, seen.objective.mission)
     else:
-        seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward=reward, **dict(of_view or {}))
+        sharp = {"beta": stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)}
+        seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward={**sharp, **(reward or {})},
+                           **dict(of_view or {}))
     return Task(
         name="stl", scene=of.scene, command=of.command, control_dt=dt, substeps=of.substeps, episode_s=length,
         formula=parsed, formula_text=formula, constants=given, observe=Observe(of, seen), act=of.act,

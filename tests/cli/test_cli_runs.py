@@ -80,6 +80,14 @@ def test_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
     assert (folder / "thesis.tex").exists()
 
 
+@pytest.mark.parametrize("text", ["a: 1", "task: {settings: {}}"])
+def test_what_is_no_run_is_not_resumed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(text)
+    with pytest.raises(BadInput, match="was not written by `temporeal train`"):
+        runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)
+
+
 def test_resume_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="nothing to resume"):
         runs.open_run(settings(tmp_path, "resume=true"), tmp_path / "run", overwrite=False)

@@ -354,6 +354,40 @@ def test_the_policy_of_a_run_is_loaded(tmp_path: Path) -> None:
         ppo.load_policy(tmp_path.parent)
 
 
+def test_a_run_of_before_a_setting_goes_on_and_is_judged(tmp_path: Path) -> None:
+    whole = train(worlds.PointMass(worlds.WORLDS), worlds.small(4), out=tmp_path / "whole").actor
+    train(worlds.PointMass(worlds.WORLDS), worlds.small(2), out=tmp_path / "old")
+    for file in (tmp_path / "old" / "checkpoints").glob("*.pt"):
+        state = checkpoint.load(file)
+        assert state["config"].pop("stagger") is False
+        checkpoint.save(file, state)
+    assert ppo.load_policy(tmp_path / "old")[2] == worlds.small(2)
+    assert same(train(worlds.PointMass(worlds.WORLDS), worlds.small(4), out=tmp_path / "old", resume=True).actor, whole)
+
+
+def staggered() -> VecEnv:
+    from sim.env import make_env
+    from sim.task import load_task
+
+    task = load_task("stl", formula="F[0,4] (norm(base_pos_w) < 0.5)", view="plain")
+    return make_env(task, num_worlds=32, seed=1, threads=1)
+
+
+def test_a_staggered_run_ends_few_episodes_at_once_and_resumes_exactly(tmp_path: Path) -> None:
+    def run(out: str, iterations: int, resume: bool = False) -> ppo.Learner:
+        seen: list[ppo.Learner] = []
+        config = worlds.small(iterations, stagger=True, rollout_steps=8)
+        train(staggered(), config, out=tmp_path / out, resume=resume, on_iteration=seen.append)
+        return seen[-1]
+
+    whole = run("whole", 4)
+    first = run("parts", 1)  # 8 of 20 steps: some worlds are still in the episode that is cut off
+    assert 0 < int(first.env.midway.sum()) < 32 and first.env.count.unique().numel() > 5
+    assert whole.env.count.unique().numel() > 5
+    again = run("parts", 4, resume=True)
+    assert same(again.actor, whole.actor) and torch.equal(again.env.column["until"], whole.env.column["until"])
+
+
 # ---------------------------------------------------------------- running
 
 

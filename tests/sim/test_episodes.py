@@ -113,6 +113,8 @@ def point(n):
 
 def test_staggered_worlds_are_at_all_parts_of_their_episodes_for_ever():
     env, again = point(300), point(300)
+    with pytest.raises(RuntimeError, match="before the first reset"):
+        env.stagger()
     for one in (env, again):
         one.reset()
         one.stagger()

@@ -187,6 +187,32 @@ def test_a_window_that_has_not_begun_does_not_count():
     assert before.abs().max() < 3 and before.any() and not (before > 0).any()  # y alone: it can only become worse
 
 
+@pytest.mark.parametrize("text, told, known", [
+    ("F[2,2] (x > 1) & G[0,2] (y < 2)", 20, lambda s, t: (2 - s["y"][: t + 1]).amin(0)),
+    ("X (x > 1) & G[0,0.1] (y < 2)", 1, lambda s, t: 2 - s["y"][0]),
+    ("F[1,2] (x > 1) & X (y > 0)", 10, lambda s, t: s["y"][1])])
+def test_what_is_told_late_does_not_count_before(text, told, known):
+    formula = parse(text, ALL)
+    signals, objective = noise(24, 5), made("plain", formula, samples_of(formula) + 1, reward={"early": 1.0}).objective
+    memory = objective.start(at(signals, 0), zeros(objective.memory, 50))
+    for t in range(told):
+        if t:
+            _, _, memory = objective.step(at(signals, t), torch.zeros(50, 2), memory)
+        if t or told == 1:  # X says nothing at the first sample
+            other = known(signals, t)
+            torch.testing.assert_close(memory["soft"], -torch.log(torch.exp(-other) + exp(-10.0)))
+
+
+def test_what_can_never_hold_counts_at_the_end():
+    formula = parse("F[0,1] (x > 1) & F[0,1] false", ALL)
+    view = made("plain", formula, 11, reward={"robustness": 0.0, "early": 1.0, "cap": 5.0})
+    objective, signals = view.objective, noise(11)
+    memory = objective.start(at(signals, 0), zeros(objective.memory, 50))
+    for t in range(1, 11):
+        _, _, memory = objective.step(at(signals, t), torch.zeros(50, 2), memory)
+    assert (memory["soft"] <= -5.0).all()
+
+
 @pytest.mark.parametrize("view", ["history", "flags"])
 def test_satisfied_is_paid_once(view):
     formula = parse(FORMS["reach and avoid"], ALL)
