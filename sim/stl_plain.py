@@ -98,8 +98,8 @@ class Scored:
 class Soft:
     """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp.
 
-    What no sample could tell yet, a window that has not begun, counts as ``cap``. Paid as it changes, it sums to what it
-    is at the end, less what it was at the first sample. It is up to log(parts) / ``beta`` below the minimum: with a
+    What no sample could tell yet, a window that has not begun, counts as ``cap``. Paid as it changes, it sums to what
+    it is at the end, less what it was at the first sample. It is up to log(parts) / ``beta`` below the minimum: with a
     small ``beta`` all parts count, so that one can be improved while another one is the least; what is violated by a
     little may then be worth more than what just holds, which a reward for being satisfied mends.
     """
