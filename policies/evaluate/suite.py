@@ -68,8 +68,8 @@ class Target:
 PLAIN = "task.settings.view=plain"
 # Of the learners that TGPO is compared with, for all systems; chosen by looks at `linear_reach`. Their episodes all
 # last equally long: worlds that begin at once would be in step for ever. What is paid late must not be discounted
-# away: 0.999^1000 = 0.37. Unlike TGPO's, their observations are normalized and their exploration does not fade: a
-# policy without slack about its subgoals got worse as it did.
+# away: 0.999^1000 = 0.37. Unlike TGPO's, their observations are normalized and their exploration does not fade
+# (docs/learning-formulas.md).
 LEARNER_WORDS = ("algo=ppo", "algo.stagger=true", "algo.rollout_steps=25", "algo.minibatches=8", "algo.gamma=0.999",
                  "algo.gae_lambda=0.98", "algo.entropy_coef=0.005", "algo.max_std=1.0")
 METHODS: Mapping[str, Method] = {method.key: method for method in (
