@@ -38,7 +38,7 @@ class Shape(NamedTuple):
     actor: tuple[int, ...]  # widths from observation to action
     critic: tuple[int, ...]  # widths from privileged observation to 1
     activation: str
-    columns: int  # numbers in a row of the table: see policies.algos.ppo.columns
+    columns: int  # numbers in a row of the table: see policies.algos.learner.columns
 
 
 def padded(width: int) -> int:
@@ -501,7 +501,7 @@ class Gradient:
     Args:
         actor: feed-forward network and ``log_std``; critic: its ``net`` ends in one value.
         activation: name, one of :data:`ACTIVATIONS`.
-        columns: numbers in a row of the table of :func:`policies.algos.ppo.columns`.
+        columns: numbers in a row of the table of :func:`policies.algos.learner.columns`.
         weights: [P + 1], all parameters of the actor, then of the critic, then a zero.
         gradient: [P + ...]: where their derivatives go, in the same order.
     """
@@ -549,7 +549,7 @@ class Gradient:
     @torch.no_grad()
     def __call__(self, table: Tensor, chosen: Tensor, total: int, old_log_std: Tensor, config: Any) -> Tensor:
         """Set the gradient to that of the loss over ``chosen`` [B] rows of ``table`` [R, F], as a share of a minibatch
-        of ``total`` rows; the shares of FIGURES [4] (policies.algos.ppo)."""
+        of ``total`` rows; the shares of FIGURES [4] (policies.algos.learner)."""
         torch.index_select(self.weights, 0, self.packing, out=self.work[: len(self.packing)])
         self.work[self.layout.gradients : self.layout.gradients_end] = 0.0
         spread = self.log_std.detach()

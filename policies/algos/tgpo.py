@@ -33,9 +33,11 @@ from torch import Tensor, nn
 
 from policies.algos import ppo
 from policies.algos.graphs import check_reads
-from policies.algos.ppo import Learner, OnIteration, PPOConfig, Result, SettingsError
+from policies.algos.learner import Learner, PPOConfig, SettingsError
+from policies.algos.ppo import OnIteration, Result
 from policies.algos.progress import Logger, Progress
 from policies.algos.ranks import Ranks
+from policies.algos.saved import policy_of, read_last
 from policies.nets.actor import Actor, Critic
 from policies.nets.normalizer import Normalizer
 from sim.env import Env
@@ -395,13 +397,13 @@ class Choosing(nn.Module):
 
 def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, TGPOConfig]:
     """Actor and normalizer of a checkpoint; see :func:`load_graph` for the policy that chooses its schedule."""
-    return ppo.policy_of(ppo.read_last(path), TGPOConfig, device)
+    return policy_of(read_last(path), TGPOConfig, device)
 
 
 def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The policy of a run between raw signals and raw commands, choosing among the best schedules of its bank."""
-    state = ppo.read_last(path)
-    actor, normalizer, config = ppo.policy_of(state, TGPOConfig, device)
+    state = read_last(path)
+    actor, normalizer, config = policy_of(state, TGPOConfig, device)
     check_reads(path, normalizer, task)
     critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
     critic_normalizer = Normalizer(state["sizes"]["critic_dim"])

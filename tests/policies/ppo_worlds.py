@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from policies.algos import checkpoint, ppo
+from policies.algos.learner import Learner, Rollout, allocate, start
 from policies.algos.ranks import Ranks, join
 from sim.types import Obs, Step
 
@@ -162,7 +163,7 @@ def kill_at(out: Path, iteration: int, where: str) -> None:
     def die(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def on_iteration(learner: ppo.Learner) -> None:
+    def on_iteration(learner: Learner) -> None:
         if learner.iteration == iteration:
             if where == "writing":
                 os.replace = die
@@ -172,7 +173,7 @@ def kill_at(out: Path, iteration: int, where: str) -> None:
     ppo.train(PointMass(WORLDS), small(6), out=out, on_iteration=on_iteration)
 
 
-def filled(learner: ppo.Learner, rollout: ppo.Rollout, worlds: slice) -> None:
+def filled(learner: Learner, rollout: Rollout, worlds: slice) -> None:
     """Put known data of the worlds ``worlds`` of 16 into ``rollout``."""
     table = torch.randn(4, 16, rollout.table.shape[-1], generator=torch.Generator().manual_seed(5))
     rollout.table.copy_(table[:, worlds])
@@ -181,8 +182,8 @@ def filled(learner: ppo.Learner, rollout: ppo.Rollout, worlds: slice) -> None:
 def gradient(ranks: Ranks, worlds: slice) -> torch.Tensor:
     """The gradient and figures of the loss on the known data, of which this process has ``worlds``."""
     count = len(range(*worlds.indices(16)))
-    learner = ppo.start(PointMass(count), small(1, rollout_steps=4), 0, ranks)
-    rollout = ppo.allocate(learner)
+    learner = start(PointMass(count), small(1, rollout_steps=4), 0, ranks)
+    rollout = allocate(learner)
     filled(learner, rollout, worlds)
     table = rollout.table.flatten(0, 1)
     ppo.differentiate(learner, rollout, table, torch.arange(len(table)), torch.zeros(1), ppo.losses)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from policies.algos import fused, ppo
+from policies.algos.learner import FIGURES, Replica, columns, compiled, flatten, replicate
 from policies.nets.actor import ACTIVATIONS, Critic, Gaussian, make_actor
 
 CASES = [  # observation, privileged observation, hidden widths, actions, rows chosen
@@ -16,21 +17,21 @@ CASES = [  # observation, privileged observation, hidden widths, actions, rows c
 
 def problem(
     obs: int, privileged: int, hidden: tuple[int, ...], actions: int, name: str
-) -> tuple[ppo.Replica, torch.Tensor]:
+) -> tuple[Replica, torch.Tensor]:
     """Networks away from their start with the compiled gradient, and rows with ratios on both sides of the clip."""
     torch.manual_seed(1)
     actor, critic = make_actor(obs, actions, hidden, name=name, init_std=0.6), Critic(privileged, hidden, name)
     for parameter in (*actor.parameters(), *critic.parameters()):
         parameter.data += 0.1 * torch.randn_like(parameter)
     table = torch.randn(300, obs + privileged + 2 * actions + 5)
-    batch = ppo.columns(table, obs, privileged, actions)
+    batch = columns(table, obs, privileged, actions)
     with torch.no_grad():
         batch.mean.copy_(actor(batch.obs) + 0.1 * torch.randn(300, actions))
         batch.action.copy_(batch.mean + 0.5 * torch.randn(300, actions))
         batch.log_prob.copy_(Gaussian(batch.mean, torch.full((actions,), -0.6)).log_prob(batch.action))
-    weights = ppo.flatten(actor, critic)
-    replica = ppo.replicate(actor, critic, own=True)
-    return ppo.compiled(replica, name, table.shape[1], weights), table
+    weights = flatten(actor, critic)
+    replica = replicate(actor, critic, own=True)
+    return compiled(replica, name, table.shape[1], weights), table
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -42,13 +43,13 @@ def test_gradient_and_figures_are_those_of_torch(case: tuple[int, int, tuple[int
     old = torch.full((actions,), -0.6)
     chosen = torch.randperm(300)[:rows]
     found = replica.fused(table, chosen, 120, old, config)
-    gradient = replica.gradient[: -len(ppo.FIGURES)].clone()
+    gradient = replica.gradient[: -len(FIGURES)].clone()
     replica.gradient.zero_()
-    batch = ppo.columns(table[chosen], obs, privileged, actions)
+    batch = columns(table[chosen], obs, privileged, actions)
     expected = ppo.losses(replica.actor, replica.critic, batch, torch.zeros(0), old, config) * (rows / 120)
     expected[0].backward()
     torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(gradient, replica.gradient[: -len(ppo.FIGURES)], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(gradient, replica.gradient[: -len(FIGURES)], rtol=1e-4, atol=1e-6)
     assert gradient.abs().max() > 10 * 1e-6
 
 

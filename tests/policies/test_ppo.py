@@ -15,9 +15,11 @@ import pytest
 import torch
 
 from policies.algos import checkpoint, ppo
+from policies.algos.learner import Batch, Learner, SettingsError, allocate, columns_of, start
 from policies.algos.ppo import PPOConfig, gae, train
 from policies.algos.progress import Lines, Live, summary, tensorboard
 from policies.algos.ranks import Ranks
+from policies.nets.actor import Gaussian
 from sim.types import VecEnv
 
 WORLDS_FILE = Path(__file__).with_name("ppo_worlds.py")
@@ -35,7 +37,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def start(*arguments: object, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def launch(*arguments: object, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run ppo_worlds.py in a process of its own."""
     root = WORLDS_FILE.parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
@@ -86,14 +88,14 @@ def test_true_values_leave_no_advantage(ends: bool, gae_lambda: float) -> None:
     env = worlds.Chain(8, length=5, limit=7, ends=ends)
     config = PPOConfig(rollout_steps=20, gamma=0.9, gae_lambda=gae_lambda, normalize_observations=False,
                        scale_rewards=False, normalize_advantages="none")
-    learner = ppo.start(env, config, 0, Ranks())
+    learner = start(env, config, 0, Ranks())
     known = Table(env.values(0.9))
     learner.replicas = [replica._replace(critic=known, forward=None) for replica in learner.replicas]
-    rollout = ppo.allocate(learner)
+    rollout = allocate(learner)
     ppo.collect(learner, rollout)
     ppo.estimate_advantages(learner, rollout)
     assert rollout.terminated.any() == ends and rollout.truncated.any() != ends
-    batch = ppo._columns(learner, rollout.table)
+    batch = columns_of(learner, rollout.table)
     torch.testing.assert_close(batch.advantage, torch.zeros_like(batch.advantage), atol=1e-5, rtol=0)
 
 
@@ -137,8 +139,8 @@ def test_gradient_of_the_clipped_objective_by_hand() -> None:
 
     actor, critic = Constant(1.0), Value(3.0)
     action = torch.tensor([[1.0], [-1.0]])
-    old = ppo.Gaussian(torch.zeros(2, 1), torch.zeros(1))
-    batch = ppo.Batch(torch.zeros(2, 1), torch.zeros(2, 1), action, old.mean, old.log_prob(action), torch.ones(2),
+    old = Gaussian(torch.zeros(2, 1), torch.zeros(1))
+    batch = Batch(torch.zeros(2, 1), torch.zeros(2, 1), action, old.mean, old.log_prob(action), torch.ones(2),
                       target=torch.tensor([1.0, 1.0]), value=torch.zeros(2), first=torch.zeros(2))
     figures = ppo.losses(actor, critic, batch, torch.zeros(2, 0), torch.zeros(1),
                          PPOConfig(entropy_coef=0.0))
@@ -303,7 +305,7 @@ def test_not_worse_than_stable_baselines(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("where", ["before", "writing"])
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path, where: str) -> None:
-    process = start("kill", tmp_path / "killed", 4, where)
+    process = launch("kill", tmp_path / "killed", 4, where)
     assert process.returncode == -signal.SIGKILL, process.stderr
     assert checkpoint.iterations(tmp_path / "killed" / "checkpoints", 1) == [2, 3]
     resumed, whole = [], []
@@ -374,8 +376,8 @@ def staggered() -> VecEnv:
 
 
 def test_a_staggered_run_ends_few_episodes_at_once_and_resumes_exactly(tmp_path: Path) -> None:
-    def run(out: str, iterations: int, resume: bool = False) -> ppo.Learner:
-        seen: list[ppo.Learner] = []
+    def run(out: str, iterations: int, resume: bool = False) -> Learner:
+        seen: list[Learner] = []
         config = worlds.small(iterations, stagger=True, rollout_steps=8)
         train(staggered(), config, out=tmp_path / out, resume=resume, on_iteration=seen.append)
         return seen[-1]
@@ -414,8 +416,8 @@ def test_the_number_of_threads_of_the_machine_does_not_matter(tmp_path: Path) ->
 def test_workers_compute_the_gradient_of_one(tmp_path: Path) -> None:
     gradients = []
     for threads in (1, 3):
-        learner = ppo.start(worlds.PointMass(16), worlds.small(1, rollout_steps=4, threads=threads), 0, Ranks())
-        rollout = ppo.allocate(learner)
+        learner = start(worlds.PointMass(16), worlds.small(1, rollout_steps=4, threads=threads), 0, Ranks())
+        rollout = allocate(learner)
         worlds.filled(learner, rollout, slice(None))
         table = rollout.table.flatten(0, 1)
         ppo.differentiate(learner, rollout, table, torch.arange(64), torch.zeros(1), ppo.losses)
@@ -425,7 +427,7 @@ def test_workers_compute_the_gradient_of_one(tmp_path: Path) -> None:
 
 def test_two_processes_are_one(tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    process = start("ranks", tmp_path, module=launcher)
+    process = launch("ranks", tmp_path, module=launcher)
     assert process.returncode == 0, process.stderr[-3000:]
     first, second = (checkpoint.load(tmp_path / f"rank{i}.pt") for i in (0, 1))
     # the same 16 worlds in two halves or in one piece
@@ -453,14 +455,14 @@ def test_figures_are_those_of_whole_episodes() -> None:
 ])
 def test_learning_rate_schedules(schedule: str, kl: float, expected: float) -> None:
     config = worlds.small(4, schedule=schedule, learning_rate=1e-3)
-    learner = ppo.start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
+    learner = start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
     learner.steps = worlds.ITERATION
     assert ppo.next_learning_rate(learner, kl) == pytest.approx(expected)
 
 
 def test_the_desired_divergence_falls_over_the_budget() -> None:
     config = worlds.small(4, desired_kl=0.01, final_kl=0.2, learning_rate=1e-3)
-    learner = ppo.start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
+    learner = start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
     learner.steps = 2 * worlds.ITERATION  # half of it: 0.006 is desired
     assert ppo.next_learning_rate(learner, 0.0121) == pytest.approx(1e-3 / 1.5)
     assert ppo.next_learning_rate(learner, 0.0119) == ppo.next_learning_rate(learner, 0.0031) == 1e-3
@@ -484,11 +486,11 @@ def test_more_workers_than_rows(tmp_path: Path) -> None:
 
 
 def test_minibatch_standardization_is_of_each_minibatch(tmp_path: Path) -> None:
-    learner = ppo.start(worlds.PointMass(16), worlds.small(1, rollout_steps=4), 0, Ranks())
-    table = torch.randn(64, ppo.allocate(learner).table.shape[-1]) * 3 + 5
+    learner = start(worlds.PointMass(16), worlds.small(1, rollout_steps=4), 0, Ranks())
+    table = torch.randn(64, allocate(learner).table.shape[-1]) * 3 + 5
     chosen = torch.tensor([3, 50, 7, 21, 9])
     ppo._standardize_chosen(learner, table, 0, chosen)
-    got = ppo._columns(learner, table[chosen]).advantage
+    got = columns_of(learner, table[chosen]).advantage
     torch.testing.assert_close(got.mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
     torch.testing.assert_close(got.var(correction=0), torch.tensor(1.0))
 
@@ -510,7 +512,7 @@ def test_more_minibatches_than_worlds_of_a_recurrent_actor(tmp_path: Path) -> No
 
 
 def test_an_environment_that_cannot_stagger_its_episodes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ppo.SettingsError, match="stagger: Recall cannot"):
+    with pytest.raises(SettingsError, match="stagger: Recall cannot"):
         train(worlds.Recall(4), worlds.small(1, stagger=True), out=tmp_path)
 
 

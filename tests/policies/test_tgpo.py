@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import ppo, tgpo
-from policies.algos.ppo import SettingsError
+from policies.algos import tgpo
+from policies.algos.learner import Learner, SettingsError
+from policies.algos.saved import read_last
 from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
 from policies.evaluate.rollout import graph_policy, rollout
 from robots.signals import SignalSpec, schema
@@ -222,7 +223,7 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
         rounds.append(len(env.task.initial.bank))
         return schedules, schedules[:, 2] < 30
 
-    def same(learner: ppo.Learner) -> bool:
+    def same(learner: Learner) -> bool:
         before, bank = env.state_dict(), env.task.initial.bank
         rounds.clear()
         obs = learner.obs.actor.clone()
@@ -238,7 +239,7 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
     monkeypatch.setattr(tgpo, "flown", early)
     env = env_of(task_of(), worlds)
     train(env, TGPOConfig(**SMALL), out=tmp_path, on_iteration=same)
-    offered, kept = load_graph(tmp_path, env.task).observe.schedules, ppo.read_last(tmp_path)["companion"]
+    offered, kept = load_graph(tmp_path, env.task).observe.schedules, read_last(tmp_path)["companion"]
     assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
 
 

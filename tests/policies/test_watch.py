@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos.ppo import read_last
+from policies.algos.saved import read_last
 from policies.algos.watch import Watch
 from policies.cli import main
 from policies.evaluate.evaluation import evaluate

@@ -288,12 +288,12 @@ def heat(folder: Path, task: Task) -> dict[str, Any] | None:
     Mean over the starts that the run has kept; None at times that the formula does not allow. None where no
     alternative has two variables with room.
     """
-    from policies.algos import ppo, tgpo
+    from policies.algos import saved, tgpo
     from policies.nets.actor import Critic
     from policies.nets.normalizer import Normalizer
 
-    state = ppo.read_last(folder)
-    config = ppo.config_of(state, tgpo.TGPOConfig)
+    state = saved.read_last(folder)
+    config = saved.config_of(state, tgpo.TGPOConfig)
     critic = Critic(state["sizes"]["critic_dim"], config.critic_hidden, config.activation)
     normalizer = Normalizer(state["sizes"]["critic_dim"])
     critic.load_state_dict(state["critic"])

@@ -184,11 +184,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     import torch
 
     from policies.algos import ppo
+    from policies.algos.learner import Learner
     from sim.backends.quadrotor_fused import TRAINING, FusedHover
 
     looks: list[tuple[float, tuple[torch.nn.Module, ...]]] = []
 
-    def keep(learner: ppo.Learner) -> None:
+    def keep(learner: Learner) -> None:
         if not looks or time.time() - looks[-1][0] >= PPO_EVERY:
             looks.append((time.time(), copy.deepcopy((learner.normalizer, learner.actor))))
 

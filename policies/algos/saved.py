@@ -1,0 +1,139 @@
+"""Checkpoints of a run of PPO: what is kept, how a run goes on from one, and the policy in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from policies.algos import checkpoint
+from policies.algos.learner import Learner, PPOConfig
+from policies.algos.ranks import Ranks
+from policies.nets.actor import Actor, make_actor
+from policies.nets.normalizer import Normalizer
+from sim.types import Obs, VecEnv
+
+MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
+KIND = "temporeal ppo 2"
+UNSAID = {"stagger": False}
+"""Settings that checkpoints of before do not have, as they were then."""
+C = TypeVar("C", bound="PPOConfig")
+
+
+def keep(learner: Learner, out: Path) -> None:
+    """Write a checkpoint of this process and remove those before the last."""
+    folder, ranks = Path(out) / "checkpoints", learner.ranks
+    cuda = torch.cuda.get_rng_state(learner.device) if learner.device.type == "cuda" else None
+    checkpoint.save(checkpoint.file_of(folder, learner.iteration, ranks.index, ranks.size), {
+        "kind": KIND, "config": _plain(learner.config), "sizes": _sizes(learner.env), "seed": learner.seed,
+        **modules_of(learner), "learning_rate": learner.learning_rate, "iteration": learner.iteration,
+        "steps": learner.steps, "seconds": learner.seconds, "history": learner.history,
+        "generator": learner.generator.get_state(), "torch_rng": torch.get_rng_state(), "cuda_rng": cuda,
+        "env": learner.env.state_dict(), "obs": list(learner.obs), "hidden": learner.hidden,
+        "running_return": learner.running_return,
+        "companion": None if learner.companion is None else learner.companion.state_dict()})
+    ranks.wait()  # all processes have this iteration before any forgets an older one
+    checkpoint.prune(folder, ranks.index, ranks.size)
+
+
+def restore(learner: Learner, path: Path) -> None:
+    """Put ``learner`` where the checkpoint ``path`` was written."""
+    state = _read(path)
+    _require_same(path, "environment", state["sizes"], _sizes(learner.env))
+    was, now = ({k: v for k, v in c.items() if k not in MAY_CHANGE} for c in (state["config"], _plain(learner.config)))
+    _require_same(path, "configuration", was, now)
+    _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
+    for name in ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer"):
+        getattr(learner, name).load_state_dict(state[name])
+    for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
+        setattr(learner, name, state[name])
+    if learner.companion is not None:
+        learner.companion.load_state_dict(state["companion"])
+    device = learner.device
+    learner.generator.set_state(state["generator"])
+    torch.set_rng_state(state["torch_rng"])
+    if state["cuda_rng"] is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda_rng"], device)
+    try:
+        learner.env.load_state_dict(_to(state["env"], device))
+    except ValueError as error:
+        raise checkpoint.CheckpointError(f"{path} cannot be resumed: {error}") from error
+    learner.obs = Obs(*_to(state["obs"], device))
+    learner.hidden, learner.running_return = _to([state["hidden"], state["running_return"]], device)
+
+
+def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Actor, Normalizer, C]:
+    """Actor, normalizer and configuration, a ``kind``, of the checkpoint ``state``."""
+    config = config_of(state, kind)
+    actor = make_actor(state["sizes"]["obs_dim"], state["sizes"]["action_dim"], config.actor_hidden,
+                       name=config.activation, init_std=config.init_std, hidden_dim=config.memory)
+    normalizer = Normalizer(state["sizes"]["obs_dim"])
+    actor.load_state_dict(state["actor"])
+    normalizer.load_state_dict(state["normalizer"])
+    return actor.to(device), normalizer.to(device), config
+
+
+def read_last(path: Path) -> dict[str, Any]:
+    """The state in a checkpoint file, or in the last one of a run's folder."""
+    path = Path(path)
+    if path.is_dir():
+        folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+        files = sorted(folder.glob("*.rank0of*.pt"))
+        if not files:
+            raise checkpoint.CheckpointError(f"{path} holds no checkpoint: train first, or name another folder")
+        path = files[-1]
+    return {**_read(path), "path": str(path)}
+
+
+def config_of(state: Mapping[str, Any], kind: type[C]) -> C:
+    """The configuration, a ``kind``, of the checkpoint ``state``."""
+    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    if set(state["config"]) != known:
+        raise checkpoint.CheckpointError(
+            f"{state['path']} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
+    return kind(**state["config"])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    state = checkpoint.load(path)  # to the CPU: random states stay there, load_state_dict moves the rest
+    if state.get("kind") != KIND:
+        raise checkpoint.CheckpointError(f"{path} is not of this PPO: its kind is {state.get('kind')!r}, not {KIND!r}")
+    return {**state, "config": {**UNSAID, **state["config"]}}
+
+
+def latest(out: Path, ranks: Ranks) -> Path:
+    return checkpoint.latest(out / "checkpoints", ranks.index, ranks.size)
+
+
+def modules_of(learner: Learner) -> dict[str, Any]:
+    names = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
+    return {name: getattr(learner, name).state_dict() for name in names}
+
+
+def _plain(config: PPOConfig) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items()}
+
+
+def _sizes(env: VecEnv) -> dict[str, int]:
+    return {k: int(getattr(env, k)) for k in ("num_worlds", "obs_dim", "critic_dim", "action_dim")}
+
+
+def _require_same(path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    different = [f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in {**was, **now} if was.get(k) != now.get(k)]
+    if different:
+        raise checkpoint.CheckpointError(
+            f"{path} cannot be resumed: the {what} differs ({'; '.join(different)}); "
+            f"only {', '.join(MAY_CHANGE)} may change")
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    """``value`` with all tensors in it on ``device``."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {k: _to(v, device) for k, v in value.items()}
+    return [_to(v, device) for v in value] if isinstance(value, (list, tuple)) else value
