@@ -189,6 +189,7 @@ class Learner:
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
     companion: Companion | None = None
+    finish_seconds: float = 0.0  # that its end will take, about
     watch: Watch | None = None  # where the task is a formula and nothing else
 
     @property

@@ -87,7 +87,8 @@ def train(
         learner.watch = Watch(env)
     loss = torch.compile(losses) if config.compile else losses
     passed = CLOCKS[config.clock]
-    began, saved, stop = passed() - learner.seconds, time.monotonic(), _spent(learner)
+    foretell(learner)
+    began, saved, stop = passed() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
     display = progress if progress is not None and ranks.is_first else nullcontext()
     with display, learner.workers, _threads_of_an_operation(config):
         while not stop:
@@ -96,8 +97,9 @@ def train(
                 companion(learner)
             learner.seconds = ranks.of_first(passed() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
+            foretell(learner)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
-            stop = bool(ranks.of_first(wished or _spent(learner), learner.device))
+            stop = bool(ranks.of_first(wished or fraction_spent(learner) >= 1.0, learner.device))
             if stop and companion is not None:
                 companion.finish(learner)
                 learner.seconds = ranks.of_first(passed() - began, learner.device)
@@ -448,12 +450,21 @@ def widest(learner: Learner) -> float | None:
 
 
 def fraction_spent(learner: Learner) -> float:
-    """Share of the budget used before this iteration, whichever of steps and seconds is further: 0 to 1."""
+    """Share of the budget of learning used so far, whichever of steps and seconds is further: 0 to 1, at which it ends.
+
+    The same in all processes: learning rate and deviation follow it.
+    """
     config = learner.config
     fraction = learner.steps / config.total_steps
     if config.max_seconds is not None:
-        fraction = max(fraction, learner.seconds / config.max_seconds)
+        fraction = max(fraction, learner.seconds / max(config.max_seconds - learner.finish_seconds, 1e-9))
     return min(1.0, fraction)
+
+
+def foretell(learner: Learner) -> None:
+    """How long the companion's end takes, as the first process has it: that is no time to learn in."""
+    if learner.companion is not None and learner.iteration:
+        learner.finish_seconds = learner.ranks.of_first(learner.companion.needs(learner), learner.device)
 
 
 def _dump(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -> str:
@@ -473,14 +484,6 @@ def _dump(learner: Learner, minibatch: Tensor, values: list[float], out: Path) -
 
 
 # ---------------------------------------------------------------- reporting, and what came of it
-
-
-def _spent(learner: Learner) -> bool:
-    config, needed = learner.config, 0.0
-    if learner.companion is not None and learner.iteration:
-        needed = learner.companion.needs(learner)
-    return learner.steps >= config.total_steps or (
-        config.max_seconds is not None and learner.seconds + needed >= config.max_seconds)
 
 
 def report(

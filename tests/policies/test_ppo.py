@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -467,6 +468,16 @@ def test_the_desired_divergence_falls_over_the_budget() -> None:
     assert ppo.next_learning_rate(learner, 0.0121) == pytest.approx(1e-3 / 1.5)
     assert ppo.next_learning_rate(learner, 0.0119) == ppo.next_learning_rate(learner, 0.0031) == 1e-3
     assert ppo.next_learning_rate(learner, 0.0029) == pytest.approx(1.5e-3)
+
+
+def test_what_the_companions_end_takes_is_no_time_to_learn_in() -> None:
+    config = worlds.small(4, total_steps=10**9, max_seconds=100.0, max_std=1.0, final_std=0.1)
+    learner = start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
+    learner.companion, learner.iteration = SimpleNamespace(needs=lambda _: 20.0), 1
+    ppo.foretell(learner)
+    for seconds, fraction, std in ((40.0, 0.5, 1.0), (60.0, 0.75, 0.1**0.5), (80.0, 1.0, 0.1)):
+        learner.seconds = seconds
+        assert ppo.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(std)
 
 
 def test_budgets_and_the_callers_wish_end_a_run(tmp_path: Path) -> None:
