@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import hypot, pi
+from math import hypot, inf, nan, pi
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -159,17 +159,19 @@ class Nearness:
 
     def __init__(self, capsules: Capsules, margin: float) -> None:
         self.capsules, self.margin = capsules, margin
-        self.place, self.room = np.full(capsules.count, np.nan), -np.inf  # m: clearance there beyond the margin
+        self.place, self.room = [nan] * capsules.count, -inf  # m: clearance there beyond the margin
+        self.reach = capsules.reach.tolist()
 
     def clear(self, angles: Any) -> bool:
         """Whether every pair certainly has the margin at joint ``angles`` [J]. False says nothing."""
-        moved = np.abs(np.asarray(angles, dtype=np.float64) - self.place)
-        return float(moved @ self.capsules.reach) <= self.room  # NaN, of a place that nobody knows, is not
+        rows = zip(np.asarray(angles, dtype=np.float64).tolist(), self.place, self.reach, strict=True)
+        moved: float = sum(abs(a - b) * reach for a, b, reach in rows)
+        return moved <= self.room  # NaN, of a place that nobody knows, is not
 
     def distance(self, angles: Any) -> tuple[float, str]:
         """See :meth:`Capsules.distance`; it is remembered."""
         found = self.capsules.distance(angles)
-        self.place, self.room = np.array(angles, dtype=np.float64), found[0] - self.margin
+        self.place, self.room = np.asarray(angles, dtype=np.float64).tolist(), found[0] - self.margin
         return found
 
 

@@ -64,7 +64,7 @@ def resting(command: Array, time: float) -> Course:
 def steps_to_rest(limits: Bounds, motion: Motion) -> list[Motion]:
     """``motion`` and what follows if it is the last command and a stop begins there."""
     steps = [motion]
-    while steps[-1].speed.any() or steps[-1].acceleration.any():
+    while steps[-1].moves:
         steps.append(stopping(limits, steps[-1]))
         if len(steps) > LONGEST:
             raise MotionError(f"a stop takes more than {LONGEST} periods of {limits.dt:g} s")

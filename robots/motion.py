@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, copysign, floor, inf, sqrt
 from typing import Any, NamedTuple
 
@@ -105,27 +106,41 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Motion:
-    """The last command sent [A], and its speed and acceleration."""
+    """The last command sent, its speed and its acceleration, by component in plain numbers; as arrays [A] when asked
+    for."""
 
-    command: Array
-    speed: Array
-    acceleration: Array
+    states: Sequence[State]
 
-    def states(self) -> list[State]:
-        """Of each component."""
-        return [State(*row) for row in zip(self.command.tolist(), self.speed.tolist(), self.acceleration.tolist())]
+    @staticmethod
+    def of(command: Array, speed: Array, acceleration: Array) -> Motion:
+        """From arrays [A]."""
+        return Motion([State(*row) for row in zip(*(
+            np.asarray(part, dtype=np.float64).reshape(-1).tolist() for part in (command, speed, acceleration)))])
 
+    @cached_property
+    def command(self) -> Array:
+        """[A]."""
+        return np.array([state.x for state in self.states])
 
-def of(states: Sequence[State]) -> Motion:
-    """The motion of all components."""
-    command, speed, acceleration = np.array(states).T if states else np.zeros((3, 0))
-    return Motion(command, speed, acceleration)
+    @cached_property
+    def speed(self) -> Array:
+        """[A] per second."""
+        return np.array([state.v for state in self.states])
+
+    @cached_property
+    def acceleration(self) -> Array:
+        """[A] per second squared."""
+        return np.array([state.a for state in self.states])
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is not at rest."""
+        return any(state.v or state.a for state in self.states)
 
 
 def at_rest(command: Any) -> Motion:
     """Nothing moves: a start, or after a pause."""
-    value = np.asarray(command, dtype=np.float64).reshape(-1)
-    return Motion(value, np.zeros_like(value), np.zeros_like(value))
+    return Motion([State(x, 0.0, 0.0) for x in np.asarray(command, dtype=np.float64).reshape(-1).tolist()])
 
 
 # what follows a motion
@@ -137,23 +152,23 @@ def following(limits: Bounds, before: Motion, target: Any) -> tuple[Motion, Flag
     Per component: the target, if it keeps all limits and a stop from there does; else what comes near it; else a stop.
     """
     asked = np.asarray(target, dtype=np.float64).reshape(-1).tolist()
-    steps = [follow(*row) for row in zip(limits.axes, before.states(), asked)]
-    return of([step for step, _ in steps]), np.array([changed for _, changed in steps], dtype=bool)
+    steps = [follow(*row) for row in zip(limits.axes, before.states, asked)]
+    return Motion([step for step, _ in steps]), np.array([changed for _, changed in steps])
 
 
 def stopping(limits: Bounds, motion: Motion) -> Motion:
     """The next motion of a stop: speed and acceleration to zero as fast as acceleration and jerk allow."""
-    return of([paced(axis, state, 0.0) for axis, state in zip(limits.axes, motion.states())])
+    return Motion([paced(axis, state, 0.0) for axis, state in zip(limits.axes, motion.states)])
 
 
 def resting(limits: Bounds, motion: Motion) -> Array:
     """Where [A] a stop that begins after ``motion`` ends, or a little beyond; at the ends at the latest."""
-    return np.array([rest(axis, state) for axis, state in zip(limits.axes, motion.states())])
+    return np.array([rest(axis, state) for axis, state in zip(limits.axes, motion.states)])
 
 
 def can_stop(limits: Bounds, motion: Motion) -> Flags:
     """Whether each component [A] certainly keeps its limits of place and speed when :func:`stopping` from here on."""
-    return np.array([stops(axis, state) for axis, state in zip(limits.axes, motion.states())], dtype=bool)
+    return np.array([stops(axis, state) for axis, state in zip(limits.axes, motion.states)], dtype=bool)
 
 
 # one component
@@ -162,33 +177,42 @@ def can_stop(limits: Bounds, motion: Motion) -> Flags:
 def follow(axis: Axis, before: State, target: float) -> tuple[State, bool]:
     """See :func:`following`."""
     state = moved(before, target, axis.dt)
-    if within(axis, state, before) and stops(axis, state):
+    if keeps(axis, state, before.a):
         return state, False
     state = nearing(axis, before, target)
-    if not (within(axis, state, before) and stops(axis, state)):
+    if not keeps(axis, state, before.a):
         state = paced(axis, before, 0.0)
     return State(min(max(state.x, axis.low), axis.high), state.v, state.a), True  # a stop may round over an end
 
 
 def moved(state: State, command: float, dt: float) -> State:
     """The motion once ``command`` is sent, ``dt`` [s] after the last one."""
-    speed = (command - state.x) / dt
-    return State(command, speed, (speed - state.v) / dt)
+    x, v, _ = state
+    speed = (command - x) / dt
+    return State(command, speed, (speed - v) / dt)
 
 
-def within(axis: Axis, state: State, before: State) -> bool:
-    """Whether ``state``, a step after ``before``, keeps all limits."""
-    return (axis.low <= state.x <= axis.high and abs(state.v) <= axis.speed * SOME
-            and abs(state.a) <= axis.acceleration * SOME and abs(state.a - before.a) <= axis.fade * SOME)
+def keeps(axis: Axis, state: State, before: float) -> bool:
+    """Whether ``state`` keeps all limits, a step after the acceleration ``before``, and a stop from there does."""
+    x, v, a = state
+    return (axis.low <= x <= axis.high and abs(v) <= axis.speed * SOME and abs(a) <= axis.acceleration * SOME
+            and abs(a - before) <= axis.fade * SOME and stops(axis, state))
 
 
 def stops(axis: Axis, state: State) -> bool:
     """Whether a stop from here on certainly keeps the limits of place and speed, to either side."""
-    for sign, room in ((1.0, axis.high - state.x), (-1.0, state.x - axis.low)):
-        needed, peak = stopping_way(axis, sign * state.v, sign * state.a)
-        if not (needed <= room * SOME + axis.span and peak <= axis.speed * SOME):
-            return False
-    return True
+    x, v, a = state
+    return clears(axis, axis.high - x, v, a) and clears(axis, x - axis.low, -v, -a)
+
+
+def clears(axis: Axis, room: float, speed: float, acceleration: float) -> bool:
+    """Whether a stop certainly needs no more than ``room``, and no more than the axis' speed, towards the side that
+    speed and acceleration are counted to."""
+    if speed <= 0 and acceleration <= 0:  # it leads away from there
+        needed, peak = 0.0, 0.0
+    else:
+        needed, peak = stopping_way(axis, speed, acceleration)
+    return needed <= room * SOME + axis.span and peak <= axis.speed * SOME
 
 
 def stopping_way(axis: Axis, speed: float, acceleration: float) -> tuple[float, float]:

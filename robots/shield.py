@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robots.frames import rotate_inverse
 from robots.motion import Bounds, Motion, at_rest, following
-from robots.signals import CommandSpec
+from robots.signals import CommandSpec, all_finite
 
 Array = NDArray[Any]
 
@@ -35,7 +35,7 @@ def finite(spec: CommandSpec, command: Array) -> Verdict:
     command = np.asarray(command, dtype=float)
     if command.shape != spec.shape:
         return Verdict(None, f"{spec.name} has shape {command.shape}, {spec.shape} is needed")
-    if not np.isfinite(command).all():
+    if not all_finite(command):
         return Verdict(None, f"{spec.name} is not finite: {command}")
     return Verdict(command)
 
@@ -61,20 +61,21 @@ def stale(age_s: float, limit_s: float) -> str:
 
 def outside(position_w: Array, low: Sequence[float] | Array, high: Sequence[float] | Array) -> str:
     """Reason why a position [3] m leaves the box ``low`` to ``high`` (world frame), or ""."""
-    position = np.asarray(position_w, dtype=float)
+    position = np.asarray(position_w, dtype=float).tolist()
     for axis, x, lo, hi in zip("xyz", position, low, high):
         if not lo <= x <= hi:
             return f"{axis} = {x:.2f} m is outside the geofence [{lo:g}, {hi:g}]"
     return ""
 
 
-def behind(asked: Array, measured: Array, error: Array) -> str:
+def behind(asked: Array, measured: Array, error: Sequence[float] | Array) -> str:
     """Reason why ``measured`` [A] is farther than ``error`` [A] from what was asked for, or ""."""
-    off = np.abs(np.asarray(asked, dtype=float) - np.asarray(measured, dtype=float))
-    if (off <= error).all():
+    pairs = zip(np.asarray(asked, float).tolist(), np.asarray(measured, float).tolist(), strict=True)
+    off = [abs(a - m) for a, m in pairs]
+    if all(o <= e for o, e in zip(off, error, strict=True)):
         return ""
-    worst = int(np.argmax(off / np.asarray(error, dtype=float)))
-    return f"component {worst} is {off[worst]:.3g} from its command, {np.asarray(error)[worst]:g} is allowed"
+    worst = int(np.argmax(np.array(off) / np.asarray(error, dtype=float)))
+    return f"component {worst} is {off[worst]:.3g} from its command, {error[worst]:g} is allowed"
 
 
 def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit: Array) -> tuple[Array, Array]:

@@ -38,7 +38,7 @@ from policies.export.manifest import (
     load_manifest,
     read,
 )
-from robots.signals import Schema, SignalError, check_signals
+from robots.signals import Schema, SignalError, all_finite, check_signals
 from robots.spec import RobotSpec
 
 __all__ = ["Artifact", "ArtifactError", "Manifest", "SelfTest"]
@@ -70,6 +70,8 @@ class Artifact:
     ) -> None:
         self.path, self.manifest, self.golden, self.session, self.reflex = path, manifest, golden, session, reflex
         self.schema = {spec.name: spec for spec in manifest.signals}
+        self.commands = [spec.name for spec in manifest.commands]
+        self.after = [spec.name for spec in manifest.memory]
         self.memory: Arrays = {}
         self.reset()
 
@@ -122,7 +124,7 @@ class Artifact:
         checked = check_signals(self.schema, signals)
         commands, memory = self.act_batch({name: value[None] for name, value in checked.items()}, self.memory)
         for name, value in commands.items():
-            if not np.isfinite(value).all():
+            if not all_finite(value):
                 raise SignalError(f"command {name!r} is not finite: {value[0]}")
         self.memory, self.steps = memory, self.steps + 1
         if self.reflex is not None:
@@ -155,10 +157,8 @@ class Artifact:
         """Commands [N, *shape] and next memory of N robots. A pure function; values are not checked."""
         feed = {name: np.asarray(signals[name], dtype=np.float32) for name in self.schema}
         feed.update({f"memory.{name}": value for name, value in memory.items()})
-        values = self.run(feed)
-        commands = [spec.name for spec in self.manifest.commands]
-        after = [spec.name for spec in self.manifest.memory]
-        return dict(zip(commands, values)), dict(zip(after, values[len(commands):]))
+        values, count = self.run(feed), len(self.commands)
+        return dict(zip(self.commands, values)), dict(zip(self.after, values[count:]))
 
     def run(self, feed: Arrays) -> list[np.ndarray]:
         """What the network gives for its inputs; of two networks the one whose turn it is, robot by robot."""

@@ -143,7 +143,7 @@ BOUNDS = Bounds(HOME - 1.0, HOME + 1.0, PERIOD, speed=1.572, acceleration=6.0, j
 def moved(motion: Motion, command: np.ndarray) -> Motion:
     """The motion once ``command`` is sent, a period after the last one."""
     speed = (command - motion.command) / PERIOD
-    return Motion(command, speed, (speed - motion.speed) / PERIOD)
+    return Motion.of(command, speed, (speed - motion.speed) / PERIOD)
 
 
 def accelerated(count: int, start: np.ndarray = HOME) -> list[Motion]:
@@ -190,7 +190,7 @@ def test_after_a_pause_the_oracle_takes_single_commands_from_rest() -> None:
 def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> None:
     """At 500 Hz the way to rest has more points than a message carries: such an oracle is told no times."""
     fine = Bounds(HOME - 1.0, HOME + 1.0, 0.002, speed=1.572, acceleration=6.0, jerk=5000.0)
-    fast = Motion(HOME, np.full(7, 0.5), np.zeros(7))
+    fast = Motion.of(HOME, np.full(7, 0.5), np.zeros(7))
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.002)
     oracle.says("active")
     for at in (0.0, 0.01):

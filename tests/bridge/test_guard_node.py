@@ -86,7 +86,7 @@ class World:
         self.step += 1
         now = self.own.monotonic()
         made = Proposal(link.COMMAND, self.flight, self.step, self.began, now, now, np.asarray(command, float))
-        self.controller.send(replace(made, **changes))
+        self.controller.send(made._replace(**changes))
 
     # time
 

@@ -90,3 +90,20 @@ def test_an_endpoint_has_its_codec_before_the_first_message(monkeypatch):
     messages.store().cache.pop(kind, None)
     MemoryTransport(Bus(), "node").advertise("shape", kind, QOS["default"])
     assert kind in messages.store().cache
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 40])
+def test_rows_of_numbers_have_the_bytes_of_any_other_message(count):
+    kind, values = "std_msgs/msg/Float64MultiArray", np.random.default_rng(count).normal(size=count)
+    message = messages.array64(values)
+    assert messages.encode(kind, message) == bytes(messages.store().serialize_cdr(message, kind))
+    assert messages.decode(kind, messages.encode(kind, messages.array64(values))).data.tolist() == values.tolist()
+
+
+def test_a_layout_of_numbers_is_not_lost():
+    kind = "std_msgs/msg/Float64MultiArray"
+    row = messages.record("std_msgs/msg/MultiArrayDimension")(label="rows", size=2, stride=2)
+    for dim, offset in (([row], 0), ([], 1)):
+        layout = messages.record("std_msgs/msg/MultiArrayLayout")(dim=dim, data_offset=offset)
+        again = messages.decode(kind, messages.encode(kind, messages.record(kind)(layout=layout, data=np.ones(2))))
+        assert len(again.layout.dim) == len(dim) and again.layout.data_offset == offset

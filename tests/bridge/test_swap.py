@@ -177,13 +177,13 @@ class Two(World):
 
     def ask(self, folder: Path, **changes: Any) -> None:
         asks = Proposal(link.TAKEOVER, 1, self.step, self.began, text=swap.offer(folder))
-        self.new.send(replace(asks, **changes))
+        self.new.send(asks._replace(**changes))
         self.lockstep.run(0.001)
         self.own.wait(0.0)
 
     def command(self, values: Any, **changes: Any) -> Proposal:
         now = self.own.monotonic()
-        return replace(Proposal(link.COMMAND, 1, self.step, self.began, now, now, np.asarray(values, float)), **changes)
+        return Proposal(link.COMMAND, 1, self.step, self.began, now, now, np.asarray(values, float))._replace(**changes)
 
     def run(self, steps: int, old: Any = OLD, new: Any = None, **changes: Any) -> None:
         """Control steps: states, then what both propose (None: nothing), the successor first."""

@@ -58,7 +58,7 @@ def test_at_rest_it_is_one_point():
 
 def test_points_of_the_spline_by_hand():
     """Control points 0, 0, 0.006: (0 + 0 + 0.006) / 6, and the differences 0 and 0.006 in 0.04 s."""
-    motion = Motion(np.array([0.006]), np.array([0.15]), np.array([3.75]))
+    motion = Motion.of(np.array([0.006]), np.array([0.15]), np.array([3.75]))
     way = course(Bounds([-1.0], [1.0], DT, speed=1.0, acceleration=3.75), motion)
     assert way.positions[0] == pytest.approx(0.001) and way.speeds[0] == pytest.approx(0.075)
     assert way.accelerations[0] == pytest.approx(3.75)
@@ -114,7 +114,7 @@ def test_an_arm_that_hears_no_more_comes_to_rest_by_itself_near_the_last_command
 
 def test_it_is_two_periods_behind_a_steady_motion():
     """The command of two periods ago is passed a period after the last one: at constant speed exactly."""
-    motion = Motion(np.array([0.5, -0.5]), np.array([1.0, -0.5]), np.zeros(2))
+    motion = Motion.of(np.array([0.5, -0.5]), np.array([1.0, -0.5]), np.zeros(2))
     way = course(LIMITS, motion)
     assert way.positions[0] == pytest.approx(motion.command - DT * motion.speed)
     assert way.speeds[0] == pytest.approx(motion.speed)
@@ -122,7 +122,7 @@ def test_it_is_two_periods_behind_a_steady_motion():
 
 def test_a_long_stop_at_a_high_rate_is_few_points_that_still_end_at_rest():
     fast = Bounds([-2.0], [2.0], 0.002, speed=1.5, acceleration=6.0, jerk=5000.0)
-    motion = Motion(np.zeros(1), np.array([1.5]), np.zeros(1))
+    motion = Motion.of(np.zeros(1), np.array([1.5]), np.zeros(1))
     whole, few = course(fast, motion, most=10_000), course(fast, motion)
     assert len(whole.times) > 100 and len(few.times) == 24
     assert few.times[0] == whole.times[0] and few.times[-1] == whole.times[-1]

@@ -105,7 +105,7 @@ def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, floa
     wide = Bounds([-1e6] * size, [1e6] * size, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])
     top = min(limits[0], 5.0)
     push = min(limits[1], 0.5 * limits[2])
-    motion = Motion(np.zeros(size), rng.uniform(-top, top, size), rng.uniform(-push, push, size))
+    motion = Motion.of(np.zeros(size), rng.uniform(-top, top, size), rng.uniform(-push, push, size))
     room = rng.uniform(0.0, 3.0, size)
     b = Bounds(-room - 1e-9, room + 1e-9, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])
     sure = can_stop(b, motion)
@@ -151,7 +151,7 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, object], told: s
 def test_where_a_stop_ends_is_known_without_making_it(dt, jerk, push):
     """At least as far as the stop leads, also from a motion that is still pushed on, and not much farther."""
     limits = Bounds([-9.0] * 2, [9.0] * 2, dt, speed=2.0, acceleration=6.0, jerk=jerk)
-    start = Motion(np.zeros(2), np.array([1.0, -0.7]), push * np.array([1.0, -1.0]))
+    start = Motion.of(np.zeros(2), np.array([1.0, -0.7]), push * np.array([1.0, -1.0]))
     told, motion = resting(limits, start), start
     while motion.speed.any() or motion.acceleration.any():
         motion = stopping(limits, motion)

@@ -13,7 +13,7 @@ import numpy as np
 from robots import shield
 from robots.collision import Nearness
 from robots.motion import Array, Bounds, Motion, resting
-from robots.signals import CommandSpec
+from robots.signals import CommandSpec, all_finite
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.safety import Profile
 from temporeal_bridge.watch import NOTHING, Reason, Watch
@@ -21,10 +21,9 @@ from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Reason:
     """What is wrong with the proposal itself, whatever the robot does."""
-    shape = spec.shape if len(p.values) == spec.size else (len(p.values),)
-    unfit = shield.finite(spec, np.reshape(p.values, shape)).reason
-    if unfit:
-        return "policy", unfit
+    values = np.asarray(p.values, dtype=float)
+    if len(values) != spec.size or not all_finite(values):
+        return "policy", shield.finite(spec, values.reshape(spec.shape if len(values) == spec.size else -1)).reason
     old = shield.stale(now - p.seen, profile.stale_after_s)
     return ("stale", f"the command was made of an old state: {old}") if old else NOTHING
 

@@ -12,8 +12,8 @@ Options that several of them have:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from robots.course import Course, resting
 from robots.kinematics import KinematicsError, chain
 from robots.motion import MotionError
+from robots.signals import all_finite
 from temporeal_bridge import messages
 from temporeal_bridge.codecs import (
     COMMANDS,
@@ -78,7 +79,7 @@ def finite(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
         raise CodecError(f"{what} has shape {array.shape}, {shape} is needed")
-    if not np.isfinite(array).all():
+    if not all_finite(array):
         raise CodecError(f"{what} is not finite: {array.tolist()}")
     return array
 
@@ -124,6 +125,18 @@ def shares(entries: Sequence[str | Sequence[str]]) -> Shares:
     return Shares(tuple(joints), np.array([len(part) for part in parts]))
 
 
+ORDERS: dict[int, tuple[Options, np.ndarray]] = {}
+"""As :data:`READINGS`, for commands that are rows of numbers."""
+
+
+def order_in_message(options: Options) -> np.ndarray:
+    """:func:`places` of the options ``joints`` and ``index``."""
+    found = ORDERS.get(id(options))
+    if found is None or found[0] is not options:
+        found = ORDERS[id(options)] = options, places(options, len(names(options)))
+    return found[1]
+
+
 DRIVES: dict[int, tuple[Options, Shares]] = {}
 """As :data:`READINGS`, for commands."""
 
@@ -149,6 +162,7 @@ class Reading:
 
     Args:
         fields: offset and factor [J] by field.
+        plain: those fields whose zero and unit are the driver's, too.
         driven: shares of the motors and the places [K] of their joints among ``joints``.
         order: where our joints stand among the ``names`` of the last message.
     """
@@ -156,9 +170,10 @@ class Reading:
     options: Options
     joints: tuple[str, ...]
     fields: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    plain: Collection[str]
     driven: tuple[Shares, list[int]] | None
     names: list[str] | None = None
-    order: Sequence[int] = ()
+    order: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
 
 
 READINGS: dict[int, Reading] = {}
@@ -170,8 +185,9 @@ def reading(options: Options) -> Reading:
     found = READINGS.get(id(options))
     if found is None or found.options is not options:
         joints = names(options)
-        found = READINGS[id(options)] = Reading(
-            options, tuple(joints), conversions(options, len(joints)), driven(options, joints))
+        fields = conversions(options, len(joints))
+        plain = [name for name, (offset, factor) in fields.items() if not offset.any() and (factor == 1.0).all()]
+        found = READINGS[id(options)] = Reading(options, tuple(joints), fields, plain, driven(options, joints))
     return found
 
 
@@ -210,19 +226,19 @@ def decode_joint_state(message: Any, options: Options) -> Signals:
     """Signals of the named joints, wherever they stand in the message."""
     known = reading(options)
     if known.names != message.name:
-        known.order = order_of(known.joints, list(message.name))
+        known.order = np.array(order_of(known.joints, list(message.name)), dtype=int)
         known.names = list(message.name)
     joints, order, values = known.joints, known.order, {}
-    for field, (offset, factor) in known.fields.items():
-        raw = np.asarray(getattr(message, field), dtype=np.float64)
+    for part, (offset, factor) in known.fields.items():
+        raw = np.asarray(getattr(message, part), dtype=np.float64)
         if len(raw) != len(message.name):
-            raise CodecError(f"JointState has {len(message.name)} names and {len(raw)} values of {field}")
+            raise CodecError(f"JointState has {len(message.name)} names and {len(raw)} values of {part}")
         value = raw[order]
-        if not np.isfinite(value).all():
+        if not all_finite(value):
             bad = int(np.flatnonzero(~np.isfinite(value))[0])
-            raise CodecError(f"JointState: {field} of joint {joints[bad]!r} is {value[bad]}")
-        values[field] = factor * (value - offset)
-    out = {options[field]: value.astype(np.float32) for field, value in values.items()}
+            raise CodecError(f"JointState: {part} of joint {joints[bad]!r} is {value[bad]}")
+        values[part] = value if part in known.plain else factor * (value - offset)
+    out = {options[part]: value.astype(np.float32) for part, value in values.items()}
     if known.driven is not None:
         motors, places_of = known.driven
         out[options["driven"]["signal"]] = motors.gather(values["position"][places_of]).astype(np.float32)
@@ -260,11 +276,11 @@ def encode_joint_state(signals: Mapping[str, np.ndarray], stamp_ns: int, frames:
     """The JointState that a driver publishes: these joints in this order, fields that nobody reads empty."""
     known, fields = reading(options), dict.fromkeys(FIELDS, np.zeros(0))
     joints = list(known.joints)
-    for field, (offset, factor) in known.fields.items():
-        value = np.asarray(signals[options[field]], dtype=np.float64)
+    for part, (offset, factor) in known.fields.items():
+        value = np.asarray(signals[options[part]], dtype=np.float64)
         if value.shape != (len(joints),):
-            raise CodecError(f"signal {options[field]!r} has shape {value.shape}, there are {len(joints)} joints")
-        fields[field] = value / factor + offset
+            raise CodecError(f"signal {options[part]!r} has shape {value.shape}, there are {len(joints)} joints")
+        fields[part] = value / factor + offset
     return messages.record("sensor_msgs/msg/JointState")(
         header=messages.header(stamp_ns), name=joints, **fields)
 
@@ -365,16 +381,16 @@ def numbers(data: np.ndarray) -> Any:
 
 def encode_forward(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """Positions, velocities or efforts, as the controller's `interface_name` says, in the controller's order."""
-    count = len(names(options))
-    data = np.empty(count)
-    data[places(options, count)] = finite(command, (count,), "the command")
+    order = order_in_message(options)
+    data = np.empty(len(order))
+    data[order] = finite(command, order.shape, "the command")
     return numbers(data)
 
 
 def decode_forward(message: Any, options: Options) -> np.ndarray:
     """The command, in our order."""
-    count = len(names(options))
-    data: np.ndarray = finite(message.data, (count,), "Float64MultiArray")[places(options, count)]
+    order = order_in_message(options)
+    data: np.ndarray = finite(message.data, order.shape, "Float64MultiArray")[order]
     return data
 
 
@@ -420,9 +436,9 @@ def decode_course(message: Any, options: Options) -> Course:
         raise CodecError(f"JointTrajectory is for joints {list(message.joint_names)}, {joints} are needed")
     order = [list(message.joint_names).index(name) for name in joints]
     for number, point in enumerate(message.points):
-        for field in POINT:
-            if len(getattr(point, field)) != len(joints):
-                raise CodecError(f"JointTrajectory: point {number} has {len(getattr(point, field))} {field} of "
+        for part in POINT:
+            if len(getattr(point, part)) != len(joints):
+                raise CodecError(f"JointTrajectory: point {number} has {len(getattr(point, part))} {part} of "
                                  f"{len(joints)} joints")
     rows = (drives.gather(np.array([getattr(p, field) for p in message.points], dtype=np.float64)
                           .reshape(-1, len(joints))[:, order]) for field in POINT)

@@ -126,8 +126,7 @@ class Exchange:
         rule = self.profile.start
         if rule is not None and standing.motion is not None and under_way.newest is None:
             count = len(rule.within)
-            far = shield.behind(np.asarray(p.values, dtype=float)[:count], standing.motion.command[:count],
-                                np.asarray(rule.within))
+            far = shield.behind(np.asarray(p.values, dtype=float)[:count], standing.motion.command[:count], rule.within)
             return far and f"its first command is too far from the one in force: {far}"
         return ""
 

@@ -17,9 +17,9 @@ import tempfile
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,8 +41,7 @@ class LinkError(RuntimeError):
     """The line cannot be used; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(NamedTuple):
     """What the controller says.
 
     Args:
@@ -219,7 +218,7 @@ class Parties:
         elif found is None:
             self.malformed += 1
         else:
-            return replace(found, heir=True) if who == self.heir else found
+            return found._replace(heir=True) if who == self.heir else found
         return None
 
     def promote(self) -> None:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 from functools import cache, lru_cache
+from struct import Struct
 from typing import Any
 
+import numpy as np
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from temporeal_bridge.joint_states import Reader
 
-JOINT_STATE = "sensor_msgs/msg/JointState"
+JOINT_STATE, NUMBERS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
+UNLAID = bytes((0, 1, 0, 0)) + bytes(8)  # little endian; a layout of no dimension and no offset
+LENGTH = Struct("<I4x")  # then the numbers, aligned to 8 bytes behind the encapsulation
 DISTRO = "jazzy"  # message definitions are those of $ROS_DISTRO where that is set and known
 
 
@@ -46,6 +50,7 @@ def define(definitions: dict[str, str]) -> None:
         store().register(new)
 
 
+@cache
 def record(name: str) -> Any:
     """The record class of message type ``name`` (``geometry_msgs/msg/Twist``)."""
     if name not in store().types:
@@ -64,7 +69,15 @@ def prepare(name: str) -> None:
 
 def encode(name: str, message: Any) -> bytes:
     """CDR bytes of ``message``."""
+    if name == NUMBERS and not message.layout.dim and not message.layout.data_offset and len(message.data):
+        return row_of_numbers(message.data)
     return bytes(store().serialize_cdr(message, name))
+
+
+def row_of_numbers(values: Any) -> bytes:
+    """CDR bytes of a ``std_msgs/msg/Float64MultiArray`` without layout: what a control cycle says most."""
+    data = np.asarray(values, dtype="<f8")
+    return UNLAID + LENGTH.pack(data.size) + data.tobytes()
 
 
 def decode(name: str, data: bytes) -> Any:

@@ -100,7 +100,7 @@ def levelled(
 def ramped(limits: Bounds, motion: Motion) -> Motion:
     """One period further on the way to rest."""
     after = stopping(limits, motion)
-    return Motion(inside(limits, after.command), after.speed, after.acceleration)
+    return Motion.of(inside(limits, after.command), after.speed, after.acceleration)
 
 
 def caught_up(limits: Bounds, motion: Motion, missed: int, led: bool) -> Motion:
@@ -108,7 +108,7 @@ def caught_up(limits: Bounds, motion: Motion, missed: int, led: bool) -> Motion:
     (``led``) has gone on along it, anything else holds the last command."""
     if not led:
         return at_rest(motion.command)
-    while missed and (motion.speed.any() or motion.acceleration.any()):
+    while missed and motion.moves:
         missed, motion = missed - 1, ramped(limits, motion)
     return motion
 

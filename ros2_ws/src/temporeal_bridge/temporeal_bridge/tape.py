@@ -106,8 +106,8 @@ class Tape:
         if self.file is None or self.head is None:
             return
         given = np.full(self.head.command, np.nan) if command is None else command
-        values = [np.asarray(v, dtype="<f4").reshape(-1) for v in (given, *(signals[n] for n, _ in self.head.signals))]
-        data = ROW.pack(step, due) + np.concatenate(values).tobytes()
+        values = (np.asarray(v, dtype="<f4").tobytes() for v in (given, *(signals[n] for n, _ in self.head.signals)))
+        data = ROW.pack(step, due) + b"".join(values)
         try:
             if len(data) != self.head.row_bytes or self.written > MOST_BYTES:
                 raise OSError(f"the tape has {self.written} bytes, a row {len(data)}")

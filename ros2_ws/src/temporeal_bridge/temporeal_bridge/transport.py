@@ -15,7 +15,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from temporeal_bridge import messages
 
@@ -55,8 +55,7 @@ def qos_named(name: str) -> QoS:
     return QOS[name]
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(NamedTuple):
     """One message as it came in: CDR bytes and the monotonic time [s] at which this process took it."""
 
     topic: str

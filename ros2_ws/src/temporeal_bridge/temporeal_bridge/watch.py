@@ -47,11 +47,11 @@ class Watch:
         """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
         for name, value in signals.items():
             before = self.values.get(name)
-            if before is None or not np.array_equal(before, value):
+            if before is None or before.tobytes() != value.tobytes():
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                change = float(np.abs(np.asarray(value, dtype=float) - before).max())
+                change = max(abs(a - b) for a, b in zip(value.ravel().tolist(), before.ravel().tolist()))
                 if change > limit * max((now - self.at[topic]) / GAP_S, 1.0):
                     self.jumped = ("jump", f"{name} jumped by {change:.3g}, {limit:g} is the most from one sample to "
                                    "the next")
@@ -64,8 +64,8 @@ class Watch:
     def _rest(self, value: np.ndarray, now: float) -> None:
         """Since when the robot is where it is."""
         assert self.profile.start is not None
-        far = RESTS * np.asarray(self.profile.start.within)
-        if self.place is None or (np.abs(value - self.place) > far).any():
+        if self.place is None or any(abs(a - b) > RESTS * far for a, b, far in zip(
+                value.tolist(), self.place.tolist(), self.profile.start.within)):
             self.place, self.rests_since = value, now
 
     @property
@@ -116,7 +116,7 @@ class Watch:
         measured = self.values.get(rule.signal) if rule else None
         if rule is None or sent is None or measured is None:
             return NOTHING
-        text = shield.behind(sent[: measured.size], measured.reshape(-1), np.asarray(rule.error))
+        text = shield.behind(sent[: measured.size], measured.reshape(-1), rule.error)
         self.behind_since = min(self.behind_since, now) if text else inf
         return ("tracking", f"for {rule.after_s:g} s {text}") if now - self.behind_since > rule.after_s else NOTHING
 
@@ -137,5 +137,5 @@ class Watch:
         measured = self.values[rule.signal].reshape(-1)
         if now - self.rests_since < REST_S:
             return "start", f"{rule.signal} is still moving: it must have rested for {REST_S:g} s"
-        text = shield.behind(command[: measured.size], measured, np.asarray(rule.within))
+        text = shield.behind(command[: measured.size], measured, rule.within)
         return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING
