@@ -106,36 +106,43 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Motion:
-    """The last command sent, its speed and its acceleration, by component in plain numbers; as arrays [A] when asked
-    for."""
+    """The last command sent, its speed and its acceleration, by component in plain numbers; as arrays [A], which cannot
+    be written to, when asked for."""
 
     states: Sequence[State]
 
     @staticmethod
     def of(command: Array, speed: Array, acceleration: Array) -> Motion:
         """From arrays [A]."""
-        return Motion([State(*row) for row in zip(*(
-            np.asarray(part, dtype=np.float64).reshape(-1).tolist() for part in (command, speed, acceleration)))])
+        rows = (np.asarray(part, dtype=np.float64).reshape(-1).tolist() for part in (command, speed, acceleration))
+        return Motion([State(*row) for row in zip(*rows, strict=True)])
 
     @cached_property
     def command(self) -> Array:
         """[A]."""
-        return np.array([state.x for state in self.states])
+        return fixed([state.x for state in self.states])
 
     @cached_property
     def speed(self) -> Array:
         """[A] per second."""
-        return np.array([state.v for state in self.states])
+        return fixed([state.v for state in self.states])
 
     @cached_property
     def acceleration(self) -> Array:
         """[A] per second squared."""
-        return np.array([state.a for state in self.states])
+        return fixed([state.a for state in self.states])
 
     @property
     def moves(self) -> bool:
         """Whether it is not at rest."""
         return any(state.v or state.a for state in self.states)
+
+
+def fixed(values: Sequence[float]) -> Array:
+    """[A] that nobody changes."""
+    out = np.array(values, dtype=np.float64)
+    out.flags.writeable = False
+    return out
 
 
 def at_rest(command: Any) -> Motion:

@@ -70,7 +70,8 @@ def outside(position_w: Array, low: Sequence[float] | Array, high: Sequence[floa
 
 def behind(asked: Array, measured: Array, error: Sequence[float] | Array) -> str:
     """Reason why ``measured`` [A] is farther than ``error`` [A] from what was asked for, or ""."""
-    pairs = zip(np.asarray(asked, float).tolist(), np.asarray(measured, float).tolist(), strict=True)
+    pairs = zip(
+        np.asarray(asked, dtype=float).tolist(), np.asarray(measured, dtype=float).tolist(), strict=True)
     off = [abs(a - m) for a, m in pairs]
     if all(o <= e for o, e in zip(off, error, strict=True)):
         return ""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from policies.algos import fused
+from policies.algos.errors import SettingsError
 from policies.algos.progress import CLOCKS
 from policies.algos.ranks import Ranks
 from policies.algos.watch import Watch
@@ -27,6 +28,7 @@ from sim.types import Obs, VecEnv
 SCHEDULES = ("constant", "linear", "adaptive")
 PRECISIONS = ("float32", "bfloat16")
 ADVANTAGES = ("batch", "minibatch", "none")
+FIGURES = ("loss", "kl", "policy_loss", "value_loss")  # of an update
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class PPOConfig:
     init_std: float = 0.6  # of the first actions, in units of the nominal range [-1, 1]
     # most: what is cut off at +-1 costs nothing, and the entropy bonus would widen it for ever. None: no limit
     max_std: float | None = None
-    # what max_std falls to over the second half of the budget, in equal ratios: the policy that is deployed does not
+    # what max_std falls to over the second half of the time to learn, in equal ratios: what is deployed does not
     # explore, and must not need it to cross an edge. None: it does not fall
     final_std: float | None = None
     memory: int = 0  # hidden units of a recurrent (GRU) actor; 0: feed-forward
@@ -145,11 +147,6 @@ class Rollout:
     # sums over the whole episodes of the last rollout in which any ended; "count" of them
     episodes: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Moments] = field(default_factory=dict)  # of the rollout, by the learner's normalizer
-
-
-class SettingsError(ValueError):
-    """Settings that do not fit the environment."""
-FIGURES = ("loss", "kl", "policy_loss", "value_loss")
 
 
 class Replica(NamedTuple):
@@ -316,8 +313,10 @@ def row_width(env: VecEnv) -> int:
 
 
 def columns_of(learner: Learner, table: Tensor) -> Batch:
+    """:func:`columns` of the learner's sizes."""
     return columns(table, learner.env.obs_dim, learner.env.critic_dim, learner.env.action_dim)
 
 
 def autocast(learner: Learner) -> torch.autocast:
+    """In which the learner's networks compute."""
     return torch.autocast(learner.device.type, torch.bfloat16, enabled=learner.config.precision == "bfloat16")

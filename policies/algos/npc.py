@@ -36,6 +36,7 @@ from torch.utils.checkpoint import checkpoint as recomputed
 
 from policies.algos import checkpoint
 from policies.algos.budget import fraction_spent, spend
+from policies.algos.errors import NonFiniteError, SettingsError
 from policies.algos.planning import (
     Plan,
     Problem,
@@ -135,14 +136,6 @@ class Missions:
     dt: float  # s, control period
     steps: int  # control steps of a mission
     draw: Callable[[int, torch.Generator], Signals]  # signals [count, *shape] of that many starts, with its randomness
-
-
-class NonFiniteError(RuntimeError):
-    """A loss or gradient became NaN or infinite."""
-
-
-class SettingsError(ValueError):
-    """Settings that do not fit what is to be learned."""
 
 
 # ---------------------------------------------------------------- policy

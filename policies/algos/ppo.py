@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from policies.algos import checkpoint
+from policies.algos.errors import NonFiniteError
 from policies.algos.learner import (
     FIGURES,
     Batch,
@@ -43,11 +44,6 @@ from policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor
 from policies.nets.normalizer import Normalizer, moments
 from sim.env import Env
 from sim.types import VecEnv
-
-
-class NonFiniteError(RuntimeError):
-    """A loss or gradient became NaN or infinite."""
-
 
 CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
 
@@ -461,9 +457,12 @@ def fraction_spent(learner: Learner) -> float:
     return min(1.0, fraction)
 
 
+FORETOLD = 5  # iterations from which on: the first ones may wait for a compiler
+
+
 def foretell(learner: Learner) -> None:
     """How long the companion's end takes, as the first process has it: that is no time to learn in."""
-    if learner.companion is not None and learner.iteration:
+    if learner.companion is not None and learner.iteration >= FORETOLD:
         learner.finish_seconds = learner.ranks.of_first(learner.companion.needs(learner), learner.device)
 
 

@@ -38,6 +38,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from policies.algos import checkpoint, graphs
 from policies.algos.budget import fraction_spent, spend
+from policies.algos.errors import NonFiniteError, SettingsError
 from policies.algos.progress import CLOCKS, Logger, Progress
 from policies.algos.ranks import Ranks
 from policies.export.manifest import ENGAGED, HELD, PHASE, RISK, ReflexSpec
@@ -110,14 +111,6 @@ class ReflexConfig:
     def spec(self) -> ReflexSpec:
         """What the artifact's manifest says of it."""
         return ReflexSpec(self.every, self.threshold, self.release)
-
-
-class SettingsError(ValueError):
-    """Settings that do not fit the task or the policy."""
-
-
-class NonFiniteError(RuntimeError):
-    """A loss became NaN or infinite."""
 
 
 # ---------------------------------------------------------------- networks

@@ -21,7 +21,7 @@ MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # be
 KIND = "temporeal ppo 2"
 UNSAID = {"stagger": False}
 """Settings that checkpoints of before do not have, as they were then."""
-C = TypeVar("C", bound="PPOConfig")
+C = TypeVar("C", bound=PPOConfig)
 
 
 def keep(learner: Learner, out: Path) -> None:
@@ -106,10 +106,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def latest(out: Path, ranks: Ranks) -> Path:
+    """This process' last checkpoint of the run in ``out``."""
     return checkpoint.latest(out / "checkpoints", ranks.index, ranks.size)
 
 
 def modules_of(learner: Learner) -> dict[str, Any]:
+    """The state of all that learns, by name."""
     names = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
     return {name: getattr(learner, name).state_dict() for name in names}
 

@@ -32,8 +32,9 @@ import torch
 from torch import Tensor, nn
 
 from policies.algos import ppo
+from policies.algos.errors import SettingsError
 from policies.algos.graphs import check_reads
-from policies.algos.learner import Learner, PPOConfig, SettingsError
+from policies.algos.learner import Learner, PPOConfig
 from policies.algos.ppo import OnIteration, Result
 from policies.algos.progress import Logger, Progress
 from policies.algos.ranks import Ranks

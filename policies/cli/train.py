@@ -79,6 +79,7 @@ def train(
     to go on. ``opened``: one of several processes, the run's folder is ready.
     """
     from policies.algos.checkpoint import CheckpointError
+    from policies.algos.errors import NonFiniteError, SettingsError
     from policies.algos.progress import show
     from policies.algos.ranks import join
     from policies.cli import runs, workers
@@ -121,9 +122,9 @@ def train(
                 env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
                 progress=show(title) if ranks.is_first and not quiet else None,
                 on_iteration=lambda _: bool(asked), **({} if base is None else {"base": base}))
-        except (CheckpointError, getattr(module, "SettingsError", CheckpointError)) as error:
+        except (CheckpointError, SettingsError) as error:
             raise BadInput(str(error)) from error
-        except getattr(module, "NonFiniteError", CheckpointError) as error:
+        except NonFiniteError as error:
             raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error
         if asked:
             raise Interrupted(asked[0])

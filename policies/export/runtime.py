@@ -63,6 +63,9 @@ class Artifact:
         golden: the recorded trace: ``signals.<name>`` and ``commands.<name>``, each [T, *shape].
         session: the network.
         reflex: where the policy has a reflex, the network of the steps at which the task network is not asked.
+
+    Attributes:
+        commands, kept: names of what the network gives: commands, then memory.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class Artifact:
         self.path, self.manifest, self.golden, self.session, self.reflex = path, manifest, golden, session, reflex
         self.schema = {spec.name: spec for spec in manifest.signals}
         self.commands = [spec.name for spec in manifest.commands]
-        self.after = [spec.name for spec in manifest.memory]
+        self.kept = [spec.name for spec in manifest.memory]
         self.memory: Arrays = {}
         self.reset()
 
@@ -158,7 +161,7 @@ class Artifact:
         feed = {name: np.asarray(signals[name], dtype=np.float32) for name in self.schema}
         feed.update({f"memory.{name}": value for name, value in memory.items()})
         values, count = self.run(feed), len(self.commands)
-        return dict(zip(self.commands, values)), dict(zip(self.after, values[count:]))
+        return dict(zip(self.commands, values)), dict(zip(self.kept, values[count:]))
 
     def run(self, feed: Arrays) -> list[np.ndarray]:
         """What the network gives for its inputs; of two networks the one whose turn it is, robot by robot."""

@@ -280,9 +280,12 @@ def test_a_message_overtaken_by_a_newer_one_is_dropped(flying):
     assert flying.mode == "active" and flying.guard.state.repeated == 1
 
 
-def test_frozen_values_with_fresh_stamps_stop_it(flying):
-    frozen, began = flying.state(), flying.own.monotonic()
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_frozen_values_with_fresh_stamps_stop_it(flying, sign):
+    """A zero that changes its sign is no sign of life."""
+    frozen, began = {**flying.state(), "base_ang_vel_b": np.zeros(3)}, flying.own.monotonic()
     while flying.mode == "active" and flying.own.monotonic() < began + 1.0:
+        frozen = {**frozen, "base_ang_vel_b": sign * frozen["base_ang_vel_b"]}
         flying.publish(frozen)
         flying.propose()
         flying.pause()

@@ -82,6 +82,7 @@ def test_what_is_left_out_is_not_checked():
     (FLYING, "level", None, "level needs a quadrotor's ctbr_cmd and the section safety.level"),
     (FLYING, "level.gain", ..., "safety.level: the key 'gain' is missing"),
     (FLYING, "geofence.signal", "pos", "has no signal 'pos'; known: base_pos_w"),
+    (FLYING, "geofence.signal", "base_quat_w", r"of shape \(4,\); a position \(3,\) is needed"),
     (FLYING, "geofence.low", [2, -1, 0], "low \\[2.0, -1.0, 0.0\\] must be below high"),
     (FLYING, "geofence.low", [0, 0], "3 numbers, or one for all"),
     (FLYING, "frozen.signals", ["x"], "has no signal 'x'"),

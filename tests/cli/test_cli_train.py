@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from policies.algos.errors import NonFiniteError
 from policies.cli import train, workers
 from policies.cli.console import BadInput, Interrupted, stop_asked
 from policies.cli.main import main
@@ -65,6 +66,22 @@ def test_a_signal_ends_the_iteration_with_a_checkpoint(
     assert "once more stops at once" in told[-2]
     assert main([*SMOKE, "algo.total_steps=4096", "--out", str(tmp_path / "a run"), "resume=true", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["iteration"] == 4
+
+
+def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SMOKE, "algo.minibatches=100000000", "--out", str(tmp_path / "fit")]) == 2
+    assert capsys.readouterr().err.startswith("temporeal: minibatches is 100000000, but a rollout has ")
+
+    def diverged(*_: Any, **__: Any) -> None:
+        raise NonFiniteError("iteration 3: loss not finite")
+
+    monkeypatch.setattr("policies.algos.ppo.train", diverged)
+    monkeypatch.setattr("policies.cli.runs.algorithm", lambda _: (sys.modules["policies.algos.ppo"], None))
+    assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == (
+        "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
 
 
 def test_before_the_first_checkpoint_there_is_nothing_to_go_on_from(

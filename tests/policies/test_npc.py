@@ -12,6 +12,7 @@ import torch
 
 from policies.algos import npc
 from policies.algos.checkpoint import CheckpointError
+from policies.algos.errors import NonFiniteError, SettingsError
 from policies.algos.npc import Missions, NPCConfig, Policy, act, load_policy, plan, train
 from policies.algos.planning import Receding, judge, problem, pursue, rollout, smoothed
 from policies.algos.ranks import Ranks
@@ -203,7 +204,7 @@ def test_a_diverging_gradient_is_an_error_with_advice(tmp_path: Path) -> None:
         def step(self, state, action):
             return state.detach() + self.dt * action + torch.where(action[:, :1] * 0 == 0, action * torch.nan, action)
 
-    with pytest.raises(npc.SettingsError, match="not finite numbers under random actions"):
+    with pytest.raises(SettingsError, match="not finite numbers under random actions"):
         train(missions(model=Explodes(DT)), SMALL, out=tmp_path)
 
     class Steep(models.Point):
@@ -215,7 +216,7 @@ def test_a_diverging_gradient_is_an_error_with_advice(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in learner.policy.net.parameters():
             parameter.zero_()
-    with pytest.raises(npc.NonFiniteError, match="set truncate"):
+    with pytest.raises(NonFiniteError, match="set truncate"):
         npc.improve(learner)
 
 
@@ -248,9 +249,9 @@ def test_an_environment_of_the_suite_is_learned_and_flown_by_its_graph(tmp_path:
 
 
 def test_tasks_without_a_model_and_several_processes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(npc.SettingsError, match="task 'hover' does not have"):
+    with pytest.raises(SettingsError, match="task 'hover' does not have"):
         npc.missions(load_task("hover"))
-    with pytest.raises(npc.SettingsError, match="one process, not in 2"):
+    with pytest.raises(SettingsError, match="one process, not in 2"):
         train(missions(), SMALL, out=tmp_path, ranks=Ranks(0, 2))
 
 

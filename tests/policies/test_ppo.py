@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from policies.algos import checkpoint, ppo
-from policies.algos.learner import Batch, Learner, SettingsError, allocate, columns_of, start
+from policies.algos.errors import NonFiniteError, SettingsError
+from policies.algos.learner import Batch, Learner, allocate, columns_of, start
 from policies.algos.ppo import PPOConfig, gae, train
 from policies.algos.progress import Lines, Live, summary, tensorboard
 from policies.algos.ranks import Ranks
@@ -397,7 +398,7 @@ def test_a_staggered_run_ends_few_episodes_at_once_and_resumes_exactly(tmp_path:
 def test_a_loss_that_is_not_a_number_stops_the_run_and_leaves_the_evidence(tmp_path: Path) -> None:
     env = worlds.PointMass(worlds.WORLDS, nan_after=20)  # in the third rollout of 8 steps
     path = tmp_path / "nonfinite.rank0.pt"
-    with pytest.raises(ppo.NonFiniteError, match=f"non-finite inputs: .*target.*{path}"):
+    with pytest.raises(NonFiniteError, match=f"non-finite inputs: .*target.*{path}"):
         train(env, worlds.small(6), out=tmp_path)
     evidence = checkpoint.load(path)
     assert evidence["iteration"] == 2 and torch.isnan(evidence["batch"]["target"]).any()
@@ -473,7 +474,7 @@ def test_the_desired_divergence_falls_over_the_budget() -> None:
 def test_what_the_companions_end_takes_is_no_time_to_learn_in() -> None:
     config = worlds.small(4, total_steps=10**9, max_seconds=100.0, max_std=1.0, final_std=0.1)
     learner = start(worlds.PointMass(worlds.WORLDS), config, 0, Ranks())
-    learner.companion, learner.iteration = SimpleNamespace(needs=lambda _: 20.0), 1
+    learner.companion, learner.iteration = SimpleNamespace(needs=lambda _: 20.0), ppo.FORETOLD
     ppo.foretell(learner)
     for seconds, fraction, std in ((40.0, 0.5, 1.0), (60.0, 0.75, 0.1**0.5), (80.0, 1.0, 0.1)):
         learner.seconds = seconds

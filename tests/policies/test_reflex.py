@@ -16,9 +16,10 @@ import torch
 
 from policies.algos import graphs, ppo, reflex
 from policies.algos.checkpoint import CheckpointError
+from policies.algos.errors import SettingsError
 from policies.algos.ppo import PPOConfig
 from policies.algos.ranks import Ranks
-from policies.algos.reflex import Batch, Constraint, Reflex, ReflexConfig, ReflexGraph, SettingsError, Steps, choose
+from policies.algos.reflex import Batch, Constraint, Reflex, ReflexConfig, ReflexGraph, Steps, choose
 from policies.evaluate.handover import export_policy
 from policies.evaluate.rollout import graph_policy
 from policies.export.manifest import ENGAGED, GOLDEN, HELD, MANIFEST, PHASE, REFLEX, RISK, ArtifactError, ReflexSpec

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from policies.algos import tgpo
-from policies.algos.learner import Learner, SettingsError
+from policies.algos.errors import SettingsError
+from policies.algos.learner import Learner
 from policies.algos.saved import read_last
 from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
 from policies.evaluate.rollout import graph_policy, rollout

@@ -158,3 +158,15 @@ def test_where_a_stop_ends_is_known_without_making_it(dt, jerk, push):
     beyond = np.sign(start.speed) * (told - motion.command)
     fade = push / jerk  # s until nothing pushes any more
     assert (beyond >= -1e-9).all() and (beyond <= (3 * dt + fade) * (np.abs(start.speed) + push * fade) + 1e-9).all()
+
+
+def test_arrays_of_a_motion_are_those_of_its_numbers_and_stay_so():
+    made = Motion.of(np.array([1.0, 2.0]), np.zeros(2), np.array([0.0, 0.5]))
+    assert made.states == [State(1.0, 0.0, 0.0), State(2.0, 0.0, 0.5)] and made.moves and not at_rest([1.0, 2.0]).moves
+    for name, values in (("command", [1.0, 2.0]), ("speed", [0.0, 0.0]), ("acceleration", [0.0, 0.5])):
+        array = getattr(made, name)
+        assert array.tolist() == values
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 9.0
+    with pytest.raises(ValueError, match="zip"):
+        Motion.of(np.zeros(3), np.zeros(2), np.zeros(3))

@@ -109,3 +109,16 @@ def test_the_window_of_commands_by_the_servos_law():
     """100 (command - 0.5) - 2 * 3 within +-20: from 0.5 - 0.14 to 0.5 + 0.26."""
     low, high = shield.effort_window(*(np.array([x]) for x in (0.5, 3.0, 100.0, 2.0, 20.0)))
     assert low == pytest.approx([0.36]) and high == pytest.approx([0.76])
+
+
+@pytest.mark.parametrize(("measured", "told"), [
+    ([0.0, 1.0], ""), ([0.1, 0.8], ""), ([0.11, 1.0], "component 0 is 0.11 from its command, 0.1 is allowed"),
+    ([0.15, 1.9], "component 1 is 0.9 from its command, 0.2 is allowed"), ([np.nan, 1.0], "component 0 is nan"),
+    ([0.0, np.inf], "component 1 is inf"),
+])
+def test_who_is_behind_is_told_by_the_worst_component(measured, told):
+    for error in ((0.1, 0.2), np.array([0.1, 0.2])):
+        found = shield.behind(np.array([0.0, 1.0]), np.array(measured, dtype=np.float64), error)
+        assert found.startswith(told) and bool(found) == bool(told)
+    with pytest.raises(ValueError, match="zip"):
+        shield.behind(np.zeros(2), np.zeros(3), (0.1, 0.1))

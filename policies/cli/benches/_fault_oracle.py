@@ -201,10 +201,12 @@ class Joined:
         self.commands.append((at, data, self._numbers(data)))
         self._match()
 
-    def told(self, data: bytes) -> None:
-        """A message on ``guard/command``."""
-        self.tolds.append(Told.of(messages.decode("std_msgs/msg/Float64MultiArray", data).data))
+    def told(self, data: bytes) -> Told:
+        """A message on ``guard/command``, read."""
+        found = Told.of(messages.decode("std_msgs/msg/Float64MultiArray", data).data)
+        self.tolds.append(found)
         self._match()
+        return found
 
     def end(self) -> None:
         """Nothing more comes."""

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,6 +85,15 @@ def run(
     return rows
 
 
+class Round(NamedTuple):
+    """Latencies [s] of the same seconds: from states to commands [M], of bare pings [N], and what of it commands were
+    in controller and guard [M, 2], from the state's arrival on and from the proposal's."""
+
+    found: np.ndarray
+    bare: np.ndarray
+    parts: np.ndarray
+
+
 class Bench:
     """A robot's state at ``rate_hz`` and its commands, bare pings between them, and nothing else in this process."""
 
@@ -109,8 +118,9 @@ class Bench:
         self.count = 0
         self.named, self.states_cdr = self._states()
         self.sent = deque[tuple[float, float]](maxlen=REMEMBERED)  # s, last joint
-        self.got, self.told = deque[tuple[float, bytes]](), deque[bytes]()
+        self.got, self.told = deque[tuple[float, bytes]](), deque[tuple[float, bytes]]()
         self.arrivals, self.found = list[float](), list[float]()  # of commands; s from the state that each names to it
+        self.parts = list[tuple[float, float]]()  # s in the controller and in the guard, by the guard's word
         self.since = 0.0
         self.pinged, self.bare = 0.0, list[float]()
         self.began = time.monotonic()
@@ -128,7 +138,7 @@ class Bench:
         self.got.append((received.at, received.data))
 
     def _on_told(self, received: Any) -> None:
-        self.told.append(received.data)
+        self.told.append((received.at, received.data))
 
     def _on_pong(self, received: Any) -> None:
         self.bare.append(received.at - self.pinged)
@@ -196,11 +206,17 @@ class Bench:
     def _look(self) -> None:
         """One of the messages that wait: what was told of commands is as many as they are."""
         if len(self.told) > len(self.got):
-            return self.joined.told(self.told.popleft())
+            return self._part(*self.told.popleft())
         at, data = self.got.popleft()
         self.joined.command(at, data)
         del self.crew.oracle.trace[:-10]
         self._name(at, data)
+
+    def _part(self, at: float, data: bytes) -> None:
+        """What the guard tells of a command."""
+        told = self.joined.told(data)
+        if at >= self.since and told.step >= 0:  # a command of the controller's, not the guard's own
+            self.parts.append((told.age, told.left - told.since))
 
     def _name(self, at: float, data: bytes) -> None:
         """How long after the state that it names did a command come?"""
@@ -220,10 +236,10 @@ class Bench:
 
     def forget(self) -> None:
         """Begin to measure: what came before does not count."""
-        self.since, self.arrivals, self.found, self.bare = time.monotonic(), [], [], []
+        self.since, self.arrivals, self.found, self.bare, self.parts = time.monotonic(), [], [], [], []
 
-    def round(self, seconds: float) -> tuple[np.ndarray, np.ndarray]:
-        """Latencies [s] of commands and of bare pings of the same seconds."""
+    def round(self, seconds: float) -> Round:
+        """Some seconds of flight with pings."""
         if self.crew.mode != "active":
             self.fly()
         self.forget()
@@ -231,7 +247,7 @@ class Bench:
         self.run(seconds, lambda: self.crew.mode != "active")
         self.pings = False
         self.run(0.05)
-        return np.array(self.found), np.array(self.bare)
+        return Round(*map(np.array, (self.found, self.bare, self.parts)))
 
     def close(self) -> None:
         """End all."""
@@ -267,16 +283,18 @@ def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: floa
         bench.close()
 
 
-def compared(plain: list[Any], with_camera: list[Any], rounds: int, seconds: float) -> list[Row]:
+def compared(plain: list[Round], with_camera: list[Round], rounds: int, seconds: float) -> list[Row]:
     """Rows of latency: medians over the rounds, each round against its own bare ping."""
-    plain, with_camera = ([pair for pair in found if min(map(len, pair)) >= ENOUGH] for found in (plain, with_camera))
+    plain, with_camera = ([one for one in found if min(map(len, (one.found, one.bare))) >= ENOUGH]
+                          for found in (plain, with_camera))
     if not plain or not with_camera:
         return [Row("deploy.latency.p50 above the bare ping", None, "ms", 0.3,
                     f"not measured: no round lasted, the machine had no time for it; {load()}")]
-    told = f"{len(plain)} of {rounds} rounds of {seconds:g} s, {sum(len(a) for a, _ in plain)} commands, {load()}"
+    commands = sum(len(one.found) for one in plain)
+    told = f"{len(plain)} of {rounds} rounds of {seconds:g} s, {commands} commands, {load()}"
 
-    def both(quantile: float, found: list[Any]) -> tuple[float, float, float]:
-        pairs = [(float(np.quantile(a, quantile)), float(np.quantile(b, quantile))) for a, b in found]
+    def both(quantile: float, found: list[Round]) -> tuple[float, float, float]:
+        pairs = [(float(np.quantile(one.found, quantile)), float(np.quantile(one.bare, quantile))) for one in found]
         return median(a for a, _ in pairs), median(b for _, b in pairs), median(a - b for a, b in pairs)
 
     rows = []
@@ -284,6 +302,9 @@ def compared(plain: list[Any], with_camera: list[Any], rounds: int, seconds: flo
         ours, bare, above = (1e3 * x for x in both(quantile, plain))
         rows += [Row(f"deploy.latency.{name}", ours, "ms", None, told), Row(f"deploy.bare_ping.{name}", bare, "ms"),
                  Row(f"deploy.latency.{name} above the bare ping", above, "ms", most, None, above <= most)]
+    for part, name in enumerate(("controller", "guard")):
+        took = [float(np.median(one.parts[:, part])) for one in plain if len(one.parts)]
+        rows.append(Row(f"deploy.latency.p50 in the {name}", 1e3 * median(took) if took else None, "ms"))
     ours, theirs = both(0.99, plain)[0], both(0.99, with_camera)[0]
     share = theirs / ours
     return [*rows, Row("deploy.camera.p99", 1e3 * theirs, "ms"),

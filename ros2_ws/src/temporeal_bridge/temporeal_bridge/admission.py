@@ -21,9 +21,10 @@ from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Reason:
     """What is wrong with the proposal itself, whatever the robot does."""
-    values = np.asarray(p.values, dtype=float)
-    if len(values) != spec.size or not all_finite(values):
-        return "policy", shield.finite(spec, values.reshape(spec.shape if len(values) == spec.size else -1)).reason
+    values = np.asarray(p.values, dtype=float).reshape(-1)
+    fits = values.size == spec.size
+    if not fits or not all_finite(values):
+        return "policy", shield.finite(spec, values.reshape(spec.shape) if fits else values).reason
     old = shield.stale(now - p.seen, profile.stale_after_s)
     return ("stale", f"the command was made of an old state: {old}") if old else NOTHING
 
@@ -57,8 +58,8 @@ def wanted(
     """``asked`` [A], ``elapsed`` [s] into the mission: faded in from where the robot was (``begun_at``), and such that
     no servo needs more effort than it may."""
     rule, effort = profile.start, profile.effort
-    if rule is not None and begun_at is not None and rule.ramp_s > 0:
-        share = min(elapsed / rule.ramp_s, 1.0)
+    if rule is not None and begun_at is not None and elapsed < rule.ramp_s:
+        share = elapsed / rule.ramp_s
         asked = begun_at + share * share * (3.0 - 2.0 * share) * (asked - begun_at)
     if effort is not None:
         position, velocity = (values[name].reshape(-1) for name in (effort.position, effort.velocity))

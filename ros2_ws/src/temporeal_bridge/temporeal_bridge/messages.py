@@ -50,15 +50,20 @@ def define(definitions: dict[str, str]) -> None:
         store().register(new)
 
 
-@cache
 def record(name: str) -> Any:
     """The record class of message type ``name`` (``geometry_msgs/msg/Twist``)."""
-    if name not in store().types:
+    return record_of(store(), name)
+
+
+@cache
+def record_of(types: Any, name: str) -> Any:
+    """The same of another type store."""
+    if name not in types.types:
         package = name.split("/")[0]
-        near = sorted(t for t in store().types if t.split("/")[0] == package)
+        near = sorted(t for t in types.types if t.split("/")[0] == package)
         hint = f"{package} has: {', '.join(near)}" if near else "add its .msg text under `definitions` in ros.yaml"
         raise MessageError(f"unknown message type {name!r}; {hint}")
-    return store().types[name]
+    return types.types[name]
 
 
 def prepare(name: str) -> None:
@@ -69,7 +74,7 @@ def prepare(name: str) -> None:
 
 def encode(name: str, message: Any) -> bytes:
     """CDR bytes of ``message``."""
-    if name == NUMBERS and not message.layout.dim and not message.layout.data_offset and len(message.data):
+    if name == NUMBERS and not message.layout.dim and not message.layout.data_offset and np.ndim(message.data) == 1:
         return row_of_numbers(message.data)
     return bytes(store().serialize_cdr(message, name))
 
@@ -77,6 +82,8 @@ def encode(name: str, message: Any) -> bytes:
 def row_of_numbers(values: Any) -> bytes:
     """CDR bytes of a ``std_msgs/msg/Float64MultiArray`` without layout: what a control cycle says most."""
     data = np.asarray(values, dtype="<f8")
+    if not data.size:
+        return UNLAID + bytes(4)
     return UNLAID + LENGTH.pack(data.size) + data.tobytes()
 
 

@@ -251,6 +251,9 @@ def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:
         return None
     legal("safety.geofence", row, ("signal", "low", "high"), ("signal", "low", "high"))
     known_signal("safety.geofence.signal", robot, row["signal"])
+    shape = robot.signals[row["signal"]].shape
+    if shape != (3,):
+        raise SafetyError(f"safety.geofence.signal is {row['signal']!r} of shape {shape}; a position (3,) is needed")
     low, high = (components(f"safety.geofence.{end}", row[end], 3, at_least=-np.inf) for end in ("low", "high"))
     if any(lo >= hi for lo, hi in zip(low, high)):
         raise SafetyError(f"safety.geofence: low {list(low)} must be below high {list(high)}")

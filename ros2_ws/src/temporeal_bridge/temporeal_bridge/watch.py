@@ -8,6 +8,7 @@ from math import inf
 import numpy as np
 
 from robots import shield
+from robots.signals import FEW
 from temporeal_bridge.safety import Profile
 
 Reason = tuple[str, str]
@@ -32,7 +33,8 @@ class Watch:
         self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
         self.values: dict[str, np.ndarray] = {}
-        self.changed: dict[str, float] = {}  # when a signal last differed from before
+        self.alive = profile.frozen.signals if profile.frozen else ()
+        self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
         self.behind_since = inf
         self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
@@ -47,11 +49,12 @@ class Watch:
         """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
         for name, value in signals.items():
             before = self.values.get(name)
-            if before is None or before.tobytes() != value.tobytes():
+            if name in self.alive and (before is None or not same(before, value)):
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                change = max(abs(a - b) for a, b in zip(value.ravel().tolist(), before.ravel().tolist()))
+                change = max(abs(a - b) for a, b in zip(
+                    value.ravel().tolist(), before.ravel().tolist(), strict=True))
                 if change > limit * max((now - self.at[topic]) / GAP_S, 1.0):
                     self.jumped = ("jump", f"{name} jumped by {change:.3g}, {limit:g} is the most from one sample to "
                                    "the next")
@@ -65,7 +68,7 @@ class Watch:
         """Since when the robot is where it is."""
         assert self.profile.start is not None
         if self.place is None or any(abs(a - b) > RESTS * far for a, b, far in zip(
-                value.tolist(), self.place.tolist(), self.profile.start.within)):
+                value.tolist(), self.place.tolist(), self.profile.start.within, strict=True)):
             self.place, self.rests_since = value, now
 
     @property
@@ -139,3 +142,8 @@ class Watch:
             return "start", f"{rule.signal} is still moving: it must have rested for {REST_S:g} s"
         text = shield.behind(command[: measured.size], measured, rule.within)
         return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the values are equal; 0 and -0 are."""
+    return bool(a.tolist() == b.tolist() if a.size <= FEW else np.array_equal(a, b))

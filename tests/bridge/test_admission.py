@@ -1,0 +1,39 @@
+"""What the guard asks of a proposal before it is a command."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from robots.signals import CommandSpec
+from temporeal_bridge import admission
+from temporeal_bridge.link import COMMAND, Proposal
+from temporeal_bridge.watch import NOTHING
+
+PROFILE = SimpleNamespace(stale_after_s=0.1)
+
+
+def spec(shape: tuple[int, ...]) -> CommandSpec:
+    size = int(np.prod(shape, dtype=int))
+    return CommandSpec("u", shape, "1", low=(-1.0,) * size, high=(1.0,) * size)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3)])
+def test_as_many_finite_numbers_as_the_command_has_are_usable_and_nothing_else(shape):
+    size = spec(shape).size
+
+    def said(values: np.ndarray, age: float = 0.05) -> tuple[str, str]:
+        return admission.unusable(Proposal(COMMAND, seen=1.0, values=values), 1.0 + age, spec(shape), PROFILE)
+
+    assert said(np.zeros(size)) == said(np.zeros(size, dtype=">f8")) == said([0] * size) == NOTHING
+    for wrong in (np.nan, np.inf, -np.inf):
+        for place in range(size):
+            code, text = said(np.where(np.arange(size) == place, wrong, 0.0))
+            assert code == "policy" and "u is not finite" in text
+    for count in (0, size + 1, 2 * size + 1):
+        code, text = said(np.zeros(count))
+        assert code == "policy" and f"u has shape ({count},), {shape} is needed" in text
+    assert said(np.zeros((size, 2)))[0] == "policy" and said(np.zeros((size, 2)))[1]
+    assert said(np.zeros(size), age=0.2)[0] == "stale" and said(np.zeros(size), age=np.nan)[0] == "stale"
