@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from bisect import bisect_right
 from collections import deque
 from pathlib import Path
 from statistics import median
@@ -36,7 +37,8 @@ STAMP = struct.Struct("<iI")
 SLOPE, CORNER = 1e-5, 400  # rad a state, states from corner to corner: a triangle that names each state
 ATTEMPTS = 8
 ENOUGH = 200  # commands and pings of a round that counts
-REMEMBERED = 150  # states among which a command's is looked for
+REMEMBERED = 150  # states before a command among which its own is looked for
+LOOK_UP_S = 20.0  # for what waits to be looked at after a round
 LOOK_S = 0.0004  # for a look at a command
 ECHO = """
 import sys
@@ -117,11 +119,11 @@ class Bench:
         self.home = np.array(load_robot("franka").home["joint_pos"])
         self.count = 0
         self.named, self.states_cdr = self._states()
-        self.sent = deque[tuple[float, float]](maxlen=REMEMBERED)  # s, last joint
+        self.sent_at, self.sent = list[float](), list[float]()  # s; last joint: since it was last forgotten
         self.got, self.told = deque[tuple[float, bytes]](), deque[tuple[float, bytes]]()
         self.arrivals, self.found = list[float](), list[float]()  # of commands; s from the state that each names to it
         self.parts = list[tuple[float, float]]()  # s in the controller and in the guard, by the guard's word
-        self.since = 0.0
+        self.since, self.until = 0.0, np.inf  # what came in between counts
         self.pinged, self.bare = 0.0, list[float]()
         self.began = time.monotonic()
         self.helpers: list[subprocess.Popen[bytes]] = []
@@ -159,7 +161,8 @@ class Bench:
         k = self.count % (2 * CORNER)
         self.count += 1
         STAMP.pack_into(self.states_cdr[k], 4, *divmod(time.time_ns(), 10**9))  # the header comes first
-        self.sent.append((time.monotonic(), self.named[k]))
+        self.sent_at.append(time.monotonic())
+        self.sent.append(self.named[k])
         return bytes(self.states_cdr[k])
 
     def run(self, seconds: float, until: Any = lambda: False) -> None:
@@ -215,17 +218,18 @@ class Bench:
     def _part(self, at: float, data: bytes) -> None:
         """What the guard tells of a command."""
         told = self.joined.told(data)
-        if at >= self.since and told.step >= 0:  # a command of the controller's, not the guard's own
+        if self.since <= at <= self.until and told.step >= 0:  # a command of the controller's, not the guard's own
             self.parts.append((told.age, told.left - told.since))
 
     def _name(self, at: float, data: bytes) -> None:
         """How long after the state that it names did a command come?"""
         value = float(self.messages.decode(ARRAY, data).data[6])
-        near = next((t for t, named in reversed(self.sent) if t <= at and abs(named - value) < 0.3 * SLOPE), None)
-        if at >= self.since:
+        end = bisect_right(self.sent_at, at)
+        near = next((self.sent_at[i] for i in range(end - 1, max(end - REMEMBERED, 0) - 1, -1)
+                     if abs(self.sent[i] - value) < 0.3 * SLOPE), None)
+        if self.since <= at <= self.until:
             self.arrivals.append(at)
-        if at >= self.since and near is not None:
-            self.found.append(at - near)
+            self.found += [] if near is None else [at - near]
 
     def judge(self) -> Any:
         """All that came, to the end: the oracle that has read it."""
@@ -236,7 +240,9 @@ class Bench:
 
     def forget(self) -> None:
         """Begin to measure: what came before does not count."""
-        self.since, self.arrivals, self.found, self.bare, self.parts = time.monotonic(), [], [], [], []
+        del self.sent_at[:-REMEMBERED], self.sent[:-REMEMBERED]
+        self.since, self.until = time.monotonic(), np.inf
+        self.arrivals, self.found, self.bare, self.parts = [], [], [], []
 
     def round(self, seconds: float) -> Round:
         """Some seconds of flight with pings."""
@@ -247,6 +253,8 @@ class Bench:
         self.run(seconds, lambda: self.crew.mode != "active")
         self.pings = False
         self.run(0.05)
+        self.until = time.monotonic()
+        self.run(LOOK_UP_S, lambda: len(self.got) + len(self.told) < 4 or self.crew.mode != "active")
         return Round(*map(np.array, (self.found, self.bare, self.parts)))
 
     def close(self) -> None:
