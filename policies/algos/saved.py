@@ -21,6 +21,8 @@ MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # be
 KIND = "temporeal ppo 2"
 UNSAID = {"stagger": False}
 """Settings that checkpoints of before do not have, as they were then."""
+MODULES = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
+"""What learns, by its name in a learner."""
 C = TypeVar("C", bound=PPOConfig)
 
 
@@ -47,7 +49,7 @@ def restore(learner: Learner, path: Path) -> None:
     was, now = ({k: v for k, v in c.items() if k not in MAY_CHANGE} for c in (state["config"], _plain(learner.config)))
     _require_same(path, "configuration", was, now)
     _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
-    for name in ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer"):
+    for name in MODULES:
         getattr(learner, name).load_state_dict(state[name])
     for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
         setattr(learner, name, state[name])
@@ -91,7 +93,7 @@ def read_last(path: Path) -> dict[str, Any]:
 
 def config_of(state: Mapping[str, Any], kind: type[C]) -> C:
     """The configuration, a ``kind``, of the checkpoint ``state``."""
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    known = {f.name for f in fields(kind)}
     if set(state["config"]) != known:
         raise checkpoint.CheckpointError(
             f"{state['path']} was written by another version: settings {sorted(set(state['config']) ^ known)} differ")
@@ -112,8 +114,7 @@ def latest(out: Path, ranks: Ranks) -> Path:
 
 def modules_of(learner: Learner) -> dict[str, Any]:
     """The state of all that learns, by name."""
-    names = ("actor", "critic", "normalizer", "critic_normalizer", "return_moments", "optimizer")
-    return {name: getattr(learner, name).state_dict() for name in names}
+    return {name: getattr(learner, name).state_dict() for name in MODULES}
 
 
 def _plain(config: PPOConfig) -> dict[str, Any]:

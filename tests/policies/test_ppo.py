@@ -143,7 +143,7 @@ def test_gradient_of_the_clipped_objective_by_hand() -> None:
     action = torch.tensor([[1.0], [-1.0]])
     old = Gaussian(torch.zeros(2, 1), torch.zeros(1))
     batch = Batch(torch.zeros(2, 1), torch.zeros(2, 1), action, old.mean, old.log_prob(action), torch.ones(2),
-                      target=torch.tensor([1.0, 1.0]), value=torch.zeros(2), first=torch.zeros(2))
+                  target=torch.tensor([1.0, 1.0]), value=torch.zeros(2), first=torch.zeros(2))
     figures = ppo.losses(actor, critic, batch, torch.zeros(2, 0), torch.zeros(1),
                          PPOConfig(entropy_coef=0.0))
     figures[0].backward()

@@ -440,8 +440,8 @@ def decode_course(message: Any, options: Options) -> Course:
             if len(getattr(point, part)) != len(joints):
                 raise CodecError(f"JointTrajectory: point {number} has {len(getattr(point, part))} {part} of "
                                  f"{len(joints)} joints")
-    rows = (drives.gather(np.array([getattr(p, field) for p in message.points], dtype=np.float64)
-                          .reshape(-1, len(joints))[:, order]) for field in POINT)
+    rows = (drives.gather(np.array([getattr(p, part) for p in message.points], dtype=np.float64)
+                          .reshape(-1, len(joints))[:, order]) for part in POINT)
     times = np.array([p.time_from_start.sec + 1e-9 * p.time_from_start.nanosec for p in message.points])
     try:
         return Course(times, *rows)
