@@ -10,6 +10,9 @@
 #
 # PYTHON=/path/to/python3.12 picks the interpreter. After the first set-up nothing needs a network.
 
+# Bytecode is kept, whatever the environment says: else each of the hundreds of processes that tests start compiles all.
+export PYTHONDONTWRITEBYTECODE :=
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
