@@ -101,7 +101,7 @@ MODEL_FREE = tuple(key for key in BASELINES if METHODS[key].kind == LEARNER)
 SYSTEMS: Mapping[str, Target] = {
     "linear": Target(0.95, 180.0, 150.0),
     "unicycle": Target(0.90, 180.0, 150.0),
-    "quadrotor": Target(0.95, 900.0, 420.0, replan=50),
+    "quadrotor": Target(0.95, 900.0, 720.0, replan=50),
     "franka": Target(0.80, None, 360.0, replan=25),
     "ant": Target(0.75, None, 1200.0, words=("experiment=stl_ant",)),
 }
