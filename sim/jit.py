@@ -22,7 +22,7 @@ FLOATS = f"<{LANES} x float>"
 BITS = f"<{LANES} x i1>"
 OPTIONS: dict[str, Any] = {"opt": 2, "codemodel": "jitdefault", "jit": True}  # of the code generator
 DIGEST = 32  # bytes of a file that are the digest of the others
-MOST = 200  # files of machine code: a large one has half a megabyte
+MOST = 1000  # files of machine code: a large one has a tenth of a megabyte
 
 
 def constant(value: float) -> str:

@@ -23,6 +23,7 @@ def slow(size):
     yield {"async": sim.Program(lambda: 1.0, 100)}
 
 
+@pytest.mark.slow
 def test_quick_run_has_every_row(monkeypatch, capsys):
     monkeypatch.setattr(sim, "SIZES", (16,))
     monkeypatch.setattr(sim, "WORLDS", (16, 32))

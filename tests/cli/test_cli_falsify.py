@@ -91,6 +91,7 @@ def test_each_clause_attacked_with_the_whole_budget(
     assert [c["violated"] for c in found["clauses"] if c["robustness"] is None] == [False] * (4 - len(known))
 
 
+@pytest.mark.slow
 def test_artifact_is_falsified_beside_itself(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     artifact = tmp_path / "artifact"
     assert main(["export", str(run), "--out", str(artifact), "--json"]) == 0

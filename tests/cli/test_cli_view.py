@@ -130,7 +130,8 @@ def test_a_port_in_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("number", "status", "told"), [
-    (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")])
+    pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
+    (signal.SIGTERM, 143, "stopped by SIGTERM")])
 def test_the_page_is_served_until_a_signal(number: int, status: int, told: str) -> None:
     code = ("import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
             "from policies.cli.main import main; sys.exit(main(['view', 'task=reach', '--json']))")

@@ -29,13 +29,19 @@ OFFSET = {"force_w": 0.02, "torque_b": 2e-5, "torque_w": 1e-3, "wind_w": 2.0, "c
 FACTOR = {"strength": 0.05, "kd": 2.0}
 
 
+def over(chosen):
+    """Over the cases ``chosen``. Warp's kernels take minutes to compile: tests/sim/test_warp_backend.py has less."""
+    return pytest.mark.parametrize("case", [
+        pytest.param(case, marks=pytest.mark.slow) if str(case).startswith("mujoco_warp") else case for case in chosen
+    ], ids=str)
+
+
 def each(*capabilities):
     """Over all cases that claim ``capabilities``."""
-    chosen = [case for case in CASES if case.claims.issuperset(capabilities)]
-    return pytest.mark.parametrize("case", chosen, ids=str)
+    return over([case for case in CASES if case.claims.issuperset(capabilities)])
 
 
-FALLING = pytest.mark.parametrize("case", [case for case in CASES if case.free], ids=str)
+FALLING = over([case for case in CASES if case.free])
 _KEPT: dict = {}
 
 
@@ -310,7 +316,7 @@ def test_what_slides_and_touches_is_felt(case):
     assert (sim.signals()["finger_pos"] - start_pos).abs().max() < 0.02  # the cube is between them: they cannot close
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "objects" in c.claims and c.slippery], ids=str)
+@over([c for c in CASES if "objects" in c.claims and c.slippery])
 def test_an_objects_own_friction_stops_it_on_the_floor(case):
     """From 1 m/s within v^2 / (2 mu g)."""
     sim = simulated(case, 2)
@@ -743,7 +749,7 @@ def test_what_made_a_world_bad_can_be_replayed(case):
     assert alone.status().bad.all()
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.cramped is not None], ids=str)
+@over([c for c in CASES if c.cramped is not None])
 def test_contacts_without_room_are_told(case, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sim = case.cramped(tmp_path, 3)
@@ -794,6 +800,7 @@ def resident():
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @each()
 def test_memory_does_not_grow_with_steps(case):
     sim = simulated(case, 2)

@@ -199,7 +199,7 @@ def test_the_deviation_falls_over_the_second_half(tmp_path: Path) -> None:
     assert stds[-1] == pytest.approx(0.8 * 0.125 ** (2 * 11 / 12 - 1), rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_a_point_mass_learns_to_stop_at_the_origin(tmp_path: Path, seed: int) -> None:
     result = train(worlds.PointMass(64, seed=seed), POINT_MASS, out=tmp_path, seed=seed)
     assert mean_cost(result.actor, result.normalizer) > good()
@@ -207,6 +207,7 @@ def test_a_point_mass_learns_to_stop_at_the_origin(tmp_path: Path, seed: int) ->
     assert result.history[-1]["return"] > result.history[5]["return"]
 
 
+@pytest.mark.slow
 def test_bfloat16_learns_too(tmp_path: Path) -> None:
     result = train(worlds.PointMass(64), replace(POINT_MASS, precision="bfloat16"), out=tmp_path)
     assert mean_cost(result.actor, result.normalizer) > good()
@@ -229,6 +230,7 @@ def recalled(memory: int, out: Path) -> float:
     return float(torch.cat(found[6:]).mean())  # the worlds that began after their cue are through
 
 
+@pytest.mark.slow
 def test_a_recurrent_actor_remembers(tmp_path: Path) -> None:
     assert recalled(8, tmp_path) > 0.9
 

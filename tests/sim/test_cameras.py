@@ -216,7 +216,7 @@ TILES = """
 
 
 @pytest.mark.parametrize("geom", ["box", "sphere", "cylinder"])
-@pytest.mark.parametrize(("repeat", "uniform"), [("2 1", "false"), ("2 2", "true")])
+@pytest.mark.parametrize(("repeat", "uniform"), [("2 1", "false"), pytest.param("2 2", "true", marks=pytest.mark.slow)])
 def test_the_renderers_agree_on_textures_but_for_the_borders_of_squares(geom, repeat, uniform):
     model = mujoco.MjModel.from_xml_string(TILES.format(geom=geom, repeat=repeat, uniform=uniform))
     red = {}

@@ -125,6 +125,7 @@ def taught(make, seed, batches=40, size=100):
     return float(np.mean(share[10:20]))
 
 
+@pytest.mark.slow
 def test_learning_progress_is_found_where_it_is():
     low, high = np.zeros(2), np.ones(2)
     settings = AlpSettings(every=200, window=600, components=(2, 6))

@@ -65,6 +65,7 @@ def test_products_and_inverses_of_attitudes():
     torch.testing.assert_close(angle, torch.full((20,), 0.7), rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", HANDS)
 def test_stored_starts_lie_still_on_the_palm(robot):
     env = make_env(load_task("cube_rotate", robot=robot), num_worlds=64, seed=5, threads=1)
@@ -196,6 +197,7 @@ def test_a_goal_is_shown_met_and_the_next_one_follows():
     assert torch.equal(shown[3]["goal_quat_w"], cube_reorient.any_attitude(other, goal))
 
 
+@pytest.mark.slow
 def test_goals_that_follow_do_not_depend_on_the_number_of_worlds():
     task = load_task("cube_reorient", constants={"reach": 4.0})  # every goal is met at once
     few, many = (make_env(task, num_worlds=n, seed=7, threads=1) for n in (2, 9))
@@ -267,6 +269,7 @@ def test_goals_are_judged_one_by_one(case, good):
     assert verdicts(task, kinematic(task, 24.0, **case)) == (good, good)
 
 
+@pytest.mark.slow
 def test_the_stored_gait_turns_the_cube_as_the_formula_asks_more_often_than_not():
     """Open loop, from starts that the search did not pick: the task can be done, and the prior is worth having."""
     env = make_env(load_task("cube_rotate", gait="stored"), num_worlds=32, seed=11, threads=1)

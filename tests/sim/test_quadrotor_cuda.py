@@ -95,7 +95,7 @@ print("agrees")
 """
 
 
-@pytest.mark.parametrize("program", [STEPS, HOVER])
+@pytest.mark.parametrize("program", [pytest.param(STEPS, marks=pytest.mark.slow), HOVER])
 def test_the_cuda_kernels_agree_with_the_cpu_ones_under_the_simulator(tmp_path, program):
     (tmp_path / "tests_quadrotor.py").write_text((Path(__file__).parent / "test_quadrotor_backend.py").read_text())
     env = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
@@ -142,6 +142,7 @@ def cuda_toolkit():
 
 
 @pytest.mark.skipif(cuda_toolkit() is None, reason="no CUDA toolkit (NVVM) on this machine")
+@pytest.mark.slow
 def test_the_cuda_kernels_compile_to_ptx_without_a_gpu():
     env = os.environ | {"CUDA_HOME": str(cuda_toolkit())}
     env.pop("NUMBA_ENABLE_CUDASIM", None)

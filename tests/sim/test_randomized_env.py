@@ -46,7 +46,7 @@ def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
     assert straight.episode.max() > 0 and straight.curriculum.metrics() == after.curriculum.metrics()
 
 
-@pytest.mark.parametrize("backend", ["quadrotor", "mujoco"])
+@pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("settings", [{}, {"curriculum": None, "explore": 0.5}], ids=["curriculum", "mid-mission"])
 def test_recorded_episodes_play_again_in_a_new_environment(settings, backend):
     """Same task, seed and settings; other worlds, in another order, one of them in another episode."""

@@ -75,6 +75,7 @@ def seeds(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
+@pytest.mark.slow
 def test_flights_are_those_of_an_evaluation() -> None:
     """World w of an evaluation, given its own mass as a parameter and w as its seed: the same, bit for bit."""
     env = world(randomize=RANDOM, sensors=SENSORS)
@@ -235,6 +236,7 @@ def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
         assert float(mine.min()) >= float(theirs.min()) - 0.01 * spread
 
 
+@pytest.mark.slow
 def test_everything_that_an_evaluation_draws_of_its_sensors_is_searched() -> None:
     """Errors by component, delays and phases of groups, errors that wander: drawn alike, and within their ranges."""
     sensors = {"bias": {"base_pos_w": {"std": [0.01, 0.0, 0.03]}}, "scale": {"base_vel_w": 0.05},

@@ -68,7 +68,9 @@ WINDOWS = [Window(round(lo * DT, 9), round(hi * DT, 9)) for lo in range(9) for h
 WINDOWS += [Window(round(lo * DT, 9)) for lo in range(9)]
 
 
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("window", [
+    window if round(window.lo / DT) in (0, 1, 5) else pytest.param(window, marks=pytest.mark.slow) for window in WINDOWS
+], ids=str)
 def test_every_operator_over_every_window(window):
     rng = np.random.default_rng(round(100 * window.lo + 10 * min(window.hi, 99)))
     signals = split(rng.normal(size=(9, 40, 5)))

@@ -268,7 +268,10 @@ DEEP = until(always(0, 0.3, X > 0), 0.1, 0.6, eventually(0, 0.2, Y > 0) & once(0
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("semantics", [RTAMT, Semantics("strong", "closed"), Semantics("weak")], ids=str)
+@pytest.mark.parametrize("semantics", [
+    RTAMT, pytest.param(Semantics("strong", "closed"), marks=pytest.mark.slow),
+    pytest.param(Semantics("weak"), marks=pytest.mark.slow)
+], ids=str)
 def test_gradient_is_that_of_finite_differences(method, semantics):
     signals = {k: v.requires_grad_() for k, v in normal(6, 2).items()}
     names = list(signals)
