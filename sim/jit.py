@@ -6,9 +6,10 @@ import ctypes
 import ctypes.util
 import hashlib
 import os
+import re
 import threading
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ LANES = 16  # numbers side by side: one AVX-512 register, two of AVX2, four of N
 FLOATS = f"<{LANES} x float>"
 BITS = f"<{LANES} x i1>"
 OPTIONS: dict[str, Any] = {"opt": 2, "codemodel": "jitdefault", "jit": True}  # of the code generator
+SPEED = 2  # of the optimizer, where passes are asked for
+NAME = re.compile("[0-9a-f]{64}")  # of a file of machine code
 DIGEST = 32  # bytes of a file that are the digest of the others
 MOST = 1000  # files of machine code: a large one has a tenth of a megabyte
 
@@ -73,11 +76,12 @@ def function(
     """
     for name in library:
         llvm.add_symbol(name, _library_address(name))
-    place = folder() / key(text, passes)
-    code = kept(place)
+    place, name = folder(), key(text, passes)
+    code = None if place is None else kept(place, name)
     if code is None:
         code = machine_code(text, passes)
-        keep(place, code)
+        if place is not None:
+            keep(place, name, code)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -92,7 +96,7 @@ def machine_code(text: str, passes: Sequence[str] = ()) -> bytes:
         manager = llvm.create_new_module_pass_manager()
         for name in passes:
             getattr(manager, f"add_{name}_pass")()
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
         manager.run(module, llvm.create_pass_builder(machine, options))
     return bytes(machine.emit_object(module))
 
@@ -100,46 +104,79 @@ def machine_code(text: str, passes: Sequence[str] = ()) -> bytes:
 # ---------------------------------------------------------------- code that is kept between processes
 
 
-def folder() -> Path:
-    """Of machine code: the user's cache, ``$XDG_CACHE_HOME/temporeal/code`` (``~/.cache/...``). May be deleted."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "temporeal" / "code"
+def folder() -> Path | None:
+    """Of machine code: the user's cache, ``$XDG_CACHE_HOME/temporeal/code`` (``~/.cache/...``). May be deleted.
+
+    None for a user who has no home.
+    """
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        cache = given if given.is_absolute() else Path.home() / ".cache"  # as its specification says
+    except RuntimeError:
+        return None
+    return cache / "temporeal" / "code" if cache.is_absolute() else None
 
 
 def key(text: str, passes: Sequence[str]) -> str:
     """The name of the machine code of ``text``: whatever it depends on."""
     parts = (llvmlite.__version__, llvm.llvm_version_info, llvm.get_default_triple(), llvm.get_host_cpu_name(),
-             features(), sorted(OPTIONS.items()), *passes, text)
+             features(), sorted(OPTIONS.items()), SPEED, *passes, text)
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
 
-def kept(place: Path) -> bytes | None:
-    """The code in file ``place``; None where there is none, it is not whole, or another user can write there.
+@contextmanager
+def own(place: Path) -> Iterator[int]:
+    """A descriptor of folder ``place``, which belongs to this user and which nobody else can write to.
+
+    Files are named relative to it: the path may come to mean another folder meanwhile.
+
+    Raises:
+        OSError: it is not there, or another user could put something there.
+    """
+    opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(opened)
+        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise PermissionError(f"{place} is not this user's alone")
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def kept(place: Path, name: str) -> bytes | None:
+    """The code called ``name`` in folder ``place``; None where there is none, or not a whole one, or see :func:`own`.
 
     A file begins with the digest of the rest.
     """
-    with suppress(OSError):
-        home = place.parent.stat()
-        if home.st_uid == os.getuid() and not home.st_mode & 0o022:
-            content = place.read_bytes()
-            if hashlib.sha256(content[DIGEST:]).digest() == content[:DIGEST]:
-                os.utime(place)
-                return content[DIGEST:]
+    with suppress(OSError), own(place) as home:
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=home), "rb") as file:
+            content = file.read()
+        if hashlib.sha256(content[DIGEST:]).digest() == content[:DIGEST]:
+            with suppress(OSError):  # a medium that cannot be written to can be read
+                os.utime(name, dir_fd=home)
+            return content[DIGEST:]
     return None
 
 
-def keep(place: Path, code: bytes) -> None:
-    """Write ``code`` to file ``place``, whole or not at all, and delete what was not used for longest.
+def keep(place: Path, name: str, code: bytes) -> None:
+    """Write ``code`` to file ``name`` of folder ``place``, whole or not at all; delete what was not used for longest.
 
     A disk that is full, or a home that cannot be written to, costs the next process the time to compile, no more.
     """
+    part = f"{name}.{os.getpid()}.{threading.get_ident()}"
     with suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = place.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        try:
-            part.write_bytes(hashlib.sha256(code).digest() + code)
-            part.replace(place)
-        finally:
-            part.unlink(missing_ok=True)
-        files = sorted(place.parent.iterdir(), key=lambda file: file.stat().st_mtime)
-        for old in files[:-MOST]:
-            old.unlink(missing_ok=True)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with own(place) as home:
+            try:
+                with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=home), "wb") as file:
+                    file.write(hashlib.sha256(code).digest() + code)
+                os.rename(part, name, src_dir_fd=home, dst_dir_fd=home)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(part, dir_fd=home)
+                raise
+            names = [other for other in os.listdir(home) if NAME.fullmatch(other)]
+            if len(names) > MOST:
+                names.sort(key=lambda other: os.stat(other, dir_fd=home, follow_symlinks=False).st_mtime)
+                for old in names[:-MOST]:
+                    os.unlink(old, dir_fd=home)

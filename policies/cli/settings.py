@@ -112,8 +112,6 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     parsed = [o for o in parsed if not any(o is other for other in automatic_worlds)]
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
-    if "robot" not in automatic:
-        checked_robot(base)
     lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
     worlds = own_worlds(base["task"])
     if automatic_worlds or base["num_worlds"] == AUTO:

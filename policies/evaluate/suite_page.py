@@ -66,8 +66,8 @@ def head(study: Study) -> str:
     stale = f" {study['stale']} trials of other code or settings are left out." if study.get("stale") else ""
     if study.get("taken_over"):
         stale += f" {study['taken_over']} trials were made with earlier code; study.json names the revision of each."
-    return (f"{quick}<p>{len(trials)} trials: {len(tasks)} formulas, {len({t['method'] for t in trials})} methods, "
-            f"{len(seeds)} seeds.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
+    return (f"{quick}<p>Trials: {len(trials)}; formulas: {len(tasks)}; methods: {len({t['method'] for t in trials})}; "
+            f"seeds: {len(seeds)}.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
             f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(str(machine.get('cpu', '')))} "
             f"({machine.get('usable_cores', machine.get('cores', '?'))} cores). The formulas are of this suite: those "
             "of the paper are not public, so its figures are of other tasks.</p>")

@@ -85,7 +85,7 @@ def test_resume_is_bit_exact(task):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_episode_ends_by_truncation_with_the_true_successor(task):
-    env = env_of(task, 2, seed=1)
+    env = make_env(load_task(task), num_worlds=2, seed=1, threads=1)
     env.reset()
     for _ in range(env.task.steps):
         step = env.step(torch.zeros(2, env.action_dim))

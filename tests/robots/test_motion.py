@@ -100,8 +100,9 @@ def test_commands_at_an_end_are_sent_where_only_place_or_speed_is_limited() -> N
 
 @pytest.mark.parametrize("dt", STEPS)
 @pytest.mark.parametrize("limits", LIMITS[2:])
-def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, float], dt: float) -> None:
-    rng, size = np.random.default_rng(3), 80
+@pytest.mark.parametrize("size", [60, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, float], dt: float, size: int) -> None:
+    rng = np.random.default_rng(3)
     wide = Bounds([-1e6] * size, [1e6] * size, dt, speed=limits[0], acceleration=limits[1], jerk=limits[2])
     top = min(limits[0], 5.0)
     push = min(limits[1], 0.5 * limits[2])

@@ -1,4 +1,4 @@
-"""Reach, lift, peg, drawer: feasible by hand, rewards and endings as stated, sound starts."""
+"""Reach, lift, peg, drawer: feasible by hand, rewards and endings as stated, sound starts, artifacts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import pytest
 import torch
 import yaml
 
+from policies.evaluate.handover import export_policy
+from policies.evaluate.rollout import graph_policy, record_golden
+from policies.export.runtime import Artifact
+from policies.nets.actor import make_actor
 from robots.franka.spec import HOME, OPEN
 from sim.arms import about_z, pointing_down
 from sim.env import make_env
-from sim.maps import rotation
+from sim.maps import PolicyGraph, rotation
 from sim.stl.robustness import satisfied
 from sim.task import load_task
 from sim.tasks import drawer, lift, peg, reach
@@ -101,6 +105,25 @@ def test_midway_starts_are_keyed_by_the_world(name):
     few, many = env_of(name, 3, explore=0.7), env_of(name, 20, explore=0.7)
     assert torch.equal(few.reset().critic, many.reset().critic[:3])
     assert (many.count > 0).any() and (many.count == 0).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_a_fresh_policy_exports_and_its_artifact_tests_itself(name, tmp_path):
+    torch.manual_seed(0)
+    task = load_task(name)
+    actor = make_actor(task.observe.obs_dim, task.act.action_dim, (16, 16))
+    for parameter in actor.parameters():
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    graph = PolicyGraph(task.observe, torch.nn.Identity(), actor, task.act)
+    made = export_policy(graph, task, tmp_path / "a", env_of(task, 1, compiled=False), training={}, seed=1)
+    assert made.self_test(1e-5).steps >= 10
+    assert {m.name for m in made.manifest.memory} == {*task.act.memory, "last_action"}
+    golden = record_golden(env_of(task, 1, seed=2, compiled=False), graph_policy(graph), steps=30)
+    artifact = Artifact.load(tmp_path / "a", task.robot, task_signals=task.schema)
+    for k in range(30):
+        got = artifact.act({n: golden[f"signals.{n}"][k] for n in graph.signals})[task.command]
+        np.testing.assert_allclose(got, golden[f"commands.{task.command}"][k], atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", MIDWAY)

@@ -65,6 +65,17 @@ def test_another_text_processor_or_pass_is_other_code(monkeypatch: pytest.Monkey
     assert len(names | {jit.key(TWICE, ())}) == 4
 
 
+def test_files_are_read_from_a_medium_that_cannot_be_written_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twice(1.0)
+
+    def read_only(*_, **__) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", read_only)
+    forbid(monkeypatch)
+    assert twice(1.5) == 3.0
+
+
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:50] + bytes([b[50] ^ 1]) + b[51:]])
 def test_a_damaged_file_is_made_anew(home: Path, damage) -> None:
     twice(1.0)
@@ -75,15 +86,24 @@ def test_a_damaged_file_is_made_anew(home: Path, damage) -> None:
     assert file.read_bytes() == whole
 
 
-def test_where_others_can_write_nothing_is_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("whose", ["anybody's", "another's", "a link's"])
+def test_where_others_can_write_nothing_is_read_written_or_deleted(
+    home: Path, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     twice(1.0)
     (file,) = home.iterdir()
-    assert jit.kept(file) is not None
-    home.chmod(0o777)
-    assert jit.kept(file) is None
-    home.chmod(0o700)
-    monkeypatch.setattr(os, "getuid", lambda: home.stat().st_uid + 1)
-    assert jit.kept(file) is None
+    assert jit.kept(home, file.name) is not None
+    if whose == "anybody's":
+        home.chmod(0o777)
+    elif whose == "another's":
+        monkeypatch.setattr(os, "getuid", lambda: file.stat().st_uid + 1)
+    else:
+        home.rename(home.parent / "elsewhere")
+        home.symlink_to(home.parent / "elsewhere")
+    monkeypatch.setattr(jit, "MOST", 0)
+    assert jit.kept(home, file.name) is None
+    assert twice(2.0, TWICE.replace("2.0", "3.0")) == 6.0
+    assert [found.name for found in home.iterdir()] == [file.name]
 
 
 def test_without_a_place_to_keep_it_code_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,11 +112,25 @@ def test_without_a_place_to_keep_it_code_is_compiled(tmp_path: Path, monkeypatch
     assert twice(1.5) == 3.0
 
 
+def test_a_user_without_a_home_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # not absolute: as if there were none
+    monkeypatch.setattr(jit.Path, "home", homeless)
+    assert jit.folder() is None and twice(1.5) == 3.0
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_was_not_used_for_longest_goes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "MOST", 2)
     home.mkdir(parents=True, mode=0o700)
-    for age, name in enumerate(("new", "older", "oldest")):
-        jit.keep(home / name, b"code")
+    (home / "folder").mkdir()
+    new, older, oldest, newest = (64 * letter for letter in "abcd")
+    for age, name in enumerate((new, older, oldest)):
+        jit.keep(home, name, b"code")
         os.utime(home / name, (1e9 - age, 1e9 - age))
-    jit.keep(home / "newest", b"code")
-    assert {file.name for file in home.iterdir()} == {"newest", "new"}
+    (home / "notes").touch()
+    jit.keep(home, newest, b"code")
+    assert {file.name for file in home.iterdir()} == {newest, new, "folder", "notes"}
