@@ -48,6 +48,7 @@ def test_view_and_falsify_show_it_what_chooses(run: Path) -> None:
     assert runs.run_folder({**settings, "out": None}).name == "stl-linear_reach-tgpo-1"
 
 
+@pytest.mark.slow
 def test_a_run_is_falsified_and_viewed(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["falsify", str(run), "--budget", "4", "--worlds", "4", "--out", str(tmp_path / "found")]
     assert main.main(words) in (0, 1)

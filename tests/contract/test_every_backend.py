@@ -30,7 +30,7 @@ FACTOR = {"strength": 0.05, "kd": 2.0}
 
 
 def over(chosen):
-    """Over the cases ``chosen``. Warp's kernels take minutes to compile: tests/sim/test_warp_backend.py has less."""
+    """Over the cases ``chosen``. Warp's kernels take minutes to compile: they are tried where proofs are."""
     return pytest.mark.parametrize("case", [
         pytest.param(case, marks=pytest.mark.slow) if str(case).startswith("mujoco_warp") else case for case in chosen
     ], ids=str)

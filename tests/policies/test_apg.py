@@ -163,6 +163,7 @@ def mean_flight(actor: Actor) -> float:
     return float(worlds.alive[1:].sum(0).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("critic", [False, True])
 def test_a_short_training_learns_to_stay_in_the_air(critic: bool) -> None:
     config = APGConfig(updates=120, critic=critic)

@@ -287,7 +287,9 @@ def test_reward_of_drawer():
         assert reward_of(task, [0.0] * 7, **{**at, **change})[1]
 
 
-@pytest.mark.parametrize(("name", "module"), [("reach", reach), ("lift", lift), ("peg", peg), ("drawer", drawer)])
+@pytest.mark.parametrize(("name", "module"), [
+    ("reach", reach), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in (
+        ("lift", lift), ("peg", peg), ("drawer", drawer)))])
 def test_every_weight_of_a_reward_matters(name, module):
     env = env_of(name, 2)
     _, _, trace = episodes(env, EXPERTS[name](env.task, 2))

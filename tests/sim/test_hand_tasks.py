@@ -79,6 +79,7 @@ def test_stored_starts_lie_still_on_the_palm(robot):
     assert (trace["joint_pos"][-1] - trace["joint_pos"][0]).abs().max() < 0.1
 
 
+@pytest.mark.slow
 def test_starts_show_all_faces_and_all_fingers_places():
     env = make_env(load_task("cube_rotate"), num_worlds=512, seed=1, threads=1)
     env.reset()
@@ -425,6 +426,7 @@ def test_history_begins_as_the_present_and_then_shifts():
     torch.testing.assert_close(seen[2][96:], torch.full((16,), 0.2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robot", HANDS)
 def test_a_finer_step_moves_the_hand_and_the_cube_alike(robot):
     """Over 0.4 s of strokes against the cube: steps of 8.3 ms against 1 ms."""

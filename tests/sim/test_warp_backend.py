@@ -30,6 +30,7 @@ from sim.backends.warp_graphs import Graphs
 from sim.capabilities import MissingCapability
 from sim.scene import Scene, box
 
+pytestmark = pytest.mark.slow  # two minutes of compiling, where no kernel is kept yet
 DT = 0.002
 ARM = """<mujoco model="two_links"><option integrator="{integrator}"{option}/>
 <worldbody>
@@ -548,7 +549,6 @@ def test_bad_calls_name_the_rule_and_change_nothing(sims):
     assert same(before, sim.state())
 
 
-@pytest.mark.slow  # kernels of their own: a minute to compile
 def test_ordered_sums_give_the_same_bits_whatever_the_number_of_worlds(scene, sims):
     """What ``deterministic`` turns on; on a GPU it is needed for this, here it must at least change nothing much."""
     few, many = warp(scene, 1, deterministic=True), warp(scene, 4, needs=("deterministic",))

@@ -90,6 +90,7 @@ def test_flights_are_those_of_an_evaluation() -> None:
     assert (mine[ALIVE].sum(0) == theirs.lengths).all()
 
 
+@pytest.mark.slow
 def test_a_flight_depends_on_its_parameters_and_seed_alone() -> None:
     """Not on its world, on the others, on how many there are in the batch, or on what flew before, and ended when."""
     env = world(randomize=RANDOM, sensors=SENSORS, seconds=1.0)

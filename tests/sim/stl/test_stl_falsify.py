@@ -388,6 +388,7 @@ def test_stops() -> None:
     assert (again.stopped, again.evaluations) == ("budget", 1500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", ["ipop", "bipop"])
 def test_restarts_leave_a_local_minimum(restarts: str) -> None:
     """Two valleys in four dimensions; the one nearer to the middle, where the search starts, is not deep enough."""
