@@ -75,6 +75,14 @@ def test_choices_exist_as_modules() -> None:
         assert hasattr(resolve("sim.backends", backend), "make")
 
 
+def test_what_is_composed_belongs_to_who_asked() -> None:
+    """Hydra's work is kept; what somebody does to the settings is not."""
+    first = compose(["task=waypoints"])
+    first["task"]["settings"]["formula"], first["algo"]["actor_hidden"][0] = "spoilt", -1
+    again = compose(["task=waypoints"])
+    assert again["task"]["settings"].get("formula") != "spoilt" and again["algo"]["actor_hidden"][0] > 0
+
+
 def test_overrides_take_effect() -> None:
     settings = compose(["task=hover", "seed=7", "device=cuda"])
     assert settings["task"]["name"] == "hover"
