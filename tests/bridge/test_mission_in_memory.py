@@ -84,6 +84,7 @@ def test_the_mission_is_flown_and_the_monitor_agrees_with_the_truth(chain):
     assert chain.verdicts[-1]["final"] and chain.verdicts[-1]["verdict"] == "satisfied"
 
 
+@pytest.mark.slow
 def test_it_is_the_same_flight_every_time(artifact, tmp_path, lockstep):
     """Fake time leaves nothing to chance: two chains give the same bytes."""
     def flight(folder: Path, stepper) -> np.ndarray:

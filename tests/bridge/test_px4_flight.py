@@ -147,6 +147,7 @@ def test_every_setpoint_has_its_heartbeat_just_before_it(field):
     assert told == [MODE, RATES] * (len(told) // 2) and len(told) in (98, 100, 102)
 
 
+@pytest.mark.slow
 def test_a_second_flight(field):
     for number in (1, 2):
         field.fly(6.5, number)
@@ -164,7 +165,7 @@ def test_a_mission_that_begins_in_the_air_begins_where_it_should(lockstep, artif
     assert field.monitor.results[-1]["verdict"] == "satisfied" and field.height > 0.5
 
 
-@pytest.mark.parametrize("name", ["px4", "mavros"])
+@pytest.mark.parametrize("name", [pytest.param("px4", marks=pytest.mark.slow), "mavros"])
 def test_never_waits_for_a_pilot_who_arms_and_switches(lockstep, grounded, name):
     field = Field(lockstep, grounded, name, arm="never")
     field.robot.plant.pilot = False  # ours does it
@@ -224,7 +225,7 @@ def test_a_guard_that_is_killed_leaves_the_robot_to_px4(field):
     assert field.height < 0.06
 
 
-@pytest.mark.parametrize("switch", [{"mode": POSCTL}, {"arm": False}])
+@pytest.mark.parametrize("switch", [{"mode": POSCTL}, pytest.param({"arm": False}, marks=pytest.mark.slow)])
 def test_the_pilot_takes_over_and_is_not_fought(field, switch):
     field.fly(2.0)
     field.px4.pilot(field.lockstep.bus.seconds, **switch)
@@ -235,6 +236,7 @@ def test_the_pilot_takes_over_and_is_not_fought(field, switch):
     assert field.silent(2.0) and "mission/reset clears it" in field.events[-1]["reason"]
 
 
+@pytest.mark.slow
 def test_a_pilot_who_takes_over_while_the_guard_levels_ends_that_too(field):
     field.fly(2.5)
     field.tell("mission/stop")

@@ -103,6 +103,7 @@ def again(bag: Path, artifact: Path, **changes: Any) -> Any:
     return replay(recording, policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE, namespace, **changes)
 
 
+@pytest.mark.slow
 def test_a_flight_in_which_the_artifact_was_exchanged_is_compared_up_to_there(
     artifact, other_artifact, lockstep_of, tmp_path
 ):

@@ -72,6 +72,7 @@ def test_the_task_is_that_of_gymnasium():
         assert float(step.reward[0]) == pytest.approx(reward, rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_growing_process_is_seen():
     kept = []
     assert sim.traced_growth(lambda: kept.append(bytearray(10_000))) >= 10_000

@@ -379,6 +379,7 @@ def one_thread() -> Any:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     asked = order(tmp_path, "tgpo")
     asked["words"] += [*TINY, "algo.bank=64", "algo.candidates=4", "algo.starts=4"]

@@ -37,6 +37,7 @@ def run(policy: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_run_and_artifact_are_judged_alike(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", str(run), "--out", str(tmp_path / "artifact"), "--json"]) == 0
     manifest = Artifact.load(tmp_path / "artifact").manifest

@@ -30,10 +30,11 @@ FACTOR = {"strength": 0.05, "kd": 2.0}
 
 
 def over(chosen):
-    """Over the cases ``chosen``. Warp's kernels take minutes to compile: they are tried where proofs are."""
+    """Over the cases ``chosen``. Warp's kernels take minutes to compile, and each engine of Isaac Gym's is a process of
+    another Python: they are tried where proofs are."""
     return pytest.mark.parametrize("case", [
-        pytest.param(case, marks=pytest.mark.slow) if str(case).startswith("mujoco_warp") else case for case in chosen
-    ], ids=str)
+        pytest.param(case, marks=pytest.mark.slow) if str(case).startswith(("mujoco_warp", "isaacgym")) else case
+        for case in chosen], ids=str)
 
 
 def each(*capabilities):

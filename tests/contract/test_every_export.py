@@ -68,7 +68,8 @@ def with_reflex(graph, every=3):
     return ReflexGraph(graph, layer, ReflexSpec(every, 0.5, 0.4)).eval()
 
 
-@pytest.mark.parametrize("task", names("sim.tasks"))
+@pytest.mark.parametrize("task", ["hover", *(
+    pytest.param(task, marks=pytest.mark.slow) for task in names("sim.tasks") if task != "hover")])
 def test_every_task_exports_with_a_reflex(task, tmp_path):
     """And its runtime does what the environment does: from the recorded memory in the self-test, which is of both
     networks; on its own for as long as roundings have not grown."""
@@ -83,7 +84,7 @@ def test_every_task_exports_with_a_reflex(task, tmp_path):
         assert artifact.difference(task.command, found, wanted).max() <= 1e-3
 
 
-@pytest.mark.parametrize("task", ["reach", "drawer"])
+@pytest.mark.parametrize("task", ["reach", pytest.param("drawer", marks=pytest.mark.slow)])
 def test_judging_an_artifact_rewards_its_own_actions(task, tmp_path):
     task = load_task(task)
     graph = graph_of(task)

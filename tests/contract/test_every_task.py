@@ -10,6 +10,8 @@ from sim.stl.robustness import horizon
 from sim.task import load_task
 
 TASKS = names("sim.tasks")
+SLOW = {"cube_rotate", "cube_reorient", "peg", "drawer", "lift"}  # those with the most to compile or to simulate
+MOST = [pytest.param(task, marks=pytest.mark.slow) if task in SLOW else task for task in TASKS]
 FLYING = {"mass": {"kind": "sources"}, "motor_gain": {"kind": "sources", "scale": 0.3},
           "force_w": {"kind": "normal", "std": 0.01}}
 JOINTED = {"mass": {"kind": "sources"}, "damping": {"kind": "sources"},
@@ -56,7 +58,7 @@ def test_horizon_fits_the_episode_and_decomposes_on_the_control_grid(task):
     assert decompose(task.formula, task.control_dt).single().keeps
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", MOST)
 def test_world_sees_the_same_episodes_whatever_the_number_of_worlds(task):
     few, many = env_of(task, 3), env_of(task, 20)
     a, b = few.reset(), many.reset()
@@ -68,7 +70,7 @@ def test_world_sees_the_same_episodes_whatever_the_number_of_worlds(task):
         assert torch.equal(x.terminated, y.terminated[:3])
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", MOST)
 def test_resume_is_bit_exact(task):
     env, other = env_of(task), env_of(task)
     env.reset()
@@ -83,7 +85,7 @@ def test_resume_is_bit_exact(task):
         assert torch.equal(a.reward, b.reward)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", MOST)
 def test_episode_ends_by_truncation_with_the_true_successor(task):
     env = make_env(load_task(task), num_worlds=2, seed=1, threads=1)
     env.reset()

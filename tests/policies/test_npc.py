@@ -142,6 +142,7 @@ def test_the_backup_policy_helps_where_the_network_fails_and_only_there() -> Non
     assert bool((some.robustness[~kept] > alone.robustness[~kept]).all())
 
 
+@pytest.mark.slow
 def test_on_line_it_makes_up_for_another_plant(tmp_path: Path) -> None:
     task, plant = missions(SEQUENCE), models.Point(DT, speed=0.8)
     results = []

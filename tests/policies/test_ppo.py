@@ -307,7 +307,7 @@ def test_not_worse_than_stable_baselines(tmp_path: Path, capsys: pytest.CaptureF
 # ---------------------------------------------------------------- resuming
 
 
-@pytest.mark.parametrize("where", ["before", "writing"])
+@pytest.mark.parametrize("where", [pytest.param("before", marks=pytest.mark.slow), "writing"])
 def test_a_run_that_was_killed_ends_as_if_it_had_not_been(tmp_path: Path, where: str) -> None:
     process = launch("kill", tmp_path / "killed", 4, where)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -429,6 +429,7 @@ def test_workers_compute_the_gradient_of_one(tmp_path: Path) -> None:
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(tmp_path: Path) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     process = launch("ranks", tmp_path, module=launcher)

@@ -218,6 +218,7 @@ def learned(folder: Path, **settings: Any) -> reflex.Result:
     return reflex.train(Corridor(64), config, base=base, out=folder / "out", seed=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_policy_that_runs_into_a_wall_is_held_off_it(tmp_path: Path) -> None:
     found = learned(tmp_path)
     world, act, violations, engaged = Corridor(64), graph_policy(found.graph), 0, 0.0

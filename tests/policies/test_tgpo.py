@@ -244,6 +244,7 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
     assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
     config = TGPOConfig(**{**SMALL, "checkpoint_seconds": 0.0})
     train(env_of(task_of(), 32), config, out=tmp_path, seed=2, on_iteration=lambda learner: learner.iteration >= 11)

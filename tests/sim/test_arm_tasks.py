@@ -77,7 +77,8 @@ def test_doing_nothing_does_not_do_it(name):
 
 
 @pytest.mark.parametrize(
-    ("kind", "clearance"), [pytest.param("square", 0.0005, marks=pytest.mark.slow), ("round", 0.001)])
+    ("kind", "clearance"), [("square", 0.0005), ("round", 0.001)])
+@pytest.mark.slow
 def test_pegs_of_other_shapes_and_clearances_fit(kind, clearance):
     task = load_task("peg", peg=kind, clearance=clearance)
     success, _, _ = episodes(env_of(task, 8), peg_expert(task, 8))
@@ -396,7 +397,7 @@ def lab():
     return yaml.safe_load((Path(__file__).parents[2] / "configs/randomize/arm.yaml").read_text())
 
 
-@pytest.mark.parametrize("name", ["lift", "peg", "drawer"])
+@pytest.mark.parametrize("name", ["lift", *(pytest.param(name, marks=pytest.mark.slow) for name in ("peg", "drawer"))])
 def test_what_is_seen_of_things_has_errors_and_a_camera_is_late(name):
     env = env_of(name, 4, sensors=lab()["sensors"])
     config, arm = env.sensors.config, load_task("reach").robot.signals

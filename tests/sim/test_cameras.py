@@ -52,15 +52,23 @@ SIDE = Camera("side", WIDTH, HEIGHT, pos=(0.0, -2.5, 0.5), quat=(math.sqrt(0.5),
 EYES = (Camera("top", WIDTH, HEIGHT), SIDE, Camera("chase", 32, 32, kinds=("rgb",)))
 
 
+class Rigs(dict):
+    """One of each renderer, built when it is asked for: Warp's kernels take 20 s to compile on a new machine."""
+
+    def __missing__(self, name):
+        self[name] = Rig(MODEL, WORLDS, EYES, renderer=name)
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def rigs():
-    built = {name: Rig(MODEL, WORLDS, EYES, renderer=name) for name in ("warp", "gl")}
+    built = Rigs()
     yield built
     for rig in built.values():
         rig.close()
 
 
-@pytest.fixture(params=["warp", "gl"])
+@pytest.fixture(params=[pytest.param("warp", marks=pytest.mark.slow), "gl"])
 def rig(request, rigs):
     rigs[request.param].set_state({})
     return rigs[request.param]
@@ -181,8 +189,9 @@ def test_mocap_poses_move_bodies_and_are_the_model_s_if_left_out(rig):
     assert changed.any() and moved[1][changed].min() == pytest.approx(2 - 0.52, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_renderers_agree_on_depth_and_silhouettes(rigs):
-    for rig in rigs.values():
+    for rig in (rigs["warp"], rigs["gl"]):
         rig.set_state({})
     warp, gl = (rigs[name].render(states()) for name in ("warp", "gl"))
     for name in ("top_depth", "side_depth"):
@@ -215,8 +224,9 @@ TILES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("geom", ["box", "sphere", "cylinder"])
-@pytest.mark.parametrize(("repeat", "uniform"), [("2 1", "false"), pytest.param("2 2", "true", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("repeat", "uniform"), [("2 1", "false"), ("2 2", "true")])
 def test_the_renderers_agree_on_textures_but_for_the_borders_of_squares(geom, repeat, uniform):
     model = mujoco.MjModel.from_xml_string(TILES.format(geom=geom, repeat=repeat, uniform=uniform))
     red = {}
@@ -249,6 +259,7 @@ def test_a_picture_does_not_depend_on_the_other_worlds(rig):
             assert torch.equal(image[0], together[name][1])
 
 
+@pytest.mark.slow
 def test_warp_s_seventh_world_is_what_it_is_alone():
     qpos = states(7)
     with Rig(MODEL, 7, EYES, renderer="warp") as rig:
@@ -430,6 +441,7 @@ def test_both_ends_of_every_range_are_legal(rig, end):
     assert rig.render(states())["top_depth"].isfinite().all()
 
 
+@pytest.mark.slow
 def test_the_crazyflie_s_chase_camera_sees_the_crazyflie():
     model = mujoco.MjModel.from_xml_path(str(load_robot("crazyflie").model))
     qpos = torch.tensor(model.qpos0, dtype=torch.float32).repeat(2, 1)
@@ -507,6 +519,7 @@ def test_a_camera_refuses_wrong_values(kwargs, words):
         Camera(**{"name": "top", "width": 8, "height": 8, **kwargs})
 
 
+@pytest.mark.slow
 def test_a_shorter_range_cuts_depth_off():
     with Rig(MODEL, 1, (Camera("top", 16, 16, ("depth",), max_depth=1.0),), renderer="warp") as rig:
         assert (rig.render(states(1))["top_depth"] <= 1.0).all() and rig.far["top"] == 1.0
@@ -551,6 +564,7 @@ def test_cameras_from_configuration():
         parse_cameras({"top": {"width": 8, "height": 8, "pos": 3}})
 
 
+@pytest.mark.slow
 def test_measure_counts_frames():
     with Rig(MODEL, 2, EYES, renderer="warp") as rig:
         found = cameras.measure(rig, states(2), seconds=0.05)

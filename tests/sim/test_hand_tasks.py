@@ -392,6 +392,7 @@ def test_a_cube_that_leaves_the_hand_ends_the_episode(name):
     assert not step.info["success"][1] and step.reward[1] < -10
 
 
+@pytest.mark.slow
 def test_a_goal_that_waits_too_long_ends_the_episode():
     env = make_env(load_task("cube_reorient", constants={"patience": 0.3}), num_worlds=8, seed=2, threads=1)
     env.reset()

@@ -61,6 +61,7 @@ def test_needs_are_checked(tmp_path):
         made, **{"num_worlds": 2, "command": COMMAND, "device": "cpu", "python": "none", **given}))
 
 
+@pytest.mark.slow
 def test_two_at_once_and_origins_in_the_tensors(world, tmp_path):
     """A second worker beside the first, whose tensors count positions from the grid's origin: found out, subtracted."""
     first = behaviour.fresh(world[0])
@@ -76,6 +77,7 @@ def test_two_at_once_and_origins_in_the_tensors(world, tmp_path):
     behaviour.worlds_are_alike(first)
 
 
+@pytest.mark.slow
 def test_a_world_that_diverges_is_put_back(tmp_path):
     made = Scene(arm(tmp_path), (cube(),))
     # the first simulate finds out where origins are: the sixth is the fifth step
@@ -162,6 +164,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.slow
 def test_the_worker_ends_with_its_parent(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     done = subprocess.run([sys.executable, "-c", ORPHAN, str(tmp_path)], capture_output=True, text=True,

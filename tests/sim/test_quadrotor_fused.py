@@ -12,6 +12,7 @@ from robots.spec import load_robot
 from sim.backends.quadrotor import make
 from sim.backends.quadrotor_fused import TARGET, TRAINING, FusedHover, true_hover_action
 
+pytestmark = pytest.mark.slow  # its kernels take a quarter of a minute to compile on a new machine
 QUIET = replace(TRAINING, noise_position=0.0, noise_rotation=0.0, noise_velocity=0.0, noise_rate=0.0)
 
 

@@ -35,6 +35,7 @@ def play(env, first, last):
     return torch.stack(out)
 
 
+@pytest.mark.slow
 def test_resumed_in_mid_episode_it_goes_on_bit_for_bit():
     straight, before, after = environment(), environment(), environment()
     for env in (straight, before, after):

@@ -112,7 +112,7 @@ def test_a_flight_depends_on_its_parameters_and_seed_alone() -> None:
     assert np.array_equal(other_noise["base_pos_w"][:, 3], together["base_pos_w"][:, 3])
 
 
-@pytest.mark.parametrize("backend", ["quadrotor", "mujoco"])
+@pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
 def test_start_is_what_the_space_says(backend: str) -> None:
     if backend == "mujoco":
         pytest.importorskip("mujoco.batch")
@@ -206,6 +206,7 @@ def test_physics_take_effect_and_a_scalar_is_all_components() -> None:
     assert np.array_equal(a["base_pos_w"], b["base_pos_w"])
 
 
+@pytest.mark.slow
 def test_default_space_spans_the_randomization() -> None:
     env = world(randomize=RANDOM, sensors=SENSORS)
     by_name = {p.name: p for p in default_space(env).parameters}

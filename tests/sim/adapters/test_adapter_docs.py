@@ -13,6 +13,7 @@ from policies.export.runtime import Artifact
 PAGE = (Path(__file__).parents[3] / "docs" / "adapters.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_runs(monkeypatch, tmp_path):
     learn_sb3, learn_rsl = PPO.learn, OnPolicyRunner.learn
     monkeypatch.setattr(PPO, "learn", lambda self, steps: learn_sb3(self, min(steps, 2048)))

@@ -212,6 +212,7 @@ def test_a_model_trained_through_gymnasium_make_exports_too(tmp_path):
     assert export_sb3(model, tmp_path / "artifact").self_test().steps > 0
 
 
+@pytest.mark.slow
 def test_exporting_leaves_the_model_as_it_is():
     env = stable_baselines3.make_vec_env("hover", 2, seed=0, **SHORT)
     model = MODELS["ppo"](env).learn(2)

@@ -99,7 +99,7 @@ def shared(max_leaves=5):
     return st.recursive(predicates, grow, max_leaves=max_leaves)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(f=shared(), signals=traces(least=2))
 def test_rtamt_has_the_same_robustness_at_every_sample(rtamt, f, signals):
     np.testing.assert_allclose(robustness(f, signals, DT), theirs(rtamt, to_rtamt(f), signals), rtol=0, atol=1e-9)
@@ -154,7 +154,7 @@ def spelled(f, pick):
     return spaced(pick(WORDS[type(f)]) + window(), within(f.arg))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(f=shared(), random=st.randoms(use_true_random=False), signals=traces(least=2))
 def test_one_text_means_the_same_in_rtamt_and_here(rtamt, f, random, signals):
     text = spelled(f, random.choice)

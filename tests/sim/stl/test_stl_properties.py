@@ -38,7 +38,7 @@ from tests.sim.stl.definition import (
     windows,
 )
 
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = settings(max_examples=100, deadline=None)
 
 
 # ---------------------------------------------------------------- offline
