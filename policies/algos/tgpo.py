@@ -64,8 +64,9 @@ class TGPOConfig(PPOConfig):
     # a flag that is seldom set would be scaled up by its rarity, and the critic would be wild where it first is
     normalize_observations: bool = False
     explore: float = 0.5  # share of worlds whose episodes start in the middle of a mission
-    # steps after which those are cut off. A long mission is mostly waiting: of the phase in which the policy fails at
-    # once there would be few samples, if those worlds first had to wait through the others'
+    # steps after which those are cut off, on average, each as likely at any step. A long mission is mostly waiting: of
+    # the phase in which the policy fails at once there would be few samples, if those worlds first had to wait through
+    # the others'
     excerpt: int = 50
     frontier: float = 0.75  # share of those whose place the critic chooses, at the frontier of what the policy can do
     missions: int = 1024  # such starts, chosen anew at every update of the bank
