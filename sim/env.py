@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -63,8 +64,9 @@ class Env:
         if compiled and self.device.type != "cpu":
             raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
         self.excerpt: int | None = None
-        """Steps after which episodes that began in mid-mission are cut off; then ``explore`` is the share of *worlds*
-        that have such episodes only, so that the steps are shared, however long missions last and excerpts do not."""
+        """Mean number of steps after which episodes that began in mid-mission are cut off, with the same probability at
+        each; then ``explore`` is the share of *worlds* that have such episodes only, so that the steps are shared,
+        however long missions last and excerpts do not."""
         self.faults = 0
         self.fault_dir: Path | None = None
         self.randomization = parse_randomization(randomize, backend.parameters)
@@ -393,12 +395,22 @@ class Env:
                     column[place].copy_(value)
         steps = torch.full_like(column["count"], float(self.task.steps))
         column["until"].copy_(steps if self.excerpt is None else torch.where(
-            drawn.midway, torch.minimum(column["count"] + self.excerpt, steps), steps))
+            drawn.midway, torch.minimum(column["count"] + self._lengths(drawn, self.excerpt), steps), steps))
         for name, value in (*drawn.sensors.items(), *((f"extra.{k}", v) for k, v in extra.items())):
             column[name].copy_(value)
         self._draw_samples(drawn.worlds, drawn.episode, column["count"].long(), column)
         self.next[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         self.ready[ids] = True
+
+    def _lengths(self, drawn: Draws, mean: int) -> Tensor:
+        """Lengths [K] of excerpts, at least 1, geometric with this ``mean``.
+
+        Were all as long, no episode would show what a policy comes to in more steps: there its values would rest on
+        nothing but each other.
+        """
+        u = uniform(self.seed, drawn.worlds, drawn.episode, stream("excerpt"), 1)[:, 0]
+        steps = -1.0 / math.log1p(-1.0 / mean) if mean > 1 else 0.0
+        return 1.0 + torch.floor(-steps * torch.log1p(-u))
 
     def _draw_samples(self, keys: Tensor, episode: Tensor, step: Tensor, column: Mapping[str, Tensor]) -> None:
         """Fill the columns that are drawn anew at each sample ``step`` [K] of the worlds with these ``keys`` [K]."""
