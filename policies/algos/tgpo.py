@@ -331,10 +331,12 @@ class Choosing(nn.Module):
     """The observation map that chooses its schedule, scoring many with the critic.
 
     The schedule is memory. The best one is taken at the first sample. Another one of the same alternative is taken
-    where the robot is behind the one it follows, and the value of the other, the critic's of what is left with the hits
-    so far, is more than ``patience`` higher. A robot that is on time stays with what it follows: among many values the
-    highest is easily too high, and always some other one looks a little better. What was hit and kept for one
-    alternative says nothing of another: that is chosen once.
+    where the robot is behind the one it follows and would not be behind the other, and the value of the other, the
+    critic's of what is left with the hits so far, is more than ``patience`` higher. A robot that is on time stays with
+    what it follows: among many values the highest is easily too high, and always some other one looks a little better.
+    Nor does it go from one that it is behind to another such: it would choose again at every sample, and put off what
+    is to be held from a time on (`sim.timed`) as often. What was hit and kept for one alternative says nothing of
+    another: that is chosen once.
 
     Args:
         observe: the map that follows a schedule. ``schedules``: [C, 1 + V] to choose from.
@@ -386,13 +388,15 @@ class Choosing(nn.Module):
         given = {name: value.repeat_interleave(count, 0) for name, value in signals.items()}
         own = {name: value.repeat_interleave(count, 0) for name, value in memory.items()}
         offered = torch.cat([now[:, None], self.schedules[None] + 0.0 * now[:, None]], 1)
-        obs, _ = self.observe({**given, SCHEDULE: offered.flatten(0, 1)}, own)
+        given[SCHEDULE] = offered.flatten(0, 1)
+        obs, _ = self.observe(given, own)
         value = self.critic(self.normalizer(obs)).reshape(-1, count)
+        passed = self.behind(given, own).reshape(-1, count)[:, 1:]
         # the one followed has its patience in hand, all of it while it is on time; at a mission's start there is none
         begun = (memory["tick"] > 0)[:, None]
         in_hand = torch.where(late[:, None], self.patience, 1e8)
         mine = torch.where(begun, value[:, :1] + in_hand, value[:, :1] - 1e9)
-        other = begun & ((offered[:, 1:, 0] - now[:, :1]).abs() > 0.5)
+        other = begun & (passed | ((offered[:, 1:, 0] - now[:, :1]).abs() > 0.5))
         best = torch.cat([mine, torch.where(other, value[:, 1:] - 1e9, value[:, 1:])], 1).argmax(1, keepdim=True)
         return offered.gather(1, best[:, :, None].expand(-1, -1, offered.shape[-1]))[:, 0]
 

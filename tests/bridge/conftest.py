@@ -195,8 +195,8 @@ def other_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def long_artifacts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Both, with a mission that lasts long enough for a process to start in it on a busy machine. ``reach`` is twice the
-    others': the policy knows no integral and sinks to 0.13 m below B in 20 s, and late cycles make it sway more."""
+    """Both, with a mission that lasts long enough for a process to start in it on a busy machine. ``reach`` is twice
+    the others': the policy knows no integral and sinks to 0.13 m below B in 20 s, and late cycles make it sway more."""
     folder = tmp_path_factory.mktemp("long")
     mission = {"formula_text": FORMULA.replace("G[5,6]", "G[5,20]").replace("G[0,6]", "G[0,20]"), "horizon_s": 20.0,
                "constants": {**CONSTANTS, "reach": 0.5}}

@@ -141,7 +141,7 @@ more = {"reason": "no such form"} if status != "done" else {
     "time_to": {"0.5": 1.0, "0.9": None}, "curve": [[1.0, 1, 0.5]], "first_to_fail": {"a": 100},
     "paths": [{"satisfied": True, "points": [[0, 0, 0], [1, 1, 0]]}], "planar": True, "formula": "x < 1",
     "shapes": [{"type": "box", "name": "fence", "role": "fence", "low": [-5, -5, 0], "high": [5, 5, 1]}]}
-json.dump({**order, "status": status, "depth": 1, **more}, open(order["file"], "w"))
+json.dump({**order, "status": status, "depth": 1, **more, **order.get("trained", {})}, open(order["file"], "w"))
 '''
 
 
@@ -187,6 +187,21 @@ def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
     monkeypatch.setattr(stl_tasks, "SYSTEMS", {**SYSTEMS, "linear": suite.Target(0.95, 180.0, 99.0)})
     go(stub, methods=["tgpo"])
     assert len(calls(stub)) == 5  # another budget
+
+
+def test_policies_of_before_are_judged_by_the_code_of_now(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = Item("linear_reach", "tgpo", 1)
+    told = {**told_of(item), "code": "older", "revision": "abc", "wall_s": 7.0, "cpu_s": 6.0, "peak_memory_B": 5,
+            "seconds": 4.0, "steps": 3, "curve": [[4.0, 3, 1.0]], "time_to": {"0.5": 2.0, "0.9": 3.0}}
+    before = stub.parent / "before"
+    (before / "runs" / item.name).mkdir(parents=True)
+    for change in ({"words": []}, {"status": FAILED}, {}):
+        (before / f"{item.name}.json").write_text(json.dumps({**told, **change}))
+        (stub / f"{item.name}.json").unlink(missing_ok=True)
+        go(stub, methods=["tgpo"], judge=[str(before)])
+        found = json.loads((stub / f"{item.name}.json").read_text())
+        assert (found["revision"] == "abc") == (found["cpu_s"] == 6.0) == ("judged_by" in found) == (not change)
+    assert found["run"] == str(before / "runs" / item.name) and found["taken_over"] and found["satisfied"] == 900
 
 
 def test_failures_are_told_counted_and_tried_again_refusals_are_kept(stub: Path) -> None:

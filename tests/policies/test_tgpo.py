@@ -102,8 +102,9 @@ def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> 
     assert {tuple(row) for row in judged.column[f"memory.{SCHEDULE}"].tolist()} <= offered and len(offered) == 8
 
 
-def flag(value: bool) -> Any:
-    return lambda signals, memory: torch.full((len(memory["tick"]),), value)
+def behind(*times: float) -> Any:
+    """Behind are those that follow a schedule of these times."""
+    return lambda signals, memory: torch.isin(signals[SCHEDULE][:, 1], torch.tensor(times))
 
 
 class Early(torch.nn.Module):
@@ -126,15 +127,15 @@ class Plain(torch.nn.Module):
 
 def test_another_schedule_is_taken_by_a_robot_that_is_behind_when_it_is_better_by_the_patience() -> None:
     schedules = torch.tensor([[0.0, 9.0], [0.0, 4.0], [0.0, 6.0]])
-    for patience, behind, expected in ((1.0, True, 4.0), (3.0, True, 6.0), (1.0, False, 6.0)):
-        choosing = Choosing(Plain(), Early(), torch.nn.Identity(), schedules, patience, flag(behind))
+    for patience, late, expected in ((1.0, (6.0,), 4.0), (3.0, (6.0,), 6.0), (1.0, (), 6.0), (1.0, (4.0, 6.0), 6.0)):
+        choosing = Choosing(Plain(), Early(), torch.nn.Identity(), schedules, patience, behind(*late))
         signals = {"base_pos_w": torch.zeros(1, 3)}
         start = choosing.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2))
         assert start.tolist() == [[0.0, 4.0]]
         later = choosing.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 6.0]]))
         assert later.tolist() == [[0.0, expected]]
     other = Choosing(Plain(), Early(), torch.nn.Identity(), torch.tensor([[1.0, 0.0], [0.0, 6.0]]), 1.0,
-                     flag(True))
+                     behind(9.0))
     assert other.choose(signals, {"tick": torch.zeros(1)}, torch.zeros(1, 2)).tolist() == [[1.0, 0.0]]
     # what was hit for one alternative says nothing of another
     assert other.choose(signals, {"tick": torch.ones(1)}, torch.tensor([[0.0, 9.0]])).tolist() == [[0.0, 6.0]]
@@ -152,13 +153,14 @@ def test_robots_that_stay_with_their_schedule_are_not_scored() -> None:
     generator = torch.Generator().manual_seed(0)
     schedules = torch.randint(0, 20, (7, 2), generator=generator).float()
     signals, tick = {"base_pos_w": torch.zeros(50, 3)}, torch.randint(0, 3, (50,), generator=generator).float()
-    late, now = torch.rand(50, generator=generator) < 0.3, torch.randint(0, 20, (50, 2), generator=generator).float()
-    choosing = Choosing(Plain(), Counting(), torch.nn.Identity(), schedules, 2.0, lambda s, m: late)
+    now = torch.randint(0, 20, (50, 2), generator=generator).float()
+    choosing = Choosing(Plain(), Counting(), torch.nn.Identity(), schedules, 2.0, behind(*range(13, 20)))
+    late = now[:, 1] >= 13
     chosen = choosing.choose(signals, {"tick": tick}, now)
     assert seen == [int((late | (tick == 0)).sum()) * 8]
     assert torch.equal(chosen, choosing.best(signals, {"tick": tick}, now, late))
     assert not torch.equal(chosen, now)
-    choosing.behind = lambda s, m: torch.zeros(50, dtype=torch.bool)
+    choosing.behind = behind()
     assert torch.equal(choosing.choose(signals, {"tick": tick + 1}, now), now) and len(seen) == 2
 
 

@@ -159,7 +159,8 @@ def test_a_tensor_of_another_layout_is_refused():
             kernel(None, {"x": wrong, "out": torch.zeros(4, 3)})
 
 
-@pytest.mark.parametrize("task", ["hover", *(pytest.param(task, marks=pytest.mark.slow) for task in ("waypoints", "track"))])
+@pytest.mark.parametrize("task", [
+    "hover", *(pytest.param(task, marks=pytest.mark.slow) for task in ("waypoints", "track"))])
 def test_the_compiled_environment_is_the_environment(task):
     settings = {"randomize": {"mass": {"kind": "sources"}},
                 "sensors": {"noise": {"base_pos_w": 0.002, "base_quat_w": 0.005}, "bias": {"base_quat_w": 0.01},

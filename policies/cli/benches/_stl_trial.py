@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 Order = Mapping[str, Any]
 """``task``, ``system``, ``method``, ``seed``, ``words`` (settings), ``episodes``, ``budget_s``, ``run``
-(folder), ``file``, ``began`` (Unix time at which the process was started)."""
+(folder), ``file``, ``began`` (Unix time at which the process was started); ``trained``, where the folder has the
+policy already: what its training said of itself."""
 
 CURVE, PATHS, SAMPLES, GRID = 60, 6, 60, 24  # points of a curve, drawn episodes, their points, side of the heat map
 BATCH = {"cem": 50, "npc": 250, "milp": 1}  # starts planned at once, between looks at the clock
@@ -96,7 +97,7 @@ def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     from policies.evaluate.rollout import graph_policy, rollout
 
     task = supported(settings)
-    figures = trained(order, settings)
+    figures = order.get("trained") or trained(order, settings)
     graph: PolicyGraph = runs.load_graph(settings, Path(order["run"]), task)
     shown = runs.shown_to(graph, task)
     env = runs.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))

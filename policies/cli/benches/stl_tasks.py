@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from policies.algos.progress import clock
@@ -46,6 +47,8 @@ OPTIONS = {
     "seeds": "whole numbers (default: 1,2,3; quick: 1)",
     "keep": "a study.json of before: its trials are taken over where formula and settings are the same, whatever "
             "the code was; the page says how many",
+    "judge": "a folder of this benchmark: policies that were trained there, with the same formula and settings, are "
+             "judged by the code of now instead of training anew; such a trial names both revisions",
     "parallel": "trials at once, each on a core of its own (default: as many as there are cores)",
 }
 STUDY = Path("outputs/bench/stl-tasks")
@@ -188,7 +191,7 @@ def _length(task: str) -> int:
 def run(
     quick: bool = False, *, out: Path = STUDY, systems: list[str] | None = None, methods: list[str] | None = None,
     tasks: list[str] | None = None, seeds: list[str] | None = None, keep: list[str] | None = None,
-    parallel: list[str] | None = None,
+    judge: list[str] | None = None, parallel: list[str] | None = None,
 ) -> list[Row]:
     """Make the trials that are asked for and not there yet; rows and the page of all that are."""
     known = suite_tasks()
@@ -202,12 +205,29 @@ def run(
     todo = [item for item in items if study.kept(item) is None]
     say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {folder}; {at_once} at once")
     progress = Progress(todo, at_once, time.monotonic() + QUICK_LIMIT if quick else None)
-    left = work_off(todo, folder, progress, study.write)
+    before = {} if judge is None else policies_of(Path(one("judge", "folder", judge)), study, todo)
+    left = work_off(todo, folder, progress, study.write, before)
     if left:
         say(f"{left} trials are left: the time of --quick is over; the same command makes them")
     rows = study.write()
     say(f"page: {folder / 'index.html'}")
     return rows
+
+
+TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "seconds", "steps", "curve", "time_to")  # what training says of itself
+
+
+def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, dict[str, Any]]:
+    """By the names of trials: what an order says of the policy that ``folder`` has for them."""
+    now, out = git("rev-parse", "--short", "HEAD"), dict[str, dict[str, Any]]()
+    for item in todo:
+        found, run_folder = read(folder / f"{item.name}.json"), folder / "runs" / item.name
+        if (found is not None and METHODS[item.method].kind == suite.LEARNER and found.get("status") == suite.DONE
+                and study.suits(item, found) and run_folder.is_dir()):
+            out[item.name] = {"run": str(run_folder), "trained": {k: found[k] for k in TRAINED}, "taken_over": True,
+                              "revision": found["revision"], "judged_by": now}
+    say(f"{len(out)} policies of {folder} are judged again")
+    return out
 
 
 def crew(given: Sequence[str] | None) -> int:
@@ -227,8 +247,12 @@ def one(option: str, kind: str, given: Sequence[str]) -> str:
     return given[0]
 
 
-def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Callable[[], object]) -> int:
-    """Make the trials ``todo``, some at once, ``write`` after each; how many no time was left for."""
+def work_off(
+    todo: Sequence[Item], folder: Path, progress: Progress, write: Callable[[], object],
+    before: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+) -> int:
+    """Make the trials ``todo``, some at once, ``write`` after each; how many no time was left for. ``before``:
+    :func:`policies_of`."""
     stop, left = threading.Event(), 0
 
     def make(number: int) -> dict[str, Any] | None:
@@ -236,7 +260,7 @@ def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Call
         if limit <= 0.0 or stop.is_set():
             return None
         progress.begin(number)
-        found = made(todo[number], folder, limit, stop, progress.at_once)
+        found = made(todo[number], folder, limit, stop, progress.at_once, before.get(todo[number].name, {}))
         if found["status"] == suite.FAILED and progress.is_over():  # cut short, which says nothing of the method
             (folder / f"{todo[number].name}.json").unlink(missing_ok=True)
             return None
@@ -261,9 +285,11 @@ def work_off(todo: Sequence[Item], folder: Path, progress: Progress, write: Call
     return left
 
 
-def made(item: Item, folder: Path, limit_s: float, stop: threading.Event, at_once: int) -> dict[str, Any]:
+def made(
+    item: Item, folder: Path, limit_s: float, stop: threading.Event, at_once: int, before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Make one trial in a process of its own, of ``at_once``; what became of it, also where that failed. Kept in
-    ``folder``."""
+    ``folder``. ``before``: of a policy that is there already (:func:`policies_of`)."""
     from policies.files import write_whole
 
     file, log, order_file = (folder / f"{item.name}.{end}" for end in ("json", "log", "order"))
@@ -271,7 +297,8 @@ def made(item: Item, folder: Path, limit_s: float, stop: threading.Event, at_onc
     order = {**asdict(item), "system": item.system, "words": item.words, "episodes": item.episodes,
              "budget_s": item.budget_s, "run": str(run_folder), "file": str(file), "code": code_digest(item),
              "formula_file": formula_digest(item.task), "revision": git("rev-parse", "--short", "HEAD"),
-             "machine": machine(), "command": command(item), "parallel": at_once, "began": time.time()}
+             "machine": machine(), "command": command(item), "parallel": at_once, "began": time.time(),
+             **before}
     for old in (file, log):
         old.unlink(missing_ok=True)
     write_whole(order_file, json.dumps(order).encode())
