@@ -79,7 +79,7 @@ class TGPOConfig(PPOConfig):
     temperature: float = 0.25  # of the energies, in standard deviations of the bank's values: 0 would be greedy
     starts: int = 16  # first observations over which a schedule's value is averaged
     candidates: int = 64  # schedules that a deployed policy chooses from
-    patience: float = 0.1  # standard deviations of value by which another schedule must be better for a robot behind
+    patience: float = 1.0  # standard deviations of value by which another schedule must be better for a robot behind
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -406,8 +406,11 @@ def load_policy(path: Path, device: str = "cpu") -> tuple[Actor, Normalizer, TGP
     return policy_of(read_last(path), TGPOConfig, device)
 
 
-def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
-    """The policy of a run between raw signals and raw commands, choosing among the best schedules of its bank."""
+def load_graph(path: Path, task: Task, device: str = "cpu", patience: float | None = None) -> PolicyGraph:
+    """The policy of a run between raw signals and raw commands, choosing among the best schedules of its bank.
+
+    ``patience``: instead of the run's own (:class:`TGPOConfig`).
+    """
     state = read_last(path)
     actor, normalizer, config = policy_of(state, TGPOConfig, device)
     check_reads(path, normalizer, task)
@@ -416,7 +419,8 @@ def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     critic.load_state_dict(state["critic"])
     critic_normalizer.load_state_dict(state["critic_normalizer"])
     schedules, spread = spread_out(state["companion"], critic, critic_normalizer, task.observe, config.candidates)
-    observe = Choosing(task.observe, critic, critic_normalizer, schedules, config.patience * spread,
+    patience = config.patience if patience is None else patience
+    observe = Choosing(task.observe, critic, critic_normalizer, schedules, patience * spread,
                        task.observe.view.behind)  # type: ignore[union-attr]
     return PolicyGraph(observe, normalizer, actor, task.act).to(device).eval()
 

@@ -93,12 +93,15 @@ def depth(formula: Any) -> int:
 
 def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     """A policy, trained as `temporeal train` does it and judged deterministically."""
+    from policies.algos import tgpo
     from policies.cli import runs
     from policies.evaluate.rollout import graph_policy, rollout
 
     task = supported(settings)
     figures = order.get("trained") or trained(order, settings)
     graph: PolicyGraph = runs.load_graph(settings, Path(order["run"]), task)
+    if isinstance(graph.observe, tgpo.Choosing):  # a policy of before is deployed as one of now would be
+        graph = tgpo.load_graph(Path(order["run"]), task, patience=settings["algo"]["patience"])
     shown = runs.shown_to(graph, task)
     env = runs.make_env(settings, task=shown, num_worlds=order["episodes"], seed=evaluation_seed(order))
     found = rollout(env, graph_policy(graph), keep=kept_signals(task))
