@@ -129,9 +129,9 @@ def test_a_port_in_use_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"port {port}" in error and "choose another with --port" in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status", "told"), [
-    pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
-    (signal.SIGTERM, 143, "stopped by SIGTERM")])
+    (signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped by SIGTERM")])
 def test_the_page_is_served_until_a_signal(number: int, status: int, told: str) -> None:
     code = ("import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
             "from policies.cli.main import main; sys.exit(main(['view', 'task=reach', '--json']))")

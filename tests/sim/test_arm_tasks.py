@@ -318,7 +318,8 @@ def test_every_weight_of_a_reward_matters(name, module):
 # ---------------------------------------------------------------- contacts
 
 
-@pytest.mark.parametrize("kind", ["square", pytest.param("round", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["square", "round"])
+@pytest.mark.slow
 def test_a_peg_beside_the_hole_does_not_go_through_the_block(kind):
     task = load_task("peg", peg=kind, constants={"force": 1e4, "slip": 1.0})  # so that episodes go on
     off = (0.003, 0.0) if kind == "square" else (0.004, 0.004)
@@ -408,6 +409,7 @@ def test_what_is_seen_of_things_has_errors_and_a_camera_is_late(name):
     assert not any("drawer" in s for s in things)
 
 
+@pytest.mark.slow
 def test_errors_of_the_peg_leave_it_a_chance_and_need_a_search():
     """Tip and hole are together off by about the play, 0.5 mm to each side."""
     bias = env_of("peg", 4, sensors=lab()["sensors"]).sensors.config.bias

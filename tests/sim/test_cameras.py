@@ -456,6 +456,7 @@ def test_the_crazyflie_s_chase_camera_sees_the_crazyflie():
 # ---- choosing and refusing
 
 
+@pytest.mark.slow
 def test_auto_takes_warp_and_says_so(caplog):
     cameras._told.clear()
     with caplog.at_level(logging.INFO):

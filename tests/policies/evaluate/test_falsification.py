@@ -156,7 +156,7 @@ def test_reset_draws_span_the_tasks_own_starts() -> None:
     np.testing.assert_allclose(found["base_vel_w"][0, 0], [1, 1, 1], atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["quadrotor", "mujoco"])
+@pytest.mark.parametrize("backend", ["quadrotor", pytest.param("mujoco", marks=pytest.mark.slow)])
 def test_push_gives_its_impulse_in_its_time(backend: str) -> None:
     """0.02 N for 0.1 s on 0.0319 kg: 0.063 m/s, from 0.1 s on; and never again in the next batch."""
     if backend == "mujoco":
@@ -220,6 +220,7 @@ def test_default_space_spans_the_randomization() -> None:
     assert by_name["share.inertia"] == Real("share.inertia", 0.0, 1.0), "its components share a draw, not a value"
 
 
+@pytest.mark.slow
 def test_samples_of_the_default_space_are_an_evaluations_draws() -> None:
     """Mean, deviation and extremes of every physical parameter, and of the starts, in 20,000 draws of each."""
     env = world(randomize=RANDOM, sensors=SENSORS)
@@ -449,6 +450,7 @@ def test_too_many_candidates_are_refused() -> None:
         flown({"start.initial.guided": np.zeros((3, 1))}, seeds(0, 0, 0))
 
 
+@pytest.mark.slow
 def test_space_of_the_documentation_is_legal() -> None:
     page = (Path(__file__).parents[3] / "docs" / "stl-falsification.md").read_text()
     space = space_from_json(yaml.safe_load(page.split("```yaml\n")[1].split("```")[0]))

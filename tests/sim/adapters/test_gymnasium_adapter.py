@@ -54,7 +54,9 @@ def episode_ends(env, plan):
 # ---- one world
 
 
-@pytest.mark.parametrize(("task", "observation"), [*((name, "actor") for name in TASKS), ("hover", "dict")])
+@pytest.mark.parametrize(("task", "observation"), [
+    ("hover", "actor"), ("hover", "dict"), ("reach", "actor"), *(
+        pytest.param(name, "actor", marks=pytest.mark.slow) for name in TASKS if name not in ("hover", "reach"))])
 def test_gymnasiums_checker_finds_only_that_signals_have_no_largest_value(task, observation):
     env = gymnasium.make(f"temporeal/{task}-v0", observation=observation, randomize="auto")
     with warnings.catch_warnings(record=True) as caught:

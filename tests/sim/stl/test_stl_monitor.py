@@ -328,6 +328,7 @@ def test_numba_and_numpy_read_the_same():
         assert first == second
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_happens():
     page = (Path(__file__).parents[3] / "docs" / "stl-monitoring.md").read_text()
     scope = {}
