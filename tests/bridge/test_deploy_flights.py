@@ -208,7 +208,8 @@ def test_ctrl_c_in_flight_stops_the_robot_first(arm_artifact, tmp_path):
         env=environment, cwd=ROOT)
     deployed = subprocess.Popen(
         [*common, "policies.cli.main", "deploy", str(arm_artifact), f"deploy.domain={domain}", "deploy.loopback=true",
-         "deploy.namespace=/arm1", "deploy.autostart=true", "--out", str(tmp_path)], env=environment, cwd=ROOT)
+         "deploy.namespace=/arm1", "deploy.autostart=true", "--out", str(tmp_path)], env=environment, cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background may have it ignored
     try:
         until = time.monotonic() + 60
         while len(sent) < 15 and time.monotonic() < until:

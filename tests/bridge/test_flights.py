@@ -92,7 +92,7 @@ class Robot:
 class World(MemoryTransport):
     """The conductor's transport; while it waits, the robots that run act, and what is planned happens."""
 
-    def __init__(self, folder: Path, namespaces: int = 1, there: bool = True) -> None:
+    def __init__(self, folder: Path, namespaces: int = 1, there: bool = True, recorded_at: float = 0.0) -> None:
         super().__init__(Bus(), "flights")
         self.there = there
         self.folder, self.launches, self.robots = folder, 0, dict[str, Robot]()
@@ -102,8 +102,16 @@ class World(MemoryTransport):
         self.broken: set[int] = set()  # launches after which the controller refuses
         self.recorder = Dummy("recorder", folder / "recorder.log")
         self.pilots = [join(self, f"/cf{i + 1}") for i in range(namespaces)]
+        self.plans.append(lambda: self.bus.seconds >= recorded_at and self.listen())
         for pilot in self.pilots:
             self.launch(pilot)
+
+    def listen(self) -> bool:
+        """The recorder has started."""
+        for pilot in self.pilots:
+            MemoryTransport(self.bus, "recorder").subscribe(
+                f"{pilot.namespace}/mission/start", NUMBER, QOS["deep"], lambda received: None)
+        return True
 
     def launch(self, pilot: Any) -> None:
         self.launches += 1
@@ -142,6 +150,17 @@ class World(MemoryTransport):
 
 def verdicts(rows: list[dict[str, Any]]) -> list[str]:
     return [row["verdict"] for row in rows]
+
+
+def test_nothing_is_flown_before_the_recorder_listens(tmp_path: Path) -> None:
+    """Else the bag lacks what the nodes knew of the robot before the flight."""
+    world = World(tmp_path, recorded_at=3.0)
+    rows, fault = world.fly(1)
+    assert verdicts(rows) == ["satisfied"] and not fault and world.bus.seconds > 3.0 + HORIZON_S
+    world = World(tmp_path / "never", recorded_at=float("inf"))
+    rows, fault = world.fly(1)
+    assert verdicts(rows) == [FAILED]
+    assert "is still starting (guard: ready, monitor: idle, robot: there, recorder: silent)" in fault
 
 
 @pytest.mark.parametrize(("node", "name"), [(0, "robot_sim"), (1, "policy_node"), (2, "monitor_node")])
@@ -209,7 +228,7 @@ def test_when_no_robot_starts_all_ends_at_once(tmp_path: Path) -> None:
 def test_nothing_on_the_bus_is_one_time_out(tmp_path: Path) -> None:
     world = World(tmp_path, namespaces=2, there=False)
     rows, fault = world.fly(10)
-    assert "robot /cf1 is still starting (guard: silent, monitor: silent, robot: silent)" in fault
+    assert "robot /cf1 is still starting (guard: silent, monitor: silent, robot: silent, recorder: silent)" in fault
     assert verdicts(rows) == [FAILED] * 10
     assert world.bus.seconds < flights.READY_S + 1
 
@@ -250,7 +269,7 @@ def test_without_the_recorder_no_flight_counts(tmp_path: Path) -> None:
 
 
 def test_a_namespace_that_is_taken_is_refused(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = World(tmp_path, recorded_at=float("inf"))
     with pytest.raises(TransportError, match="another robot is already in namespace /cf1 on DDS domain 7"):
         refuse_taken(world, world.pilots, 7)
     world.robots.pop("/cf1").bus.close()

@@ -14,7 +14,7 @@ from policies.export.artifact import export
 from policies.export.manifest import ChunkSpec
 from policies.export.runtime import Artifact
 from robots.spec import load_robot
-from temporeal_bridge import bags, messages
+from temporeal_bridge import bags, logbook, messages
 from temporeal_bridge.bags import BagError
 from temporeal_bridge.chunked import ChunkedPolicy
 from temporeal_bridge.guard_node import GuardNode
@@ -168,6 +168,15 @@ def recorded(bag: Path) -> bags.Recording:
 
 def again(recording: bags.Recording, artifact: Path) -> Any:
     return replay(recording, Artifact.load(artifact, ROBOT, task_signals=KNOWN), ROBOT, INTERFACE, "/arm")
+
+
+def test_a_bag_that_begins_just_before_a_flight(flown, swaying):
+    """The guard demands that the robot has rested for 0.05 s: the bag has 0.03 s of it."""
+    whole = recorded(flown[0])
+    first = logbook.flights(whole, "/arm")[0][0]
+    said = [m for m in whole.said if m.at >= first.start_ns - 30_000_000]
+    found = again(bags.Recording(whole.path, said, {}, ""), swaying)
+    assert found.flights[0].equal and found.flights[0].proposed.count > 20 and found.flights[2].equal
 
 
 def test_flights_with_chunks_come_out_the_same(flown, swaying):

@@ -202,6 +202,8 @@ def test_policies_of_before_are_judged_by_the_code_of_now(stub: Path, monkeypatc
         found = json.loads((stub / f"{item.name}.json").read_text())
         assert (found["revision"] == "abc") == (found["cpu_s"] == 6.0) == ("judged_by" in found) == (not change)
     assert found["run"] == str(before / "runs" / item.name) and found["taken_over"] and found["satisfied"] == 900
+    with pytest.raises(BadInput, match=r"--judge: .*/nowhere has no policies: .*with runs/ in it"):
+        go(stub, methods=["tgpo"], judge=[str(before.parent / "nowhere")])
 
 
 def test_failures_are_told_counted_and_tried_again_refusals_are_kept(stub: Path) -> None:

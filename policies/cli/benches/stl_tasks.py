@@ -219,6 +219,9 @@ TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "seconds", "steps", "curve", "tim
 
 def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, dict[str, Any]]:
     """By the names of trials: what an order says of the policy that ``folder`` has for them."""
+    if not (folder / "runs").is_dir():
+        raise BadInput(f"--judge: {folder} has no policies: a folder of this benchmark, with runs/ in it, such as "
+                       f"{STUDY}")
     now, out = git("rev-parse", "--short", "HEAD"), dict[str, dict[str, Any]]()
     for item in todo:
         found, run_folder = read(folder / f"{item.name}.json"), folder / "runs" / item.name

@@ -40,6 +40,7 @@ POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived
 DISCOVERY_S = 1.0  # for robots that are already on the bus to show
 STALL_S = 1.0  # a wait this long is no wait: the machine was stopped, or had no time for us
+LISTENERS = 2  # to the start of a mission: the controller and the recorder, which then hears all else, too
 IN_A_ROW = 3  # failed flights after which no more is tried: each may cost a time-out
 ENDED = ("finished", "stopped", "holding")  # modes of the guard after a flight
 NAMES = {"quadrotor": "cf"}  # what a robot's namespace is called by; others by their kind: /arm1, /hand1
@@ -96,6 +97,7 @@ class Pilot:
     fault: str = ""
     # what its nodes said last
     episode: int = -1
+    recorded: bool = False  # whether the recorder listens
     mode: str = ""
     told: str = ""  # the guard's last reason since the start
     begun: bool = False  # whether the guard has flown this flight
@@ -291,6 +293,7 @@ def begin(bus: Transport, pilot: Pilot) -> None:
     """Forget what was said before: the robot's processes have just been started."""
     pilot.episode = pilot.number = pilot.seed = -1
     pilot.mode, pilot.result, pilot.start_ns, pilot.fault = "", {}, 0, ""
+    pilot.recorded = False
     pilot.stage, pilot.until = "starting", bus.monotonic() + READY_S
 
 
@@ -326,8 +329,10 @@ def advance(
 def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | None:
     """Move a robot without a fault on by what its nodes have said; the row when its flight ended."""
     now = bus.monotonic()
-    if pilot.stage == "starting" and pilot.mode == "ready" and pilot.result and pilot.episode >= 0:
-        pilot.stage = "free"
+    if pilot.stage == "starting":
+        pilot.recorded = bus.matched(pilot.start) >= LISTENERS
+        if pilot.recorded and pilot.mode == "ready" and pilot.result and pilot.episode >= 0:
+            pilot.stage = "free"
     elif pilot.stage == "releasing" and pilot.mode not in ("stopping", "holding"):  # else the guard would take it along
         pilot.stage = "resetting"
         send(bus, pilot.reset, pilot.seed)
@@ -357,7 +362,8 @@ def fault_of(pilot: Pilot, now: float) -> str:
              if (last := last_words(process).rpartition("\n")[2])]
     return "; ".join([
         f"robot {pilot.namespace} is still {pilot.stage} (guard: {pilot.mode or 'silent'}, monitor: "
-        f"{pilot.result.get('verdict', 'silent')}, robot: {'there' if pilot.episode >= 0 else 'silent'})", *words])
+        f"{pilot.result.get('verdict', 'silent')}, robot: {'there' if pilot.episode >= 0 else 'silent'}, "
+        f"recorder: {'there' if pilot.recorded else 'silent'})", *words])
 
 
 def restart(bus: Transport, pilot: Pilot, wanted: bool, launch: Launch) -> None:

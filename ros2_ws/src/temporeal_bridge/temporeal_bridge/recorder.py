@@ -34,6 +34,7 @@ from temporeal_bridge.processes import LAUNCHED_END_S
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
 FLUSH_S = 1.0
+STARTS = "mission/start"  # subscribed to last: who sees that it is heard may rely on all else being recorded
 QUIET_S = 0.5  # without a command: what a guard sends in motion comes at 25 Hz at least
 LINGER_S = LAUNCHED_END_S - 2.0  # at most: the bag is to be finished before the process is killed
 BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes
@@ -207,7 +208,7 @@ class Recorder:
     def __init__(self, transport: Transport, bag: Bag, topics: Sequence[tuple[str, str, QoS]]) -> None:
         self.transport, self.bag = transport, bag
         self.counts: dict[str, int] = {}
-        for topic, kind, qos in topics:
+        for topic, kind, qos in sorted(topics, key=lambda row: row[0].endswith(STARTS)):
             endpoint = transport.subscribe(topic, kind, qos, self._take)
             bag.add(endpoint.topic, kind)
             self.counts[endpoint.topic] = 0
@@ -266,7 +267,7 @@ OURS = (
     ("guard/artifact", "std_msgs/msg/String", KEPT),
     ("mission", MISSION, KEPT),
     # what others say to the nodes: best effort, which meets every publisher
-    ("mission/start", "std_msgs/msg/UInt64", QOS["deep"]),
+    (STARTS, "std_msgs/msg/UInt64", QOS["deep"]),
     ("mission/stop", "std_msgs/msg/Empty", QOS["deep"]),
     ("mission/reset", "std_msgs/msg/Empty", QOS["deep"]),
     ("estop", "std_msgs/msg/Bool", QOS["deep"]),

@@ -50,6 +50,8 @@ INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what o
 OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission", "guard/swap", "policy/chunk")
 SWAPS = ("swap", "swap_refused", "swapped")  # codes of events that nobody but a successor can bring about
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
+LEAD_S = 1.0  # that the nodes are there before the first message
+FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
 AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
 
@@ -332,7 +334,7 @@ class Stage:
         self.flights, self.made = flights, made
         self.rerun = None if made is None else Rerun(artifact.manifest)
         self.guessed = [0] * len(flights)
-        self.begin_ns = recording.said[0].at - 1_000_000_000
+        self.begin_ns = recording.said[0].at - round(1e9 * LEAD_S)
         self.buses = [Bus(self.begin_ns), Bus(self.begin_ns)]
         ends = link.line()
         self.line = ends[1]
@@ -525,6 +527,8 @@ class Stage:
         now = self.guard.transport.monotonic()
         if row.step < 0 and self.guard.mode in ("stopping", "holding") and self.guard.sent_at < now:
             self.guard.due = min(self.guard.due, now)
+        if now < LEAD_S + FIRST_S:
+            self.guard.watch.rests_since = -inf  # how long the robot had rested is not on record: the guard knew
         self.guard.step()
         self.pending = self.pending and row.step < 0
 
