@@ -14,6 +14,9 @@ What a bag does not hold cannot happen again: a second publisher of commands, a 
 end. How long a step took is not repeated either. A stop that the guard found by its clock (a stale state, a silent
 controller) is found within a tick of it: a command may be sent more or less.
 
+How long the robot had rested before the bag began is not in it. Of a mission that starts in a bag's first 0.2 s it is
+taken for granted: the guard of then let it start.
+
 One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.swap`), a flight is compared
 up to that step; and what was sent not where it was a mix of two.
 """
