@@ -60,7 +60,7 @@ class TGPOConfig(PPOConfig):
     gae_lambda: float = 0.98
     entropy_coef: float = 5e-3
     max_std: float | None = 1.0  # the entropy bonus would widen actions that do not matter for ever
-    # PPO's 0.01 is too careful here: before an obstacle on its straight way a policy stands still until its critic knows
+    # PPO's 0.01 is too careful: before an obstacle on its straight way a policy stands still until its critic knows
     # that the way around is better, and a budget of time ended before that
     desired_kl: float = 0.03
     final_std: float | None = 0.1
