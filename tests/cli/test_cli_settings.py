@@ -169,6 +169,7 @@ def test_as_many_worlds_as_the_task_s_file_names_unless_somebody_says_it() -> No
     assert compose()["num_worlds"] == WORLDS == 2048
     assert compose(["task=stl/ant_reach"])["num_worlds"] == 128
     assert compose(["task=stl/ant_reach", "num_worlds=7"])["num_worlds"] == 7
+    assert compose(["task=stl/quadrotor_seq"])["num_worlds"] == 768
     assert compose(["experiment=reach"])["num_worlds"] == 256
     assert compose(["experiment=reach", "num_worlds=auto"])["num_worlds"] == 2048
     assert compose(["experiment=smoke", "task=stl/ant_reach", "num_worlds=auto"])["num_worlds"] == 128
