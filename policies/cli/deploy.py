@@ -199,7 +199,8 @@ def node_words(
     shared = [*node_options(deploy, robot), "--out", str(out)]
     trusted = ["--trust", str(trust)] if trust else []
     flown = [*shared, "--artifact", str(artifact), *trusted]
-    first = [*flown, "--priority", deploy["priority"]]
+    core = [] if deploy["core"] is None else ["--core", str(deploy["core"])]
+    first = [*flown, "--priority", deploy["priority"], *core]
     nodes = {"guard_node": first, "policy_node": [
         *first, *(["--start"] if deploy["autostart"] else []), *(["--worker", str(folder)] if folder else [])]}
     if folder is not None and deploy["worker"] is None:
@@ -231,6 +232,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.mission import check_fits
     from temporeal_bridge.monitor_node import formula_of
+    from temporeal_bridge.node import check_core
     from temporeal_bridge.transport import TransportError, choose, domain_id, resolve_name
 
     try:
@@ -242,6 +244,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
                 check_fits(manifest, spec, interface)
                 interface.command(manifest.commands[0].name)
                 formula_of(manifest, spec, interface)
+            check_core(deploy["core"])
         choose(deploy["transport"])
         domain_id(deploy["domain"])
         resolve_name("mission", deploy["namespace"])

@@ -25,7 +25,7 @@ from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
-from temporeal_bridge.node import FIFO_PRIORITY
+from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
 from temporeal_bridge.safety import Profile, SafetyError, profile
 from temporeal_bridge.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
 
@@ -564,7 +564,7 @@ def may_be_realtime() -> bool:
         return False
     before = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY + AHEAD))  # the guard's
     except OSError:
         return False
     os.sched_setscheduler(0, *before)

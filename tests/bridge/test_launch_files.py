@@ -81,7 +81,7 @@ def understood(made, monkeypatch) -> argparse.Namespace:
     """The command line as the node's own parser reads it, as the process would: an unknown option ends it."""
     seen = []
 
-    def stop(parsed, arguments, *_):
+    def stop(parsed, arguments, *_, **__):
         seen.append(parsed.parse_args(arguments))
         return 0
 
@@ -114,7 +114,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
     artifact = made(kind)
     signals = no_more_signals(tmp_path)
     nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
-                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="normal")
+                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="normal", core="1")
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
     names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
     for executable, rows in nodes.items():
@@ -131,6 +131,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
                 assert args.artifact == artifact
             if executable in ("guard_node", "policy_node", "robot_sim"):
                 assert args.priority == "normal"
+                assert args.core == (None if executable == "robot_sim" else 1)
             flies = simulate and kind in ("quadrotor", "swarm")
             assert args.interface == ("odometry" if flies else None)
     assert all(understood(row, monkeypatch).start for row in nodes["policy_node"])

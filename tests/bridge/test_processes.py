@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from policies.cli.preflight import may_be_realtime
 from temporeal_bridge import node, processes
 from temporeal_bridge.processes import end, how_ended, orphaned
 
@@ -110,3 +111,35 @@ def test_signals_are_theirs_again_afterwards():
         os.kill(os.getpid(), signal.SIGINT)
     assert stopped == [signal.SIGTERM, signal.SIGINT]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def scheduled(*options: str) -> list[str]:
+    """Of a node process with these options: its cores, and how much it goes ahead of others."""
+    code = ("import os, sys; from temporeal_bridge import node\n"
+            "def tell(*_, **__):\n"
+            "    print(sorted(os.sched_getaffinity(0)), os.sched_getparam(0).sched_priority)\n"
+            "    raise ValueError('told')\n"
+            "node.open_transport = tell\n"
+            "sys.exit(node.run(node.parser('guard_node', ''), sys.argv[1:], None, '', ahead=node.AHEAD))")
+    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True)
+    assert done.returncode == 2
+    return (done.stdout + done.stderr).splitlines()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity")
+def test_a_node_runs_on_the_core_that_it_is_given() -> None:
+    """Before the middleware starts its threads."""
+    core = max(os.sched_getaffinity(0))
+    assert scheduled("--core", str(core))[0] == f"[{core}] 0"
+    assert scheduled()[0] == f"{sorted(os.sched_getaffinity(0))} 0"
+    count = os.cpu_count()
+    assert scheduled("--core", str(count)) == [
+        f"guard_node: error: core {count}: this machine has cores 0 to {count - 1}; leave it out for any"]
+    with pytest.raises(ValueError, match="core one: this machine has"):
+        node.check_core("one")
+
+
+@pytest.mark.skipif(not may_be_realtime(), reason="no real-time priority here")
+def test_the_guard_goes_ahead_of_the_controller() -> None:
+    assert scheduled("--priority", "realtime")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
+    assert scheduled("--priority", "auto")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")

@@ -152,10 +152,12 @@ class Crew:
         self.processes[module] = made
         return made
 
-    def start_guarded(self) -> None:
-        """Guard and controller."""
+    def start_guarded(self, own: Sequence[str] = ()) -> None:
+        """Guard and controller, with options of their ``own``; ahead of others where this process is."""
+        if os.sched_getscheduler(0) == os.SCHED_FIFO:
+            own = ["--priority", "realtime", *own]
         for module in ("guard_node", "policy_node"):
-            self.start(module, "--artifact", str(self.artifact), *(
+            self.start(module, "--artifact", str(self.artifact), *own, *(
                 ["--peer-timeout", "60"] if module == "policy_node" else []))
 
     def tell(self, name: str, value: Any = None) -> None:

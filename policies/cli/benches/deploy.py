@@ -29,6 +29,7 @@ HELP = (
 OPTIONS = {
     "minutes": "minutes of the flight whose memory is watched (default 10, quick 0.3)",
     "priority": "normal (default), or realtime: robot, guard and controller ahead of all else, as on a robot",
+    "core": "guard and controller have this core for themselves (deploy.core); all else here runs on the others",
     "rounds": "rounds of latency, each of some seconds (default 5, quick 2)",
 }
 PERIOD = 0.002  # s, of 500 Hz
@@ -61,18 +62,20 @@ data = bytes(640 * 480 * 3 + 48)
 due = time.monotonic()
 while True:
     bus.publish(out, data)
-    due += 1 / 30
+    due = max(due + 1 / 30, time.monotonic())
     bus.wait(max(due - time.monotonic(), 0.0))
 """
 
 
 def run(
-    quick: bool, *, out: Path, minutes: list[str] | None, rounds: list[str] | None, priority: list[str] | None
+    quick: bool, *, out: Path, minutes: list[str] | None, rounds: list[str] | None, priority: list[str] | None,
+    core: list[str] | None = None,
 ) -> list[Row]:
     """All of it; takes as long as the flight whose memory is watched, and a few minutes."""
     from policies.cli.benches._crew import echo, hover
     from temporeal_bridge.node import take_priority
 
+    own = own_core(core)
     kind = (priority or ["normal"])[0]
     if kind not in ("normal", "realtime"):
         raise BadInput(f"--priority is {kind!r}; legal: normal, realtime")
@@ -81,10 +84,22 @@ def run(
     fast, slow = echo(out / "fast"), echo(out / "slow", 200.0)
     count, seconds = int(rounds[0]) if rounds else (2 if quick else 5), 3.0 if quick else 8.0
     flight_s = 60.0 * (float(minutes[0]) if minutes else 0.3 if quick else 10.0)
-    rows = flown(fast, out, count, seconds, flight_s)
+    rows = flown(fast, out, count, seconds, flight_s, own)
     rows += against_rclpy(next((row.value for row in rows if row.name == "deploy.latency.p50"), None), count, seconds)
-    rows += late(slow, out, 5.0 if quick else 60.0) + started(hover(out / "hover"), out, 2 if quick else 5)
+    rows += late(slow, out, 5.0 if quick else 60.0, own) + started(hover(out / "hover"), out, 2 if quick else 5)
     return rows
+
+
+def own_core(given: list[str] | None) -> list[str]:
+    """The options of guard and controller for a core of their own, which this process and its other children leave."""
+    if given is None:
+        return []
+    mine = os.sched_getaffinity(0)
+    if len(given) != 1 or not given[0].isdecimal() or int(given[0]) not in mine or len(mine) < 2:
+        raise BadInput(f"--core is {','.join(given)}; legal: one of {', '.join(map(str, sorted(mine)))}, where another "
+                       "one is left")
+    os.sched_setaffinity(0, mine - {int(given[0])})
+    return ["--core", given[0]]
 
 
 class Round(NamedTuple):
@@ -99,7 +114,7 @@ class Round(NamedTuple):
 class Bench:
     """A robot's state at ``rate_hz`` and its commands, bare pings between them, and nothing else in this process."""
 
-    def __init__(self, artifact: Path, rate_hz: float, out: Path) -> None:
+    def __init__(self, artifact: Path, rate_hz: float, out: Path, own: list[str]) -> None:
         from policies.cli.benches._crew import Crew
         from policies.cli.benches._fault_oracle import Joined
         from robots.spec import load_robot
@@ -107,6 +122,7 @@ class Bench:
         from temporeal_bridge.transport import QOS
 
         self.crew = Crew(artifact, "franka", "forward_position", "joint_pos_cmd", rate_hz, out, self._on_command)
+        self.own = own  # options of guard and controller
         self.joined = Joined(self.crew.oracle)  # by the guard's own times: this process may be late itself
         self.period, self.messages = 1 / rate_hz, messages
         row = self.crew.facts.states[0]
@@ -129,11 +145,13 @@ class Bench:
         self.helpers: list[subprocess.Popen[bytes]] = []
         self.pings = False
 
-    def helper(self, code: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """A process beside."""
+    def helper(self, code: str, *arguments: str, beside: bool = False) -> subprocess.Popen[bytes]:
+        """A process of the bus; ``beside``: see :meth:`Crew.start`."""
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         made = subprocess.Popen([sys.executable, "-c", code, str(self.crew.domain), *arguments], env=env)
         self.helpers.append(made)
+        if beside:
+            os.sched_setscheduler(made.pid, os.SCHED_OTHER, os.sched_param(0))
         return made
 
     def _on_command(self, received: Any) -> None:
@@ -188,7 +206,7 @@ class Bench:
 
     def start(self) -> None:
         """Guard and controller, then a mission."""
-        self.crew.start_guarded()
+        self.crew.start_guarded(self.own)
         self.fly()
 
     def fly(self) -> None:
@@ -265,11 +283,11 @@ class Bench:
         self.crew.close()
 
 
-def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: float) -> list[Row]:
+def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: float, own: list[str]) -> list[Row]:
     """Latency with and without a camera, and memory, of one flight with monitor and recorder."""
     from temporeal_bridge import messages
 
-    bench = Bench(artifact, 500.0, out / "run")
+    bench = Bench(artifact, 500.0, out / "run", own)
     try:
         bench.helper(ECHO, messages.encode(ARRAY, messages.array64(np.zeros(7))).hex())
         bench.crew.start("monitor_node", "--artifact", str(artifact), beside=True)
@@ -280,7 +298,7 @@ def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: floa
         plain = [bench.round(seconds) for _ in range(rounds)]
         used = {name: (cpu_s(p.pid) - before[name]) / (time.monotonic() - began)
                 for name, p in bench.crew.processes.items()}
-        camera = bench.helper(CAMERA)
+        camera = bench.helper(CAMERA, beside=True)  # as the driver of a camera would be
         bench.run(1.5)
         with_camera = [bench.round(seconds) for _ in range(rounds)]
         camera.kill()
@@ -367,9 +385,9 @@ def remembered(bench: Bench, flight_s: float) -> list[Row]:
     ]
 
 
-def late(artifact: Path, out: Path, seconds: float) -> list[Row]:
+def late(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]:
     """Cycles at 200 Hz whose command came more than a period and a half after the last one."""
-    bench = Bench(artifact, 200.0, out / "late")
+    bench = Bench(artifact, 200.0, out / "late", own)
     try:
         bench.start()
         gaps, left = np.zeros(0), seconds
@@ -435,4 +453,6 @@ def pss_mb(pid: int) -> float:
 def load() -> str:
     """How busy the machine is, and with which priority this process runs."""
     real = "real-time" if os.sched_getscheduler(0) == os.SCHED_FIFO else "normal"
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {real} priority"
+    apart = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
+    return (f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {real} priority"
+            f"{', guard and controller on a core of their own' if apart else ''}")

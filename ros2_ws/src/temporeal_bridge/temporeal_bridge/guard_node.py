@@ -53,7 +53,7 @@ from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, MOVING, Told, check_fits, newest, percentiles
-from temporeal_bridge.node import add_artifact, link_path, parser, run
+from temporeal_bridge.node import AHEAD, add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.stop_actions import Step, Stopping
@@ -778,7 +778,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_artifact(options)
     options.add_argument("--arm", default=None, choices=ARM,
                          help="who arms the autopilot, instead of what ros.yaml says: the pilot, or we when asked")
-    return run(options, arguments, make, "guard.json")
+    return run(options, arguments, make, "guard.json", ahead=AHEAD)
 
 
 if __name__ == "__main__":

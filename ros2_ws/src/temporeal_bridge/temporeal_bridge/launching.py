@@ -44,6 +44,7 @@ ARGUMENTS = {
     "autostart": ("false", "true: the mission starts by itself, 3 s after the guard is ready"),
     "managed": ("false", "true: the guard waits for `ros2 lifecycle set`; nothing moves before it is active"),
     "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),
+    "core": ("", "core that guard and controller have for themselves (isolcpus); default: any"),
     "record": ("true", "record everything to a bag in out"),
     "out": ("outputs/flight", "folder for summaries and the bag"),
     "seed": ("0", "seed of the simulated robot's first flight"),
@@ -124,7 +125,8 @@ def of_robot(
     simulated = [*shared, "--out", str(out), "--artifact", given["artifact"]]
     trust = option("--trust", given["trust"])
     flown = [*simulated, *trust]
-    first = ["--priority", given["priority"]]
+    core = option("--core", given["core"] and str(number("core", given["core"], 0)))
+    simulator, first = ["--priority", given["priority"]], ["--priority", given["priority"], *core]
     worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")
     start = ["--start"] if flags["autostart"] else []
     rows = [
@@ -132,7 +134,7 @@ def of_robot(
         Row("policy_node", namespace, (*flown, *first, *start, *(["--worker", str(worker)] if chunks else []))),
         Row("monitor_node", namespace, tuple(flown))]
     if flags["simulate"]:
-        rows.insert(0, Row("robot_sim", namespace, (*simulated, *first, "--seed", str(seed))))
+        rows.insert(0, Row("robot_sim", namespace, (*simulated, *simulator, "--seed", str(seed))))
     if chunks and not given["worker"]:
         rows.append(Row("worker_node", namespace, (
             "--artifact", given["artifact"], "--folder", str(worker), "--out", str(out), *trust)))

@@ -21,6 +21,7 @@ from temporeal_bridge.transport import Transport, open_transport
 
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
 FIFO_PRIORITY = 20  # below the kernel's own threads (50)
+AHEAD = 5  # of that, the guard: what the controller proposes is judged before the controller goes on
 
 
 class Node(Protocol):
@@ -67,6 +68,8 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out.add_argument("--loopback", action="store_true", help="talk to this machine only")
     out.add_argument("--priority", default="normal", choices=("normal", "realtime", "auto"),
                      help="realtime: ahead of ordinary processes; auto: where permitted (default: %(default)s)")
+    out.add_argument("--core", type=int, default=None, metavar="N",
+                     help="run on this core only: one that guard and controller have for themselves (isolcpus)")
     out.add_argument("--link", type=Path, default=None, metavar="SOCKET",
                      help="where controller and guard meet (default: one for each user, domain and namespace)")
     out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
@@ -100,16 +103,17 @@ def link_path(args: argparse.Namespace, transport: Transport) -> Path:
 
 def run(
     parsed: argparse.ArgumentParser, arguments: Sequence[str] | None,
-    make: Callable[[argparse.Namespace, Transport], Node], file: str,
+    make: Callable[[argparse.Namespace, Transport], Node], file: str, ahead: int = 0,
 ) -> int:
-    """The whole life of a node process; the exit status is 0, or 2 after a message about wrong input."""
+    """The whole life of a node process; the exit status is 0, or 2 after a message about wrong input. ``ahead``: see
+    :func:`take_priority`."""
     with told_to_stop() as stopped:
-        return live(parsed, sys.argv[1:] if arguments is None else arguments, make, file, stopped)
+        return live(parsed, sys.argv[1:] if arguments is None else arguments, make, file, stopped, ahead)
 
 
 def live(
     parsed: argparse.ArgumentParser, arguments: Sequence[str], make: Callable[[argparse.Namespace, Transport], Node],
-    file: str, stopped: Sequence[int],
+    file: str, stopped: Sequence[int], ahead: int = 0,
 ) -> int:
     """From the command line to the summary; ends when ``stopped`` has something."""
     alone = orphaned()
@@ -118,7 +122,8 @@ def live(
     try:
         legal = [option for action in parsed._actions for option in action.option_strings]
         args = parsed.parse_args([*ros_arguments.as_options(ros_arguments.parse(ros).parameters, legal), *own])
-        take_priority(args.priority)  # before the middleware starts its threads: they inherit it
+        take_core(args.core)  # before the middleware starts its threads: they inherit both
+        take_priority(args.priority, ahead)
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
         if hasattr(transport, "declare"):
@@ -143,12 +148,32 @@ def live(
     return 0
 
 
-def take_priority(kind: str) -> None:
-    """Schedule this process ahead of ordinary ones, if asked for; ``auto`` does without where that is not permitted."""
+def take_core(number: int | None) -> None:
+    """Run on one core only, if asked for."""
+    check_core(number)
+    if number is not None:
+        try:
+            os.sched_setaffinity(0, {number})
+        except OSError as error:  # the core may be another container's
+            raise RuntimeError(f"core {number}: this process may not run there: {error}") from error
+
+
+def check_core(number: Any) -> None:
+    """Whether a core is one of this machine's; None is any. One that isolcpus has set aside is."""
+    count = os.cpu_count() or 1
+    if number is not None and (type(number) is not int or not 0 <= number < count):
+        raise ValueError(f"core {number}: this machine has cores 0 to {count - 1}; leave it out for any")
+    if number is not None and not hasattr(os, "sched_setaffinity"):
+        raise ValueError(f"core {number}: this system does not let a process choose; leave it out")
+
+
+def take_priority(kind: str, ahead: int = 0) -> None:
+    """Schedule this process ahead of ordinary ones, if asked for, and of others of ours by ``ahead``; ``auto`` does
+    without where that is not permitted."""
     if kind == "normal" or (kind == "auto" and not hasattr(os, "sched_setscheduler")):
         return
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY + ahead))
     except (PermissionError, OSError) as error:
         if kind == "realtime":
             raise RuntimeError(
