@@ -164,6 +164,7 @@ def between(low: Sequence[float], high: Sequence[float], u: Tensor) -> Tensor:
     return a + (b - a) * u
 
 
+SAME = 1e-6  # rad
 DAMPING = 0.05  # of the least squares, m and rad: near a singularity a joint moves slowly instead of wildly
 
 
@@ -175,6 +176,13 @@ class ToolAction(Limited):
     robot accepts it (:class:`sim.limits.Limiter`), whatever the actions are. A seventh number, where the command has a
     gripper behind the joints, is its opening: -1 closed, 1 open; unless ``grip`` fixes it.
 
+    **Variable impedance** (``stiffness``; H. Zhang, G. Solak, A. Ajoudani, arXiv 2503.21989, have it in the action of a
+    Cartesian impedance controller): the last number says how stiff the arm is, from ``stiffness`` at -1 to its servos'
+    own at 1. At a share s of it the command is ``measured + s (target - measured)``, of which a servo
+    ``kp (command - q) - kd q'`` makes ``s kp (target - q) - kd q'``: a driver that takes positions and nothing else
+    needs no more. That is the stiffness that is felt over control steps; within one the servo's own is. The damping
+    stays: a soft arm is slow. Commands move as the robot accepts it, too.
+
     Args:
         chain: the arm's kinematics. ``home``: [J] rad.
         limiter: how the joints' targets may move.
@@ -184,11 +192,13 @@ class ToolAction(Limited):
             allows. Bounds the force against what stands in the way, which a target that runs on would raise without
             end. None: no bound.
         grip: m, the opening that is commanded throughout. None: actions command it.
+        stiffness: the least share, above 0 and below 1, of the servos' stiffness. None: it is no part of the action.
     """
 
     def __init__(
         self, robot: RobotSpec, command: str, chain: Chain, home: Sequence[float], limiter: Limiter, *, reach: float,
         turn: float, pull: float, leash: float | None = None, grip: float | None = None,
+        stiffness: float | None = None,
     ) -> None:
         super().__init__(robot, command)
         self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), pull
@@ -200,14 +210,19 @@ class ToolAction(Limited):
                              f"takes all of it; take a shorter control_dt")
         if grip is not None and not self.gripper:
             raise ValueError(f"command {command!r} has no gripper whose opening could be {grip} m")
-        self.leash, self.grip = leash, grip
-        self.action_dim = 6 + (self.gripper if grip is None else 0)
+        if stiffness is not None and not 0 < stiffness < 1:
+            raise ValueError(f"stiffness is the least share of the servos' own, above 0 and below 1, or None; got "
+                             f"{stiffness}")
+        self.leash, self.grip, self.stiffness = leash, grip, stiffness
+        self.action_dim = 6 + (self.gripper if grip is None else 0) + (stiffness is not None)
         for name, value in (("home", home), ("scale", [reach] * 3 + [turn] * 3)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.home: Tensor
         self.scale: Tensor
         self.memory = {"target": (len(self.low),), "begun": (), "step": (self.joints,),
-                       **({} if leash is None else {"measured": (self.joints,), "moved": (self.joints,)})}
+                       **({} if leash is None and stiffness is None else {"measured": (self.joints,)}),
+                       **({} if leash is None else {"moved": (self.joints,)}),
+                       **({} if stiffness is None else {"sent": (len(self.low),), "sent_step": (self.joints,)})}
 
     def follow(self, measured: Tensor, memory: Memory) -> Memory:
         """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
@@ -218,6 +233,8 @@ class ToolAction(Limited):
         target = torch.cat([torch.where(begun, memory["target"][:, : self.joints], joints),
                             after["target"][:, self.joints :]], -1)
         after = {**after, "target": target}
+        if self.stiffness is not None:
+            after = {**after, "measured": joints, "sent": torch.where(begun, memory["sent"], target)}
         if self.leash is None:
             return after
         moved = (joints - memory["measured"]) * memory["begun"][:, None]
@@ -227,7 +244,22 @@ class ToolAction(Limited):
         """The memory with the target moved by ``action`` [N, A]."""
         action, target = action.clamp(-1.0, 1.0), memory["target"][:, : self.joints]
         step = self.limiter(target, memory["step"], self.wanted(target, action), self.bounds(memory))
-        return {**memory, "step": step, "target": torch.cat([target + step, self.opening(action)], -1)}
+        opening = self.opening(action)
+        after = {**memory, "step": step, "target": torch.cat([target + step, opening], -1)}
+        if self.stiffness is None:
+            return after
+        last = self.soft(memory, target + step, action[:, -1:])
+        return {**after, "sent_step": last, "sent": torch.cat([memory["sent"][:, : self.joints] + last, opening], -1)}
+
+    def soft(self, memory: Memory, target: Tensor, action: Tensor) -> Tensor:
+        """The step [N, J] of the command whose joints are to come to ``target`` [N, J], as stiff as ``action`` [N, 1]
+        says. One that is and was the target itself moves along with it, as the robot accepts it already."""
+        least, sent, last = float(self.stiffness or 1.0), memory["sent"][:, : self.joints], memory["sent_step"]
+        share = least + (1.0 - least) * 0.5 * (1.0 + action)
+        give = (1.0 - share) * (target - memory["measured"])
+        apart = torch.cat([give, sent - memory["target"][:, : self.joints], last - memory["step"]], -1).abs()
+        stiff = apart.amax(-1, keepdim=True) < SAME
+        return torch.where(stiff, target - sent, self.limiter(sent, last, target - give - sent))
 
     def wanted(self, target: Tensor, action: Tensor) -> Tensor:
         """The step [N, J] of ``target`` [N, J] that ``action`` [N, A] asks for."""
@@ -253,21 +285,23 @@ class ToolAction(Limited):
         if self.grip is not None:
             return torch.full_like(action[:, :1], self.grip)
         low, high = self.low[self.joints :], self.high[self.joints :]
-        return 0.5 * (low + high) + 0.5 * (high - low) * action[:, 6:]
+        return 0.5 * (low + high) + 0.5 * (high - low) * action[:, 6 : 6 + self.gripper]
 
     def forward(self, action: Tensor, memory: Memory) -> Tensor:
-        """Command [N, U]: the target, moved already."""
-        return memory["target"]
+        """Command [N, U]: the target, moved already, or what is sent for it."""
+        return memory["target"] if self.stiffness is None else memory["sent"]
 
     def inverse(self, command: Tensor, memory: Memory) -> Tensor:
-        """About the action [N, A] that moves the target of ``memory`` to ``command`` [N, U]."""
+        """About the action [N, A] that moves the target of ``memory`` to ``command`` [N, U], as stiff as can be."""
         target = memory["target"][:, : self.joints]
         moved = (self.chain.jacobian(target) @ (command[:, : self.joints] - target)[:, :, None])[:, :, 0]
-        if self.grip is not None:
-            return moved / self.scale
-        low, high = self.low[self.joints :], self.high[self.joints :]
-        opening = (command[:, self.joints :] - 0.5 * (low + high)) / (0.5 * (high - low))
-        return torch.cat([moved / self.scale, opening], -1)
+        parts = [moved / self.scale]
+        if self.grip is None:
+            low, high = self.low[self.joints :], self.high[self.joints :]
+            parts.append((command[:, self.joints :] - 0.5 * (low + high)) / (0.5 * (high - low)))
+        if self.stiffness is not None:
+            parts.append(torch.ones_like(moved[:, :1]))
+        return torch.cat(parts, -1)
 
 
 def franka_chain() -> Chain:
@@ -299,12 +333,12 @@ SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targe
 
 def franka_action(
     robot: RobotSpec, command: str, control_dt: float, *, speed: float, turn: float, home: Sequence[float] = HOME,
-    leash: float | None = None, grip: float | None = None,
+    leash: float | None = None, grip: float | None = None, stiffness: float | None = None,
 ) -> ToolAction:
     """Actions of a Franka arm: action 1 moves the tool at ``speed`` m/s or turns it at ``turn`` rad/s."""
     return ToolAction(robot, command, franka_chain(), home, Limiter(motion(SHARE_OF_LIMITS), control_dt),
                       reach=speed * control_dt, turn=turn * control_dt, pull=HOMEWARD * control_dt, leash=leash,
-                      grip=grip)
+                      grip=grip, stiffness=stiffness)
 
 
 class ArmObserve(nn.Module):

@@ -174,9 +174,9 @@ class Objective(Judged):
 
 def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
-    reward: Mapping[str, float] | None = None,
+    reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task."""
+    """The task. ``stiffness``: see :class:`sim.arms.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     if not 0 < constants["opening"] < TRAVEL:
         raise ValueError(f"task 'drawer': opening is above 0 and below the travel of {TRAVEL} m, "
@@ -184,7 +184,8 @@ def make(
     robot = load_robot("franka")
     scene = Scene(robot, (cabinet(),))
     parsed = parse(formula, task_schema(scene), constants)
-    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, home=READY, leash=LEASH)
+    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, home=READY, leash=LEASH,
+                        stiffness=stiffness)
     return Task(
         name="drawer", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
         formula=parsed, formula_text=formula, constants=constants,

@@ -123,14 +123,14 @@ def grasped(signals: Mapping[str, Tensor]) -> Tensor:
 
 def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 12,
-    reward: Mapping[str, float] | None = None,
+    reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task."""
+    """The task. ``stiffness``: see :class:`sim.arms.ToolAction`."""
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     scene = Scene(robot, (box("cube", (HALF,) * 3, mass=MASS, pos=(0.5, 0.0, HALF)),))
     parsed = parse(formula, task_schema(scene, GOAL), constants)
-    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN)
+    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
     return Task(
         name="lift", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=6.0,
         formula=parsed, formula_text=formula, constants=constants,

@@ -175,8 +175,10 @@ class Objective(Judged):
 def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 16,
     clearance: float = 0.001, peg: str = "square", reward: Mapping[str, float] | None = None,
+    stiffness: float | None = None,
 ) -> Task:
-    """The task. ``clearance``: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``."""
+    """The task. ``clearance``: by how much the hole is wider than the peg, m. ``peg``: ``square`` or ``round``.
+    ``stiffness``: see :class:`sim.arms.ToolAction`."""
     if not 0.0003 <= clearance <= 0.01:
         raise ValueError(f"task 'peg': clearance is 0.0003 to 0.01 m (below, contacts are too soft), got {clearance}")
     if peg not in SIDES:
@@ -187,7 +189,8 @@ def make(
     robot, square = load_robot("franka"), float(peg == "square")
     scene = Scene(robot, (peg_object(peg), block(clearance, SIDES[peg])))
     parsed = parse(formula, task_schema(scene), constants)
-    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, leash=LEASH, grip=0.0)
+    act = franka_action(robot, "arm_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, leash=LEASH, grip=0.0,
+                        stiffness=stiffness)
     return Task(
         name="peg", scene=scene, command="arm_cmd", control_dt=control_dt, substeps=substeps, episode_s=8.0,
         formula=parsed, formula_text=formula, constants=constants,

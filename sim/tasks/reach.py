@@ -91,15 +91,16 @@ class Objective(Judged):
 
 def make(
     *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 10,
-    spread: float = 0.7, reward: Mapping[str, float] | None = None,
+    spread: float = 0.7, reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``spread``: of the goals' postures around home, rad; starts lie within 0.15 rad of home."""
+    """The task. ``spread``: of the goals' postures around home, rad; starts lie within 0.15 rad of home. ``stiffness``:
+    see :class:`sim.arms.ToolAction`."""
     check_range("reach", "spread", spread, 0.0, pi, "rad")
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)
     home = torch.tensor(HOME)
-    act = franka_action(robot, "joint_pos_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN)
+    act = franka_action(robot, "joint_pos_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
     kinematics = franka_chain()
     low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
 

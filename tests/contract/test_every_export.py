@@ -84,6 +84,19 @@ def test_every_task_exports_with_a_reflex(task, tmp_path):
         assert artifact.difference(task.command, found, wanted).max() <= 1e-3
 
 
+def test_a_reflex_chooses_the_stiffness(tmp_path):
+    """The action map that makes it of positions is in the artifact, the choice in the networks."""
+    task = load_task("reach", stiffness=0.2)
+    graph = with_reflex(graph_of(task), 1)
+    env = environment(replace(task, episode_s=12 * task.control_dt))
+    artifact = export_policy(graph, task, tmp_path / "artifact", env, training={}, seed=0)
+    assert artifact.self_test().steps == 12
+    engaged, last = (artifact.golden[f"memory.{name}"] for name in (ENGAGED, "last_action"))
+    assert 0 < engaged.sum() < len(engaged) and last.shape[1] == 7
+    assert np.ptp(last[:, 6]) > 0.1  # a stiffness that changes, in what was sent
+    assert np.abs(artifact.golden["memory.sent"] - artifact.golden["memory.target"])[1:].max() > 1e-4
+
+
 @pytest.mark.parametrize("task", ["reach", pytest.param("drawer", marks=pytest.mark.slow)])
 def test_judging_an_artifact_rewards_its_own_actions(task, tmp_path):
     task = load_task(task)

@@ -369,12 +369,89 @@ def test_a_leash_keeps_targets_near_the_joints():
         action_map(leash=0.0)
 
 
+# ---------------------------------------------------------------- stiffness
+
+
+def sent(act, joints, actions, shaken=0.0):
+    """Commands [T + 1, N, 7] while the actions [T, N, A] are taken, the arm following at once, its joints shaken."""
+    memory, found = begun(act, joints), [joints]
+    for action in actions:
+        memory = act.move(memory, action)
+        command = act(action, memory)
+        noise = shaken * torch.randn(len(joints), 7, generator=generator(len(found)))
+        memory = act.follow(torch.cat([command[:, :7] + noise, command[:, 7:]], -1), memory)
+        found.append(command[:, :7])
+    return torch.stack(found).double()
+
+
+@pytest.mark.parametrize("leash", [None, 0.06])
+def test_the_stiffest_arm_is_one_without_the_choice(leash):
+    actions = wild("bursts")
+    plain, soft = action_map(leash=leash), action_map(leash=leash, stiffness=0.2)
+    assert soft.action_dim == plain.action_dim + 1
+    joints, one = random_joints(actions.shape[1], 3), torch.ones(*actions.shape[:2], 1)
+    torch.testing.assert_close(sent(soft, joints, torch.cat([actions, one], -1)), sent(plain, joints, actions),
+                               atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("shaken", [0.0, 0.006])
+@pytest.mark.parametrize("kind", ["held", "flapping", "random"])
+def test_the_robot_accepts_the_commands_of_an_arm_of_any_stiffness(kind, shaken):
+    actions = wild(kind)
+    stiffness = torch.sign(torch.randn(*actions.shape[:2], 1, generator=generator(11)))
+    act, joints = action_map(leash=0.06, stiffness=0.1), random_joints(actions.shape[1], 3, margin=0.5)
+    commands = sent(act, joints, torch.cat([actions, stiffness], -1), shaken)
+    assert_accepted(commands)
+    assert (commands[-1] - commands[0]).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 1.0])
+def test_an_arm_gives_way_as_far_as_its_stiffness_says(share):
+    """In MuJoCo, a constant torque on each joint in turn: tau = s kp (target - q), the law that the map states."""
+    import mujoco as mj
+
+    model = mj.MjModel.from_xml_path(str(ROBOT.model))
+    model.dof_frictionloss[:] = 0.0  # it holds an arm anywhere within what it takes to move it
+    act = action_map(command="joint_pos_cmd", stiffness=0.1)
+    wanted = 2.0 * (share - 0.1) / 0.9 - 1.0  # of the last action
+    action = torch.tensor([[0.0] * 6 + [wanted]])
+    joints = [mj.mj_name2id(model, mj.mjtObj.mjOBJ_JOINT, name) for name in ROBOT.sources["joint_pos"].names]
+    motors = [mj.mj_name2id(model, mj.mjtObj.mjOBJ_ACTUATOR, name) for name in ROBOT.actuators["joint_pos_cmd"]]
+    places, kp = model.jnt_qposadr[joints], model.actuator_gainprm[motors, 0]
+
+    def rest(torque):
+        """Where the joints come to rest, rad."""
+        data = mj.MjData(model)
+        data.qpos[places] = HOME
+        data.qfrc_applied[model.jnt_dofadr[joints]] = torque
+        memory = {name: torch.zeros(1, *shape) for name, shape in act.memory.items()}
+        for _ in range(round(3.0 / DT)):
+            memory = act.move(act.follow(torch.tensor(data.qpos[places], dtype=torch.float32)[None], memory), action)
+            data.ctrl[motors] = act(action, memory)[0].numpy()
+            mj.mj_step(model, data, round(DT / model.opt.timestep))
+        assert abs(data.qvel[model.jnt_dofadr[joints]]).max() < 2e-3
+        return data.qpos[places].copy()
+
+    torque = torch.tensor([20.0, 20.0, 20.0, 20.0, 5.0, 5.0, 5.0]).double().numpy()
+    given = rest(torque) - rest(0.0 * torque)
+    assert given == pytest.approx(torque / (share * kp), rel=0.03, abs=2e-4)
+
+
+def test_a_stiffness_that_is_no_share_is_refused():
+    for wrong in (0.0, 1.0, -0.5):
+        with pytest.raises(ValueError, match="stiffness is the least share .* above 0 and below 1, or None; got"):
+            action_map(stiffness=wrong)
+
+
 def test_the_inverse_is_the_action_that_was_taken():
-    for act in (action_map(), action_map(grip=0.0)):
+    for act in (action_map(), action_map(grip=0.0), action_map(stiffness=0.3)):
         joints = torch.tensor(HOME) + 0.02 * torch.randn(20, 7, generator=generator(4))
         memory = begun(act, joints)
         action = 0.04 * torch.randn(20, act.action_dim, generator=generator(5)).clamp(-1, 1)
         found = act.inverse(act.move(memory, action)["target"], memory)
+        if act.stiffness is not None:  # how stiff it was a command does not tell
+            assert (found[:, -1] == 1).all()
+            found, action = found[:, :-1], action[:, :-1]
         torch.testing.assert_close(found, action, atol=0.05, rtol=0)
 
 
