@@ -171,7 +171,8 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     nodes = node_words(deploy, robot, options.artifact, out, bag, folder, options.trust)
     if not options.json:
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
-    (out / "monitor.json").unlink(missing_ok=True)  # of an earlier flight into this folder
+    for name in ("monitor.json", "guard.json"):  # of an earlier flight into this folder
+        (out / name).unlink(missing_ok=True)
     try:
         ended = run_nodes(nodes)
     finally:
@@ -184,9 +185,13 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
         print_json({"flights": flights, "out": out})
     for row in () if options.json else flights:
         say(f"flight {row['flight']}: {row['verdict']}")
+    unseen = unjudged(summary(out / "guard.json"), flights)
+    for row in unseen:
+        complain(f"temporeal: flight {row['flight']} was flown ({row['sent']} commands) and judged by nobody: "
+                 f"{out / 'monitor.json'} has nothing of it")
     if ended and ended.returncode:
         return BAD_INPUT
-    return OK if all(row["verdict"] == "satisfied" for row in flights) else FAILED
+    return OK if not unseen and all(row["verdict"] == "satisfied" for row in flights) else FAILED
 
 
 def node_words(
@@ -291,8 +296,14 @@ def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
         end(running[1:])
 
 
+def unjudged(flown: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The guard's flights that the monitor says nothing of. A number may come again, a time zero does not."""
+    seen = {(row["flight"], row["start_ns"]) for row in judged}
+    return [row for row in flown if row["sent"] and (row["flight"], row["start_ns"]) not in seen]
+
+
 def summary(path: Path) -> list[dict[str, Any]]:
-    """The flights that the monitor saw; none where it left no summary."""
+    """The flights that a node has seen; none where it left no summary."""
     if not path.is_file():
         return []
     flights: list[dict[str, Any]] = json.loads(path.read_text())["flights"]

@@ -102,6 +102,9 @@ def test_ros_arguments(tmp_path):
     parameters = {**parsed.parameters, **ros_arguments.parse(["--params-file", str(file)]).parameters}
     legal = ["--seed", "--peer-timeout", "--start"]
     assert ros_arguments.as_options(parameters, legal) == ["--seed=3", "--peer-timeout=2.5", "--start"]
+    ros_arguments.misspelt(parameters, legal)  # use_sim_time is ROS's own
+    with pytest.raises(ValueError, match="-p trsut:= is no parameter of this node; trust:= is"):
+        ros_arguments.misspelt({"trsut": "key.pem"}, [*legal, "--trust"])
 
 
 @pytest.mark.parametrize("bad", [["-r", "odom"], ["-r"], ["-p", ":=3"], ["--params-file", "/nowhere.yaml"]])

@@ -156,7 +156,18 @@ def test_after_a_pause_a_forward_controller_is_found_where_it_was_left(lockstep)
 # garbage
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"verdict": []}', '"violated"'])
+def test_a_verdict_about_an_earlier_mission_of_the_same_number_stops_nothing(flying):
+    flight = flying.guard.flight
+    said = {"flight": flight.number, "start_ns": flight.start_ns - 1, "verdict": "violated"}
+    flying.tell("monitor/verdict", json.dumps(said))
+    flying.fly(0.1)
+    assert flying.mode == "active"
+    flying.tell("monitor/verdict", json.dumps({**said, "start_ns": flight.start_ns}))
+    flying.fly(0.1)
+    assert flying.mode == "stopping" and flying.guard.flight.code == "violated"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"verdict": []}', '"violated"', "[" * 200_000])
 def test_a_verdict_that_is_none_changes_nothing(flying, text):
     flying.tell("monitor/verdict", text)
     flying.fly(0.1)

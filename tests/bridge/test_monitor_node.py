@@ -67,6 +67,22 @@ def test_what_no_guard_says_neither_ends_it_nor_begins_a_mission(artifact, garba
     assert watched.node.end is not None
 
 
+def test_a_mission_whose_number_comes_again_is_a_new_one(artifact):
+    """An operator says `start 1`, stops, resets, and says it again."""
+    watched = Watched(artifact, formula="G[0,1] (height > 0.2)", rate_hz=50.0, horizon_s=1.0)
+    for height in (1.0, 0.0):
+        watched.begin()
+        for _ in range(80):
+            watched.see(height, 0.02)
+            watched.node.step()
+        watched.say("finished")
+        watched.bus.advance(1.0)
+    told = [(row["flight"], row["verdict"]) for row in watched.node.results]
+    assert told == [(0, "satisfied"), (0, "violated")]
+    first, second = (row["start_ns"] for row in watched.node.results)
+    assert first < second == watched.started
+
+
 def test_numpy_for_the_usual_and_numba_for_what_numpy_is_too_slow_for(artifact, capsys):
     assert Watched(artifact).node.summary()["compiled"] is False
     assert Watched(artifact, formula=SLOW, rate_hz=50.0).node.summary()["compiled"] is False

@@ -367,3 +367,28 @@ def test_it_sleeps_until_the_first_state_after_a_start(bench):
     """A busy wait at real-time priority would keep the robot's own process from sending that state."""
     bench.node.begin(1)
     assert bench.node.mode == "starting" and bench.node.deadline() > bench.node.transport.monotonic()
+
+
+def test_a_start_with_a_number_that_no_mission_has_is_none(lockstep, artifact):
+    bench = Bench(lockstep, artifact, "odometry")
+    bench.fly(0.2)
+    for number in (2**63, 2**64 - 1):
+        bench.begin(number)
+        bench.fly(0.2)
+        assert bench.node.mode == "ready" and not bench.node.flights
+    bench.begin(2**63 - 1)
+    bench.fly(0.2)
+    assert bench.node.mode == "active"
+
+
+def test_what_is_made_of_a_state_with_an_old_part_is_no_command(lockstep, artifact):
+    """The controller hears nothing more of the second topic, the guard does: it judges what the command was made of."""
+    bench = Bench(lockstep, artifact, "crazyswarm2")
+    bench.fly(0.2)
+    bench.begin(1)
+    bench.fly(0.5)
+    assert bench.node.mode == "active"
+    lost = bench.node.state.endpoints[1].handle
+    lost.callback = lambda received: None
+    bench.fly(1.0)
+    assert bench.guard.flight.code == "stale" and "made of an old state" in bench.guard.flight.reason

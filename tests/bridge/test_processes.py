@@ -143,3 +143,21 @@ def test_a_node_runs_on_the_core_that_it_is_given() -> None:
 def test_the_guard_goes_ahead_of_the_controller() -> None:
     assert scheduled("--priority", "realtime")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
     assert scheduled("--priority", "auto")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal hangs up here")
+def test_a_terminal_that_is_gone_asks_a_node_to_end() -> None:
+    """It stops its robot first, as for Ctrl-C; under nohup it goes on."""
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        with node.told_to_stop() as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stopped == [signal.SIGHUP]
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with node.told_to_stop() as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stopped == []
+    finally:
+        signal.signal(signal.SIGHUP, before)

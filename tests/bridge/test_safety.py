@@ -92,6 +92,11 @@ def test_what_is_left_out_is_not_checked():
     (FLYING, "estop.heartbeat_s", None, "its loss would not be seen"),
     (MOVING, "commands.joint_pos_cmd.stop.default", "level", "level needs a quadrotor"),
     (MOVING, "commands.joint_pos_cmd.tracking", None, "hold needs the section tracking"),
+    (MOVING, "commands.joint_pos_cmd.stop.default", "damp",  # to joint angles of 0
+     "damp needs a command in rad/s or m/s or N m or N; joint_pos_cmd is in rad"),
+    # its thrust would be kept
+    (FLYING, "commands.ctbr_cmd.stop.default", "ramp", "ramp needs a command in rad or m; ctbr_cmd is in"),
+    (FLYING, "commands.ctbr_cmd.stop.operator", "hold", "hold needs a command in rad or m"),
     (MOVING, "commands.joint_pos_cmd.motion.margin", -0.1, "each must be at least 0"),
     (MOVING, "commands.joint_pos_cmd.motion.margin", 9.0, "must be below high"),
     (MOVING, "commands.joint_pos_cmd.motion.speed", [1.0] * 6, "7 numbers, or one for all"),

@@ -30,3 +30,10 @@ def test_nobody_listens():
 
     with pytest.raises(TransportError, match="mission/stop"):
         tell(Clock(Bus(), "tell", "/arm1"), "stop")
+
+
+@pytest.mark.parametrize("number", [-1, 2**63])
+def test_a_number_that_no_mission_has_is_refused(number):
+    bus = Bus()
+    with pytest.raises(ValueError, match=r"number of a mission is 0 to 2\^63 - 1, got"):
+        tell(MemoryTransport(bus, "tell", "/arm1"), "start", number)

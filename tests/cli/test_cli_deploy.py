@@ -133,6 +133,13 @@ def test_summary_of_flights(tmp_path: Path) -> None:
     assert deploy.summary(tmp_path / "monitor.json")[0]["verdict"] == "satisfied"
 
 
+def test_a_flight_that_nobody_judged_is_told() -> None:
+    flown = [{"flight": 1, "start_ns": 5, "sent": 306}, {"flight": 1, "start_ns": 9, "sent": 306},
+             {"flight": 2, "start_ns": 12, "sent": 0}]
+    assert deploy.unjudged(flown, [{"flight": 1, "start_ns": 5}]) == [flown[1]]
+    assert deploy.unjudged(flown, [{"flight": 1, "start_ns": 5}, {"flight": 1, "start_ns": 9}]) == []
+
+
 def test_sim_options_need_sim(tmp_path: Path) -> None:
     options = deploy.parser().parse_args([str(tmp_path), "--flights", "3"])
     with pytest.raises(BadInput, match="--flights needs --sim"):

@@ -12,6 +12,7 @@ import sys
 import time
 from bisect import bisect_right
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -82,12 +83,22 @@ def run(
     take_priority(kind)  # before any process is started: they inherit it
     shutil.rmtree(out, ignore_errors=True)
     fast, slow = echo(out / "fast"), echo(out / "slow", 200.0)
-    count, seconds = int(rounds[0]) if rounds else (2 if quick else 5), 3.0 if quick else 8.0
-    flight_s = 60.0 * (float(minutes[0]) if minutes else 0.3 if quick else 10.0)
+    count, seconds = number("rounds", rounds, int, 2 if quick else 5), 3.0 if quick else 8.0
+    flight_s = 60.0 * number("minutes", minutes, float, 0.3 if quick else 10.0)
     rows = flown(fast, out, count, seconds, flight_s, own)
     rows += against_rclpy(next((row.value for row in rows if row.name == "deploy.latency.p50"), None), count, seconds)
     rows += late(slow, out, 5.0 if quick else 60.0, own) + started(hover(out / "hover"), out, 2 if quick else 5)
     return rows
+
+
+def number(option: str, given: list[str] | None, kind: type, default: float) -> Any:
+    """A positive number, or the default."""
+    if given is None:
+        return default
+    with suppress(ValueError):
+        if len(given) == 1 and 0 < (value := kind(given[0])) < np.inf:
+            return value
+    raise BadInput(f"--{option} is {','.join(given)}; legal: one positive {'whole ' if kind is int else ''}number")
 
 
 def own_core(given: list[str] | None) -> list[str]:

@@ -220,9 +220,10 @@ class GuardNode:
         message = self._read(received)
         try:
             said = {} if message is None else json.loads(message.data)
-            ours = said.get("flight") == self.flight.number and self.mode == "active"
+            began = said.get("start_ns", self.flight.start_ns)  # monitors of before did not say it
+            ours = (said.get("flight"), began) == (self.flight.number, self.flight.start_ns) and self.mode == "active"
             violated, at_risk = said.get("verdict") == "violated", bool(said.get("at_risk"))
-        except (ValueError, AttributeError):  # no JSON, or no object
+        except (ValueError, AttributeError, RecursionError):  # no JSON, no object, or one without end
             self.garbled += 1
             return
         if ours and at_risk:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,11 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import check_fits
 from temporeal_bridge.processes import LAUNCHED_END_S, fresh
-from temporeal_bridge.ros_arguments import read_parameters
+from temporeal_bridge.ros_arguments import meant, read_parameters
 from temporeal_bridge.transport import choose
 
 PACKAGE = "temporeal_bridge"
 NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}  # by launch file
-ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
 IN_SIMULATION = {"quadrotor": "odometry"}  # interface of nav_msgs: Crazyswarm2's messages need its package over rclpy
 ARGUMENTS = {
     "artifact": (None, "folder that `temporeal export` wrote"),
@@ -52,6 +50,7 @@ ARGUMENTS = {
     "use_sim_time": ("false", "true: stamps are compared with /clock (a simulator that publishes it)"),
     "params": ("", "file of parameters (default: that of the launch file)"),
 }
+ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
 SWARM = {"count": ("2", "number of quadrotors")}
 
 
@@ -171,9 +170,8 @@ def remappings(text: str) -> tuple[tuple[str, str], ...]:
 def misspelt(given: Iterable[str], known: Iterable[str]) -> None:
     """Launch ignores arguments that nobody declares, and ``simulated:=true`` would start a real robot. Others' names
     may well be there, for this launch file can be included in another: refused is what is nearly one of ours."""
-    for name in set(given) - set(known):
-        for meant in get_close_matches(name, known, 1, ALIKE):
-            raise LaunchError(f"{name}:= is no argument of this launch file; {meant}:= is")
+    for name, other in meant(given, known, ALIKE):
+        raise LaunchError(f"{name}:= is no argument of this launch file; {other}:= is")
 
 
 def params_of(kind: str, launch_file: Path) -> Path:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -28,8 +29,8 @@ HELLO, BEGIN, COMMAND, END, FAIL, TAKEOVER = range(6)
 (values) · the mission is over (text: what then) · the controller cannot go on (text: why) · this one asks to take over
 from the controller in charge (text: :func:`temporeal_bridge.swap.offer` of its artifact)."""
 
-MAGIC = b"TPL1"
-HEAD = struct.Struct("<4sB3xqqqddII")
+MAGIC = b"TPL2"
+HEAD = struct.Struct("<4sB3xqqqdddII")
 ANSWER = struct.Struct("<4sqqII")
 LARGEST = 1 << 16
 MOST = 64  # datagrams that are taken at a time: one who sends without end must not keep the guard from its checks
@@ -49,7 +50,8 @@ class Proposal(NamedTuple):
         flight: number of the mission; -1 outside one.
         step: control step that this is, from 0.
         stamp_ns: time zero of the mission, ns since the epoch.
-        seen: when the state that was acted on arrived.
+        seen: when the state that was acted on arrived: of the topic that paces the controller.
+        oldest: when the oldest part of that state arrived, of all topics that are sent again and again.
         at: when this was sent.
         values: the command [A] in its own units.
         text: see the kinds.
@@ -66,6 +68,7 @@ class Proposal(NamedTuple):
     values: Any = ()
     text: str = ""
     heir: bool = False
+    oldest: float = inf
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def pack(p: Proposal) -> bytes:
     values, text = np.asarray(p.values, dtype="<f8").reshape(-1), p.text.encode()
     if p.kind != TAKEOVER:
         text = text[:LONGEST_TEXT]
-    head = HEAD.pack(MAGIC, p.kind, p.flight, p.step, p.stamp_ns, p.seen, p.at, len(values), len(text))
+    head = HEAD.pack(MAGIC, p.kind, p.flight, p.step, p.stamp_ns, p.seen, p.at, p.oldest, len(values), len(text))
     return head + values.tobytes() + text
 
 
@@ -95,12 +98,12 @@ def unpack(data: bytes) -> Proposal:
     """The proposal in a datagram, or :class:`LinkError`."""
     if len(data) < HEAD.size or data[:4] != MAGIC:
         raise LinkError(f"{len(data)} bytes are not a proposal")
-    _, kind, flight, step, stamp, seen, at, values, text = HEAD.unpack_from(data)
+    _, kind, flight, step, stamp, seen, at, oldest, values, text = HEAD.unpack_from(data)
     if kind > TAKEOVER or len(data) != HEAD.size + 8 * values + text:
         raise LinkError(f"{len(data)} bytes are not a proposal of kind {kind}, {values} values and a text of {text}")
     end = HEAD.size + 8 * values
     return Proposal(kind, flight, step, stamp, seen, at, np.frombuffer(data[HEAD.size : end], dtype="<f8"),
-                    data[end:].decode(errors="replace"))
+                    data[end:].decode(errors="replace"), oldest=oldest)
 
 
 def pack_answer(a: Answer) -> bytes:

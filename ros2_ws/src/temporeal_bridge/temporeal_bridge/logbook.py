@@ -142,8 +142,8 @@ def _event(found: list[Flight], at: int, message: Any) -> None:
 def _verdict(found: list[Flight], at: int, message: Any) -> None:
     said = json.loads(message.data)
     flight = among(found, int(said.get("flight", -1)), at)
-    if flight is not None:
-        flight.verdict = said
+    if flight is not None and abs(said.get("start_ns", flight.start_ns) - flight.start_ns) < 1_000_000_000:
+        flight.verdict = said  # else it is of an earlier flight of this number
 
 
 def _swap(found: list[Flight], at: int, message: Any) -> None:

@@ -22,6 +22,7 @@ FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
 IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
 MOVING = ("active", "stopping")  # modes in which the robot moves, or may: the guard does not end before
+GREATEST = 2**63 - 1  # number of a mission: ROS's UInt64 has more, the line between controller and guard has not
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
 

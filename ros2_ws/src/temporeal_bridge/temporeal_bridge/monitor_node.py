@@ -183,9 +183,9 @@ class MonitorNode:
         said = announced(received)
         if said is None:
             self.rejected += 1
-        elif said.mode == "active" and said.number != self.flight:
-            self.begin(said.number, said.start_ns)
-        elif said.mode in OVER and said.number == self.flight and self.end is None:
+        elif said.mode == "active" and (said.number, said.start_ns) != (self.flight, self.start):
+            self.begin(said.number, said.start_ns)  # a number may come again: it is the time zero that is new
+        elif said.mode in OVER and (said.number, said.start_ns) == (self.flight, self.start) and self.end is None:
             self.end = self.transport.now()
 
     def begin(self, flight: int, start_ns: int) -> None:
@@ -261,7 +261,8 @@ class MonitorNode:
 
     def result(self, verdict: str, reading: Reading | None) -> dict[str, Any]:
         """What is known of the flight."""
-        out: dict[str, Any] = {"flight": self.flight, "verdict": verdict, "final": bool(reading and reading.final)}
+        out: dict[str, Any] = {"flight": self.flight, "start_ns": self.start, "verdict": verdict,
+                               "final": bool(reading and reading.final)}
         if reading is not None:
             out |= {"at_risk": self.at_risk(reading), "lower": reading.lower, "upper": reading.upper,
                     "time_s": reading.time_s, "lost": self.lost, "samples": reading.samples,

@@ -85,10 +85,12 @@ def add_artifact(options: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def told_to_stop() -> Iterator[list[int]]:
-    """The signals that ask this process to end, as they come; what they did before is theirs again afterwards."""
+    """The signals that ask this process to end, as they come; what they did before is theirs again afterwards. One is
+    that the terminal is gone: a robot in motion must not be left. Who said nohup has that ignored."""
     stopped: list[int] = []
+    hang_up = [n for n in (getattr(signal, "SIGHUP", None),) if n is not None and signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, lambda got, _: stopped.append(got))
-              for number in (signal.SIGINT, signal.SIGTERM)}
+              for number in (signal.SIGINT, signal.SIGTERM, *hang_up)}
     try:
         yield stopped
     finally:
@@ -121,7 +123,9 @@ def live(
     transport: Transport | None = None
     try:
         legal = [option for action in parsed._actions for option in action.option_strings]
-        args = parsed.parse_args([*ros_arguments.as_options(ros_arguments.parse(ros).parameters, legal), *own])
+        parameters = ros_arguments.parse(ros).parameters
+        ros_arguments.misspelt(parameters, legal)
+        args = parsed.parse_args([*ros_arguments.as_options(parameters, legal), *own])
         take_core(args.core)  # before the middleware starts its threads: they inherit both
         take_priority(args.priority, ahead)
         transport = open_transport(

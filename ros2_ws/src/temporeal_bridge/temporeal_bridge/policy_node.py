@@ -45,6 +45,7 @@ from temporeal_bridge.mailbox import SocketLine
 from temporeal_bridge.mission import (
     AGES,
     FLIGHTS,
+    GREATEST,
     MISSION_TIME,
     Announced,
     announced,
@@ -141,8 +142,10 @@ class PolicyNode:
 
     def _on_start(self, received: Received) -> None:
         if self.mode == "ready":
-            with suppress(messages.MessageError):  # what cannot be read is no start
-                self.begin(int(messages.decode(received.type, received.data).data))
+            with suppress(messages.MessageError):  # what cannot be read is no start, nor what is no number of a mission
+                number = int(messages.decode(received.type, received.data).data)
+                if number <= GREATEST:
+                    self.begin(number)
 
     def _on_mission(self, received: Received) -> None:
         self.mission = announced(received) or self.mission
@@ -206,7 +209,7 @@ class PolicyNode:
         """Tell the guard; without one the mission is over."""
         taken = self.link.send(Proposal(
             kind, self.flight.number, self.flight.steps - 1, self.flight.start_ns, self.state.paced.at,
-            self.transport.monotonic(), values, text))
+            self.transport.monotonic(), values, text, oldest=self.state.since))
         if not taken:
             self.guard = Answer("missing")
             if self.mode in ("active", "arming"):

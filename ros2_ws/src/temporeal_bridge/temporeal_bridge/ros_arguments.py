@@ -6,8 +6,9 @@ called like an option of the program is that option. ``rclpy`` gets the same arg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,23 @@ def read_parameters(path: Path) -> dict[str, Any]:
             raise ValueError(f"--params-file {path}: expected <node>: ros__parameters: {{...}}")
         out.update(section["ros__parameters"])
     return out
+
+
+ALIKE = 0.75  # of two names: one is meant for the other (difflib); 0.8 are trsut and trust
+
+
+def meant(given: Iterable[str], known: Iterable[str], alike: float = ALIKE) -> Iterator[tuple[str, str]]:
+    """What is ``given`` and not ``known``, but nearly one of those: (as given, as it is known)."""
+    for name in sorted(set(given) - set(known)):
+        yield from ((name, other) for other in get_close_matches(name, list(known), 1, alike))
+
+
+def misspelt(parameters: Iterable[str], legal: Sequence[str]) -> None:
+    """ROS ignores parameters that nobody knows, and one that is nearly an option would be left out in silence: a
+    ValueError. Others may be there, for one file can have the parameters of several nodes."""
+    known = [option.removeprefix("--").replace("-", "_") for option in legal]
+    for name, other in meant(parameters, known):
+        raise ValueError(f"--ros-args -p {name}:= is no parameter of this node; {other}:= is")
 
 
 def as_options(parameters: dict[str, Any], legal: Sequence[str]) -> list[str]:

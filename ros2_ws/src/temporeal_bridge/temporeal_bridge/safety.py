@@ -43,6 +43,8 @@ ACTIONS = {
     "hold": "go to the measured position and keep it", "ramp": "come to rest within the limits and keep it",
     "damp": "zero velocity or effort", "level": "level out and sink (quadrotors)", "silence": "say nothing more"}
 ONLY = {"autopilot": "silence"}  # whatever else is sent brings PX4 back to offboard, against its pilot or its failsafe
+PLACES, RATES = ("rad", "m"), ("rad/s", "m/s", "N m", "N")  # units of commands
+NEEDS = {"hold": PLACES, "ramp": PLACES, "damp": RATES}  # a place of 0 is no rest, a speed that is kept neither
 KEEPS = ("hold", "ramp", "damp")  # actions after which commands go on, until somebody resets
 CODES = {
     "policy": "the policy failed, or its command has another shape or is not finite",
@@ -231,6 +233,9 @@ def stop_actions(
             raise SafetyError(f"{where}.{code} is {action!r}; legal: {ONLY[code]} alone, which needs not be said")
         if action == "level" and (robot.kind != "quadrotor" or spec.name != "ctbr_cmd" or level is None):
             raise SafetyError(f"{where}.{code}: level needs a quadrotor's ctbr_cmd and the section safety.level")
+        if action in NEEDS and not set(spec.unit.split(",")) <= set(NEEDS[action]):
+            raise SafetyError(f"{where}.{code}: {action} needs a command in {' or '.join(NEEDS[action])}; {spec.name} "
+                              f"is in {spec.unit}")
         if action == "hold" and tracking is None:
             raise SafetyError(f"{where}.{code}: hold needs the section tracking: it says where the robot is measured")
     return {**row, **ONLY}

@@ -134,7 +134,12 @@ class StateInput:
 
         What is sent only when it changes (``rate_hz`` 0) has no age, once it came.
         """
-        return max(now - source.at for source in self.sources if source.topic.rate_hz > 0 or source.at == -inf)
+        return now - self.since
+
+    @property
+    def since(self) -> float:
+        """When the oldest part of the state arrived [s, monotonic]; see :meth:`age`."""
+        return min((s.at for s in self.sources if s.topic.rate_hz > 0 or s.at == -inf), default=inf)
 
     def newest(self) -> dict[str, np.ndarray]:
         """The state by signal name."""

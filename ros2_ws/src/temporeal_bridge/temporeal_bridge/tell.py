@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from temporeal_bridge import messages
+from temporeal_bridge.mission import GREATEST
 from temporeal_bridge.node import parser
 from temporeal_bridge.transport import QOS, Transport, TransportError, open_transport, require_peer
 
@@ -24,6 +25,8 @@ PEER_S, AFTER_S = 5.0, 0.3  # to find who listens, and for the message to leave
 
 def tell(transport: Transport, word: str, number: int = 0) -> None:
     """Publish ``mission/<word>`` once, as soon as somebody listens; nobody does: :class:`TransportError`."""
+    if not 0 <= number <= GREATEST:
+        raise ValueError(f"the number of a mission is 0 to 2^63 - 1, got {number}")
     endpoint = transport.advertise(f"mission/{word}", WORDS[word], QOS["default"])
     require_peer(transport, endpoint, PEER_S)
     content: dict[str, Any] = {"data": number} if WORDS[word] == NUMBER else {}
