@@ -186,8 +186,8 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     for row in () if options.json else flights:
         say(f"flight {row['flight']}: {row['verdict']}")
     unseen = unjudged(summary(out / "guard.json"), flights)
-    for row in unseen:
-        complain(f"temporeal: flight {row['flight']} was flown ({row['sent']} commands) and judged by nobody: "
+    for lone in unseen:
+        complain(f"temporeal: flight {lone['flight']} was flown ({lone['sent']} commands) and judged by nobody: "
                  f"{out / 'monitor.json'} has nothing of it")
     if ended and ended.returncode:
         return BAD_INPUT
