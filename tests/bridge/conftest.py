@@ -188,6 +188,27 @@ def lockstep_of() -> type[Lockstep]:
 
 
 @pytest.fixture(scope="session")
+def two_turns() -> Any:
+    """For a bus, the guard's end of a line on which what the controller says at once comes one by one, each in a turn
+    of its own of the guard's loop, as it may between two processes."""
+    from temporeal_bridge.link import MemoryLink, Proposal
+
+    class OneByOne(MemoryLink):
+        def __init__(self, bus: Any) -> None:
+            super().__init__()
+            self.bus, self.kept, self.next = bus, list[Proposal](), 0.0
+
+        def receive(self) -> list[Proposal]:
+            self.kept += super().receive()
+            if not self.kept or self.bus.seconds < self.next:
+                return []
+            self.next = self.bus.seconds + 3e-4
+            return [self.kept.pop(0)]
+
+    return OneByOne
+
+
+@pytest.fixture(scope="session")
 def other_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same policy with another gain: other weights."""
     return write_artifact(tmp_path_factory.mktemp("policy") / "other", gain=5.5)

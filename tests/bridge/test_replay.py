@@ -12,10 +12,10 @@ import pytest
 
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
-from temporeal_bridge import bags, logbook, messages, policy_node, swap
+from temporeal_bridge import bags, hindsight, logbook, messages, policy_node, swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.link import MemoryController, line
+from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
@@ -35,20 +35,20 @@ NUMBER, EMPTY = "std_msgs/msg/UInt64", "std_msgs/msg/Empty"
 class Flown:
     """Robot, controller, guard, monitor and recorder on one memory bus."""
 
-    def __init__(self, lockstep: Any, artifact: Path, bag: Path) -> None:
+    def __init__(self, lockstep: Any, artifact: Path, bag: Path, after: str = "silence",
+                 line: MemoryLink | None = None) -> None:
         self.lockstep, manifest = lockstep, load_manifest(artifact)
         self.tape = bag.parent / f"{bag.name}-line" / "tape"
-        ends = line()
-        self.line = ends[1]
+        self.line = line or MemoryLink()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1") for name in (
             "robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer", "successor")}
         self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
         self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
         loaded = policy_node.load(artifact, ROBOT, INTERFACE)
         self.policy = self.add("policy_node", lambda bus: PolicyNode(
-            bus, loaded, ROBOT, INTERFACE, ends[0], after="silence", tape=self.tape))
+            bus, loaded, ROBOT, INTERFACE, MemoryController(self.line), after=after, tape=self.tape))
         self.guard = self.add("guard_node", lambda bus: GuardNode(
-            bus, manifest, ROBOT, INTERFACE, ends[1], artifact))
+            bus, manifest, ROBOT, INTERFACE, self.line, artifact))
         self.monitor = self.add("monitor_node", lambda bus: MonitorNode(bus, manifest, ROBOT, INTERFACE))
 
     def add(self, name: str, make: Any) -> Any:
@@ -148,6 +148,41 @@ def test_a_flight_comes_out_bit_for_bit(bag, artifact):
     assert second.events == (("operator",),) * 2 and second.own.count > 50
     assert second.modes[1][:3] == ("active", "stopping", "stopped")
     assert all(flight.guessed == flight.lost == 0 for flight in found.flights)
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_flight_that_ends_by_its_stop_action_comes_out_bit_for_bit(turns, artifact, lockstep_of, two_turns, tmp_path):
+    """The default: after the last command the guard levels out and lands. Whether it heard of the end with that command
+    or in the next turn of its loop, its own commands are those of the recorded times, and as many."""
+    from temporeal_bridge.memory import Bus
+
+    bus = Bus()
+    flown = Flown(lockstep_of(bus), artifact, tmp_path / "bag", after="stop",
+                  line=two_turns(bus) if turns == 2 else None)
+    flown.fly(3)
+    flown.lockstep.run(8.0, until=lambda: flown.guard.mode == "finished")
+    flown.lockstep.run(0.1)
+    bag = flown.close()
+    told, = logbook.flights(bags.read(bag, needed(INTERFACE, "/cf1")), "/cf1")[0]
+    last, first = ([row.at for row in told.basis if (row.step < 0) == own] for own in (False, True))
+    assert (first[0] > last[-1]) == (turns == 2)
+    found, = again(bag, artifact, tolerance=0.0).flights
+    assert found.own.count > 50 and found.own.equal and found.sent.count > 300
+    assert found.modes == (("active", "stopping", "finished"),) * 2 and found.equal
+
+
+def test_the_first_command_of_a_stop_bridges_nothing(bag, artifact):
+    """The recorder hears that the guard stops after the guard has begun to make the first command of that."""
+    recording = bags.read(bag, needed(INTERFACE, "/cf1"))
+    _, told = logbook.flights(recording, "/cf1")[0]
+    told.modes = [(at + 1e-3, mode) for at, mode in told.modes]
+
+    def bridged() -> int:
+        return hindsight.figures(recording.said, told, load_manifest(artifact), INTERFACE, "/cf1")["bridged"]
+
+    assert bridged() == 0
+    told.basis.append(logbook.Row(-1, 0.5, ()))
+    assert bridged() == 1
 
 
 def test_another_network_shows_where_it_differs(bag, other_artifact):

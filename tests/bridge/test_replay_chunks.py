@@ -19,7 +19,7 @@ from temporeal_bridge.bags import BagError
 from temporeal_bridge.chunked import ChunkedPolicy
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.link import line
+from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.mailbox import Reply
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME, ToldChunk
@@ -99,8 +99,9 @@ class Worker:
 class Field:
     """An arm, its controller, guard and recorder on one memory bus."""
 
-    def __init__(self, lockstep: Any, artifact: Path, bag: Path) -> None:
-        self.lockstep, ends, loaded = lockstep, line(), Artifact.load(artifact, ROBOT, task_signals=KNOWN)
+    def __init__(self, lockstep: Any, artifact: Path, bag: Path, line: MemoryLink | None = None) -> None:
+        self.lockstep, loaded = lockstep, Artifact.load(artifact, ROBOT, task_signals=KNOWN)
+        line = line or MemoryLink()
         self.bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in (
             "robot_sim", "policy_node", "guard_node", "recorder", "peer")}
         lockstep.add(self.bus["robot_sim"], RobotSim(self.bus["robot_sim"], ROBOT, INTERFACE, seed=0))
@@ -109,9 +110,10 @@ class Field:
         clock = self.bus["policy_node"].monotonic
         self.worker = Worker(loaded, clock)
         self.node = lockstep.add(self.bus["policy_node"], PolicyNode(
-            self.bus["policy_node"], ChunkedPolicy(loaded.manifest, self.worker, clock), ROBOT, INTERFACE, ends[0]))
+            self.bus["policy_node"], ChunkedPolicy(loaded.manifest, self.worker, clock), ROBOT, INTERFACE,
+            MemoryController(line)))
         self.guard = lockstep.add(self.bus["guard_node"], GuardNode(
-            self.bus["guard_node"], loaded.manifest, ROBOT, INTERFACE, ends[1], artifact))
+            self.bus["guard_node"], loaded.manifest, ROBOT, INTERFACE, line, artifact))
         lockstep.run(0.5)
 
     def say(self, topic: str, kind: str, data: bytes) -> None:
@@ -189,6 +191,21 @@ def test_flights_with_chunks_come_out_the_same(flown, swaying):
         assert flight.unmade == flight.unrecorded == flight.guessed == 0 and len(flight.chunks.largest) == 7
         assert flight.steps == original.steps - original.missed
     assert to_json(found)["flights"][0]["chunks"]["equal"]
+
+
+def test_a_first_command_that_the_guard_heard_after_the_beginning(swaying, lockstep_of, two_turns, tmp_path):
+    """It fades commands in from when the mission began: how much later it made the first one is on record."""
+    bus = Bus()
+    field = Field(lockstep_of(bus), swaying, tmp_path / "bag", two_turns(bus))
+    field.start(1, 1.0)
+    field.lockstep.run(4.0, until=lambda: field.guard.mode == "finished")
+    field.lockstep.run(0.2)
+    field.recorder.close()
+    recording = recorded(field.recorder.bag.path)
+    (told,), _ = logbook.flights(recording, "/arm")
+    found, = again(recording, swaying).flights
+    assert told.basis[0].at > 3e-4 and told.basis[0].step == 0
+    assert found.equal and max(found.sent.largest) < 1e-12 and found.modes[0][-1] == "finished"
 
 
 def test_another_network_shows_in_its_chunks_and_in_what_is_proposed(flown, tmp_path):

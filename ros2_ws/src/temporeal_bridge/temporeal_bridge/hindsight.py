@@ -28,6 +28,7 @@ from temporeal_bridge.transport import QOS
 BEFORE_NS = 2_000_000_000  # of the state before a flight, which its first sample may be made of
 GAP = 3.0  # nominal periods without a state that count as a gap
 LATE = 1.5  # periods after the last command in which the next one is not late (as the guard has it)
+STOP = 0.5  # periods before the recorder hears that a stop begins: a command of the guard's own then is its first one
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,14 @@ def figures(
     """
     end = flight.start_ns + round(1e9 * over(flight))
     sent = {step: command for step, command in flight.sent if step >= 0}
+    stop = end - round(1e9 * STOP / manifest.rate_hz)
     times = [row.at for row in flight.basis if flight.start_ns + round(1e9 * row.at) <= end]
     return {
         "steps": len(flight.steps), "missed": sum(row.missed for row in flight.steps), "sent": len(sent),
         "late": int(np.count_nonzero(np.diff(times) > LATE / manifest.rate_hz)),
         "limited": sum(not np.array_equal(command, flight.mixed.get(step, flight.proposed.get(step, command)))
                        for step, command in sent.items()),
-        "bridged": sum(row.step < 0 and flight.start_ns + round(1e9 * row.at) < end for row in flight.basis),
+        "bridged": sum(row.step < 0 and flight.start_ns + round(1e9 * row.at) < stop for row in flight.basis),
         "own": sum(step < 0 for step, _ in flight.sent),
         "dropped": sum(row.step not in sent for row in flight.steps), "unrecorded": flight.lost,
         "latency_ms": {"controller": percentiles(first_uses(flight)),

@@ -3,8 +3,9 @@
 Which message each step was made of is not a matter of the order in which a third process received them: the controller
 says it with every step (``policy/step``), the guard with every command (``guard/command``). Here each node gets the
 messages by the recorder's time, but one that a step was made of always before it, and the next one after it; and a
-step is made when the recording says so, whatever the node's own schedule. All else is the nodes' own doing: what is
-proposed, what is limited, when a flight is stopped and how.
+step is made when the recording says so, whatever the node's own schedule. That a mission begins, and that it is over,
+the controller says together with a command: the guard hears it when it did then. All else is the nodes' own doing: what
+is proposed, what is limited, when a flight is stopped and how.
 
 A policy that gives chunks was run by a worker. The controller says of which observation each chunk is that it used, and
 when it came (``policy/chunk``): the chunks are made again of those observations and compared, and taken in when they
@@ -325,6 +326,26 @@ class Rerun(ChunkedPolicy):
 # ---------------------------------------------------------------- the stage
 
 
+class Line(link.MemoryLink):
+    """The guard's end of the line. The controller says with its first command that a mission begins, and with its last
+    one that it is over; a guard in a process of its own may hear either pair in two turns of its loop.
+
+    Attributes:
+        waits: kinds that are kept, and what was said after them, until they are taken out of this.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self.kept = set[int](), list[link.Proposal]()
+
+    def receive(self) -> list[link.Proposal]:
+        """See :class:`temporeal_bridge.link.GuardEnd`."""
+        heard = self.kept + super().receive()
+        end = next((n for n, said in enumerate(heard) if said.kind in self.waits), len(heard))
+        self.kept = heard[end:]
+        return heard[:end]
+
+
 class Stage:
     """Controller and guard, each on a bus of its own (each has its own view of what came when), one clock."""
 
@@ -339,12 +360,12 @@ class Stage:
         self.guessed = [0] * len(flights)
         self.begin_ns = recording.said[0].at - round(1e9 * LEAD_S)
         self.buses = [Bus(self.begin_ns), Bus(self.begin_ns)]
-        ends = link.line()
-        self.line = ends[1]
+        self.line = Line()
         self.own = own = [MemoryTransport(bus, name, namespace)
                           for bus, name in zip(self.buses, ("policy_node", "guard_node"))]
-        self.policy = PolicyNode(own[0], self.rerun or artifact, robot, interface, ends[0])
-        self.guard = GuardNode(own[1], artifact.manifest, robot, interface, ends[1])
+        self.policy = PolicyNode(
+            own[0], self.rerun or artifact, robot, interface, link.MemoryController(self.line))
+        self.guard = GuardNode(own[1], artifact.manifest, robot, interface, self.line)
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
         self.heard = Recording(recording.path, [], {}, "")
@@ -443,13 +464,13 @@ class Stage:
         """
         steps, commands = [], []
         for i, flight in enumerate(self.flights):
-            begun = [Row(row.step, 0.0 if n == 0 else row.at, row.marks) for n, row in enumerate(flight.basis)]
-            commands += [(flight.start_ns + round(1e9 * row.at), i, row) for row in begun]
-            by_step = {row.step: row.at for row in begun if row.step >= 0}
+            commands += [(flight.start_ns + round(1e9 * row.at), i, row) for row in flight.basis]
+            by_step = {row.step: row.at for row in flight.basis if row.step >= 0}
             at = inf
             own = []
             for row in reversed(flight.steps):
-                at = min(at, row.at, by_step.get(row.step, inf))
+                begins = row.step == row.missed  # where chunks are played, ``at`` is somewhat later than the beginning
+                at = 0.0 if begins else min(at, row.at, by_step.get(row.step, inf))
                 own.append((flight.start_ns + round(1e9 * at), i, row))
             steps += own[::-1]
         return steps, commands
@@ -500,8 +521,12 @@ class Stage:
         policy.next_hello = 0.0  # the line to the guard is not recorded: it must know by now who is there
         if policy.mode in ("waiting", "ready"):
             policy.step()
+        self.line.waits = set()
         self.guard.step()
         policy.after = "silence" if ended_silent(flight) else "stop"
+        self.line.waits = {link.COMMAND}
+        if policy.after == "stop" and not self.guard.keeps and any(row.step < 0 for row in flight.basis):
+            self.line.waits.add(link.END)
         if self.rerun is not None and self.made is not None:
             self.rerun.load(flight.chunks, self.made[i])
         policy.begin(flight.number)
@@ -523,6 +548,8 @@ class Stage:
             policy.next = inf  # until the next recorded one
         self.pending = (i, row.step) in self.to_come
         if not self.pending:
+            self.line.waits.discard(link.COMMAND)
+        if not self.pending or row.step == row.missed:  # of the beginning it hears now, of the command in its own time
             self.guard.step()
 
     def _command(self, row: Row) -> None:
@@ -532,6 +559,8 @@ class Stage:
             self.guard.due = min(self.guard.due, now)
         if now < LEAD_S + FIRST_S:
             self.guard.watch.rests_since = -inf  # how long the robot had rested is not on record: the guard knew
+        # where it does not keep the robot, the first of its own is sent as it hears of the end
+        self.line.waits -= {link.COMMAND} if row.step >= 0 else {link.COMMAND, link.END}
         self.guard.step()
         self.pending = self.pending and row.step < 0
 
