@@ -57,6 +57,17 @@ def test_rounding_over_a_limit_is_no_event():
     assert verdict.command.tolist() == [1.0, 1.0] and verdict.reason == ""
 
 
+def test_the_servos_window_has_the_last_word_and_is_told():
+    """Faster than allowed, but never beyond the limits of place."""
+    window = (np.array([0.5]), np.array([0.6]))
+    verdict, after = shield.guard(SPEC, np.array([0.0, 1.0]), SLOW, at_rest([0.0, 1.0]), window)
+    assert verdict.command.tolist() == after.command.tolist() == [0.5, 1.0] and not after.speed.any()
+    assert verdict.reason == "its effort is limited, component [0]"
+    assert shield.guard(SPEC, np.array([0.55, 1.0]), SLOW, after, window)[0].reason == ""
+    beyond = (np.array([1.5]), np.array([1.6]))
+    assert shield.guard(SPEC, np.array([0.0, 1.0]), SLOW, None, beyond)[0].command.tolist() == [1.0, 1.0]
+
+
 def test_wrong_shape_is_refused():
     assert "shape" in shield.guard(SPEC, np.zeros(3), FAST, None)[0].reason
 

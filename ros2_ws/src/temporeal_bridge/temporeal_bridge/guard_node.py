@@ -566,7 +566,8 @@ class GuardNode:
         self.acting = now
         self._catch_up(now)
         assert self.motion is not None  # there was a command
-        self.motion = stop_actions.ramped(self.limits, self.motion)
+        window = admission.window(self.profile, self.spec, self._fresh_values(now))
+        self.motion = stop_actions.ramped(self.limits, self.motion, window)
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
 
@@ -628,8 +629,9 @@ class GuardNode:
 
     def _limited(self, asked: Array, now: float) -> tuple[shield.Verdict, Motion | None, str]:
         """What may be sent of ``asked`` [A], the motion that this is, and why it may not because of a collision."""
-        wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, self.watch.values)
-        verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion)
+        window = admission.window(self.profile, self.spec, self._fresh_values(now))
+        wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, window)
+        verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion, window)
         if self.nearness is None or motion is None:
             return verdict, motion, ""
         return verdict, motion, admission.collision(self.nearness, self.limits, motion, self.motion)

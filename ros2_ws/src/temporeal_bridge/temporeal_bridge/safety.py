@@ -17,12 +17,19 @@
           stop: {default: level, operator: silence}   # action by code of the reason
           motion: {margin: 0.02, speed: [...], acceleration: [...], jerk: [...]}
           tracking: {signal: joint_pos, error: 0.2, after_s: 0.2}
-          effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}
+          effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}  # of the servos' law
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
           self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there.
+
+``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
+guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
+pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
+limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
+there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
+of efforts: then the command goes as it is. A command that is an effort itself (N m) has no such law.
 """
 
 from __future__ import annotations
@@ -88,7 +95,8 @@ class Tracking:
 
 @dataclass(frozen=True)
 class Effort:
-    """A servo's law ``kp (command - position) - kd velocity``: no command may ask for more than ``limit`` of it."""
+    """A servo's law ``kp (command - position) - kd velocity``: no command may ask for more than ``limit`` of it, even
+    where it must move faster than the limits of motion for that."""
 
     position: str
     velocity: str

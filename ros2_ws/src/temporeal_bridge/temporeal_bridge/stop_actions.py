@@ -17,6 +17,7 @@ from robots import shield
 from robots.motion import Array, Bounds, Motion, at_rest, following, stopping
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec
+from temporeal_bridge import admission
 from temporeal_bridge.safety import Profile
 
 Values = Mapping[str, np.ndarray]
@@ -61,14 +62,16 @@ def measured(profile: Profile, motion: Motion, values: Values) -> Array:
 
 
 def calmed(stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None) -> Step:
-    """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept."""
-    limits = profile.limits
+    """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its
+    servos may give."""
+    limits, window = profile.limits, admission.window(profile, spec, values)
     before = motion or at_rest(inside(limits, np.zeros(spec.size)))
     if stop.action == "ramp":
-        after = ramped(limits, before)
+        after = ramped(limits, before, window)
         return Step(after.command.reshape(spec.shape), not after.speed.any(), after)
     target = damping(profile, spec, values) if stop.target is None else stop.target
-    after, _ = following(limits, before, target)
+    target = inside(limits, admission.within(target, window))  # as near as the servos may go
+    after, _ = shield.spare(limits, before, following(limits, before, target)[0], window)
     near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
     return Step(after.command.reshape(spec.shape), bool(near.all()), after)
 
@@ -97,10 +100,11 @@ def levelled(
     return Step(shield.clamp(spec, command).command, over=False)
 
 
-def ramped(limits: Bounds, motion: Motion) -> Motion:
-    """One period further on the way to rest."""
+def ramped(limits: Bounds, motion: Motion, window: shield.Window | None = None) -> Motion:
+    """One period further on the way to rest, in the ``window`` of what servos may give."""
     after = stopping(limits, motion)
-    return Motion.of(inside(limits, after.command), after.speed, after.acceleration)
+    placed = Motion.of(inside(limits, after.command), after.speed, after.acceleration)
+    return shield.spare(limits, motion, placed, window)[0]
 
 
 def caught_up(limits: Bounds, motion: Motion, missed: int, led: bool) -> Motion:
