@@ -19,6 +19,8 @@ from robots.frames import rotate_inverse
 from robots.motion import Bounds, Motion, at_rest, confined, following
 from robots.signals import CommandSpec, all_finite
 
+MOST_THRUST = 1.3  # of the hover thrust: what a quadrotor that stops may push with at most; chosen
+LEAST_UP = 0.7  # cosine of the tilt, at least, that thrust is raised for: 45 degrees
 Array = NDArray[Any]
 Window = tuple[Array, Array]
 """Lowest and highest command [B], of the first components that it has."""
@@ -136,11 +138,26 @@ def level_rates(quat_wxyz: Array, gain: float, limit: float) -> Array:
     return np.clip(gain * lever * np.array([-up[1], up[0], 0.0]), -limit, limit)
 
 
-def level_and_descend(quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float]) -> Array:
+def level_and_descend(
+    quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float], sink: float | None = None
+) -> Array:
     """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and sink.
 
-    With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning.
-    ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s].
+    With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning. Where the
+    speed of its ``sink`` [m/s, down] is known it is brought to ``sink_m_s``, else the thrust is ``descend``.
+    ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s], and :func:`sinking_share`'s.
     """
     rates = np.zeros(3) if quat_wxyz is None else level_rates(quat_wxyz, config["gain"], config["limit"])
-    return np.concatenate([[config["descend"] * hover_thrust], rates])
+    share = config["descend"] if quat_wxyz is None or sink is None else sinking_share(quat_wxyz, sink, config)
+    return np.concatenate([[share * hover_thrust], rates])
+
+
+def sinking_share(quat_wxyz: Array, sink: float, config: Mapping[str, float]) -> float:
+    """Share of the hover thrust for a ``sink`` [m/s, down] of ``sink_m_s``: proportional to what it is off
+    (``sink_gain`` [s/m]: it is gone with the time constant 1 / (g sink_gain)), over the cosine of the tilt, for only
+    that part of the thrust carries; from ``descend`` to MOST_THRUST. Upside down thrust carries nothing."""
+    up = float(rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([0.0, 0.0, 1.0]))[2])
+    if up <= 0:
+        return config["descend"]
+    share = (1.0 + config["sink_gain"] * (sink - config["sink_m_s"])) / max(up, LEAST_UP)
+    return float(np.clip(share, config["descend"], MOST_THRUST))

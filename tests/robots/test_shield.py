@@ -108,6 +108,20 @@ def test_stopping_blind_does_not_turn():
     assert command == pytest.approx([0.24, 0, 0, 0])
 
 
+def test_a_sink_is_brought_to_its_speed_by_hand():
+    """0.2 m/s too fast with 0.5 s/m: a tenth more than it weighs, and more where it is tilted."""
+    config = {"descend": 0.85, "gain": 5.0, "limit": 3.0, "sink_m_s": 0.3, "sink_gain": 0.5}
+    def share(sink, degrees=0.0):
+        quat = frames.from_rotation_vector(np.array([np.deg2rad(degrees), 0.0, 0.0]))
+        return shield.level_and_descend(quat, 1.0, config, sink)[0]
+
+    assert share(0.5) == pytest.approx(1.1) and share(0.3) == pytest.approx(1.0)
+    assert share(0.3, 30.0) == pytest.approx(1.0 / np.cos(np.deg2rad(30.0)))
+    assert share(0.1, 80.0) == pytest.approx(0.9 / 0.7) and share(0.4, 80.0) == 1.3
+    assert share(9.0) == 1.3 and share(-9.0) == share(9.0, 120.0) == 0.85
+    assert share(None) == shield.level_and_descend(None, 1.0, config, 9.0)[0] == 0.85
+
+
 def test_upside_down_it_turns_with_full_effort():
     """Near 180 degrees the sine is small, and the way is long."""
     for degrees, rate in ((30.0, 5.0 * 0.5), (90.0, 5.0), (170.0, 5.0)):

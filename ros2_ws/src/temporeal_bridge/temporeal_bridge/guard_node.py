@@ -72,7 +72,7 @@ EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 COMMANDED = ("arming", "active", "stopping", "holding")
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
-RESCUE_S = 10.0  # at most, for the last stop action of a guard that failed
+RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
 @dataclass
@@ -437,8 +437,9 @@ class GuardNode:
         if stop.action == "silence":
             return Step(None, over=True)
         if stop.action == "level":
-            return stop_actions.levelled(
-                self.profile, self.robot, self.spec, values, now - stop.since, self.offboard is not None)
+            self.stopping = stop = stop_actions.looked(stop, values, now)
+            return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
+                                         self.offboard is not None, values is not None and self.watch.sound(now))
         return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values)
 
     def _rest(self, mode: str) -> None:
