@@ -435,6 +435,65 @@ def test_a_required_stop_button_must_be_there_first(lockstep, artifact):
     assert world.modes[-1] == "active 2"
 
 
+def on_the_ground(world: World, seconds: float, states: bool = True, height: float = 0.02) -> None:
+    """It stands there with a controller; or says nothing, as a robot that is off."""
+    for k in range(round(seconds / 0.01)):
+        if states:
+            position = np.array([0.0, 0.0, height]) + 1e-4 * world.rng.normal(size=3)
+            world.publish({**world.state(), "base_pos_w": position, "height": position[2]})
+        if k % 20 == 0:
+            world.hello()
+        world.pause()
+
+
+@pytest.mark.parametrize("ended", ["never flew", "finished", "reset"])
+def test_after_a_change_of_the_battery_the_thrust_is_unlocked_again(lockstep, artifact, ended):
+    """The firmware's lock is on after each start; whatever the guard has done with the robot before."""
+    world = World(lockstep, artifact, jump=None)
+    on_the_ground(world, 0.3)
+    if ended != "never flew":
+        world.begin()
+        world.fly(0.3)
+        world.tell("mission/stop") if ended == "reset" else world.controller.send(
+            Proposal(link.END, 1, world.step + 1, text="stop"))
+        on_the_ground(world, 0.1)
+        assert world.mode == ("stopped" if ended == "reset" else "finished")
+    before = len(world.commands)
+    assert before and world.commands[-1][1].tolist() == [0.0] * 4
+    on_the_ground(world, 0.5)
+    assert len(world.commands) == before  # not without a reason
+    on_the_ground(world, 1.0, states=False)
+    if ended == "reset":
+        on_the_ground(world, 0.3)
+        world.tell("mission/reset")
+        world.hello()
+    on_the_ground(world, 0.5)
+    assert world.mode == ("finished" if ended == "finished" else "ready")
+    assert len(world.commands) == before + 1 and world.commands[-1][1].tolist() == [0.0] * 4
+
+
+def test_in_the_air_or_beside_somebody_else_nothing_is_unlocked(lockstep, artifact):
+    world = World(lockstep, artifact, jump=None)
+    on_the_ground(world, 0.5, height=0.2)
+    on_the_ground(world, 1.0, states=False)
+    on_the_ground(world, 0.5, height=0.2)
+    assert world.mode == "ready" and world.commands == []
+    topic = world.interface.command("ctbr_cmd")
+    MemoryTransport(world.lockstep.bus, "rival", "/cf1").advertise(topic.topic, topic.type, QOS["command"])
+    on_the_ground(world, 1.0, states=False)
+    on_the_ground(world, 0.5)
+    assert world.mode == "ready" and world.commands == []
+
+
+def test_a_gap_in_the_state_in_flight_unlocks_nothing(flying):
+    """Low and blind: it levels, sinks and falls silent; a zero setpoint is the last word only where it has landed."""
+    flying.fly(0.5, states=False)
+    assert flying.mode == "stopped" and flying.commands[-1][1][0] > 0.1
+    count = len(flying.commands)
+    on_the_ground(flying, 0.5)
+    assert len(flying.commands) == count
+
+
 class Sinking:
     """The vertical motion of the robot under the last command [N], 10 ms late, for :meth:`World.publish`."""
 

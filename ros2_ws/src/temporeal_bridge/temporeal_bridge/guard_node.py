@@ -339,6 +339,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
+        self.unlocked = True  # or not: from now on it is in the air
         self.sent_at = self.turn = self.stands_at = -np.inf
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
@@ -515,20 +516,22 @@ class GuardNode:
         greeted = now - self.greeted <= GREETING_S
         if not greeted:
             self._let_go()
-        if self.mode == "finished":
-            return
-        ready = greeted and self.watch.complete and self.watch.fresh(now)
-        if ready != (self.mode == "ready"):
+        fresh = self.watch.complete and self.watch.fresh(now)
+        self.unlocked = self.unlocked and fresh  # a robot that was silent may have been off: its lock is on again
+        ready = greeted and fresh
+        if self.mode != "finished" and ready != (self.mode == "ready"):
+            self.unlocked = False  # nor was it seen while the mission's reason stood
             self._say("ready" if ready else "waiting")
-        if self.mode == "ready":
+        if self.mode == "ready" or (self.mode == "finished" and fresh):
             self._unlock(now)
 
     def _unlock(self, now: float) -> None:
-        """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
+        """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one. In the air, or
+        while somebody else commands it, that would cut its motors."""
         below = self.profile.unlock_below_m
         if self.unlocked or below is None or self.offboard is not None or float(self.watch.values["height"]) >= below:
             return
-        if self.transport.active and self.transport.matched(self.command):
+        if self.transport.active and not self.rival and self.transport.matched(self.command):
             self.unlocked, self.acting = True, now
             self._send(np.zeros(self.spec.shape))
 

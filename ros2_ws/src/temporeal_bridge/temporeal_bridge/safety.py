@@ -10,7 +10,7 @@
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
-      unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, before the mission
+      unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, whenever the state comes (back)
       level: {descend: 0.85, gain: 5.0, limit: 3.0, landed_m: 0.06, max_s: 6.0, blind_s: 0.3, sink_m_s: 0.3, ...}
       commands:
         ctbr_cmd:                 # a section for each command of the robot
