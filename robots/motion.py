@@ -163,6 +163,21 @@ def following(limits: Bounds, before: Motion, target: Any) -> tuple[Motion, Flag
     return Motion([step for step, _ in steps]), np.array([changed for _, changed in steps])
 
 
+def confined(limits: Bounds, before: Motion | None, motion: Motion, low: Array, high: Array) -> tuple[Motion, Flags]:
+    """``motion``, which follows ``before``, with its first components within ``low`` and ``high`` [B <= A], whatever
+    speed and acceleration that takes, and where [A] that changed it. Limits of place hold all the same.
+
+    What follows keeps all limits again, from a motion that :func:`can_stop`: a component whose step was shortened has
+    the speed of that shorter step; one that was moved to somewhere else rests there. That somebody moved it there is no
+    motion of ours which could go on.
+    """
+    rows = zip(limits.axes, motion.states, motion.states if before is None else before.states, low.tolist(),
+               high.tolist())
+    states = [confine(axis, state, old.x, least, most) for axis, state, old, least, most in rows]
+    states += motion.states[len(states) :]
+    return Motion(states), np.array([new is not old for new, old in zip(states, motion.states)], dtype=bool)
+
+
 def stopping(limits: Bounds, motion: Motion) -> Motion:
     """The next motion of a stop: speed and acceleration to zero as fast as acceleration and jerk allow."""
     return Motion([paced(axis, state, 0.0) for axis, state in zip(limits.axes, motion.states)])
@@ -204,6 +219,16 @@ def keeps(axis: Axis, state: State, before: float) -> bool:
     x, v, a = state
     return (axis.low <= x <= axis.high and abs(v) <= axis.speed * SOME and abs(a) <= axis.acceleration * SOME
             and abs(a - before) <= axis.fade * SOME and stops(axis, state))
+
+
+def confine(axis: Axis, state: State, before: float, low: float, high: float) -> State:
+    """See :func:`confined`; ``before``: the command before ``state``'s."""
+    x = min(max(min(max(state.x, low), high), axis.low), axis.high)
+    if x == state.x:
+        return state
+    shorter = State(x, (x - before) / axis.dt, 0.0)
+    between = (x - before) * (state.x - x) > 0.0
+    return shorter if between and abs(shorter.v) <= axis.speed and stops(axis, shorter) else State(x, 0.0, 0.0)
 
 
 def stops(axis: Axis, state: State) -> bool:

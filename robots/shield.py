@@ -1,9 +1,9 @@
 """Safety functions: what may be sent to a robot. Pure functions over numpy arrays, no state, no clock.
 
 A command is checked in this order: it exists and is finite, the state it was computed from is fresh, the robot follows
-what it was told, the effort that the command asks of its servos is within their limit, the command is inside its own
-limits and does not change faster than allowed, the robot is inside its fence. :class:`Verdict` carries the reason of
-everything that was done to a command, so that a node can publish it.
+what it was told, the robot is inside its fence, the command is inside its own limits and does not change faster than
+allowed, and, whatever that takes, the effort that it asks of its servos is within their limit. :class:`Verdict` carries
+the reason of everything that was done to a command, so that a node can publish it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robots.frames import rotate_inverse
-from robots.motion import Bounds, Motion, at_rest, following
+from robots.motion import Bounds, Motion, at_rest, confined, following
 from robots.signals import CommandSpec, all_finite
 
+MOST_THRUST = 1.3  # of the hover thrust: what a quadrotor that stops may push with at most; chosen
+LEAST_UP = 0.7  # cosine of the tilt, at least, that thrust is raised for: 45 degrees
 Array = NDArray[Any]
+Window = tuple[Array, Array]
+"""Lowest and highest command [B], of the first components that it has."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def behind(asked: Array, measured: Array, error: Sequence[float] | Array) -> str
     return f"component {worst} is {off[worst]:.3g} from its command, {error[worst]:g} is allowed"
 
 
-def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit: Array) -> tuple[Array, Array]:
+def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit: Array) -> Window:
     """Lowest and highest command [A] for which a servo's effort ``kp (command - position) - kd velocity`` is within
     ``limit`` [A]: the servo's law, solved for the command."""
     p, v, gain = (np.asarray(x, dtype=float) for x in (position, velocity, kp))
@@ -88,23 +92,35 @@ def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit:
 
 
 def guard(
-    spec: CommandSpec, command: Array, limits: Bounds, before: Motion | None
+    spec: CommandSpec, command: Array, limits: Bounds, before: Motion | None, window: Window | None = None
 ) -> tuple[Verdict, Motion | None]:
     """Finite, inside its limits, no faster than allowed (``limits``; ``before``: the last one sent, None: this is the
-    first): the command that may be sent and the reasons, and the motion to give as ``before`` next time."""
+    first), and then in its servos' ``window`` (:func:`effort_window`; None: of that nothing is known), however fast:
+    the command that may be sent and the reasons, and the motion to give as ``before`` next time."""
     checked = finite(spec, command)
     if checked.command is None:
         return checked, before
     asked = np.reshape(checked.command, -1)
-    if before is not None:
-        motion, changed = following(limits, before, asked)
-        if not changed.any():
-            return Verdict(checked.command), motion
     inside = np.clip(asked, limits.low, limits.high)
     if before is None:
-        motion = at_rest(inside)
-    reasons = (clamp(spec, checked.command).reason, _differs(spec, inside, motion.command))
-    return Verdict(motion.command.reshape(spec.shape), "; ".join(r for r in reasons if r)), motion
+        motion, same = at_rest(inside), False
+    else:
+        motion, changed = following(limits, before, asked)
+        same = not changed.any()
+    spared, yielded = spare(limits, before, motion, window)
+    if same and not yielded:
+        return Verdict(checked.command), motion
+    reasons = (clamp(spec, checked.command).reason, _differs(spec, inside, motion.command), yielded)
+    return Verdict(spared.command.reshape(spec.shape), "; ".join(r for r in reasons if r)), spared
+
+
+def spare(limits: Bounds, before: Motion | None, motion: Motion, window: Window | None) -> tuple[Motion, str]:
+    """``motion``, which follows ``before``, within its servos' ``window``, and the reason if that changed it."""
+    if window is None:
+        return motion, ""
+    spared, changed = confined(limits, before, motion, *window)
+    far = changed & (np.abs(spared.command - motion.command) > 1e-5 * (limits.high - limits.low))
+    return spared, f"its effort is limited, component {np.flatnonzero(far).tolist()}" if far.any() else ""
 
 
 def _differs(spec: CommandSpec, asked: Array, sent: Array) -> str:
@@ -122,11 +138,26 @@ def level_rates(quat_wxyz: Array, gain: float, limit: float) -> Array:
     return np.clip(gain * lever * np.array([-up[1], up[0], 0.0]), -limit, limit)
 
 
-def level_and_descend(quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float]) -> Array:
+def level_and_descend(
+    quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float], sink: float | None = None
+) -> Array:
     """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and sink.
 
-    With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning.
-    ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s].
+    With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning. Where the
+    speed of its ``sink`` [m/s, down] is known it is brought to ``sink_m_s``, else the thrust is ``descend``.
+    ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s], and :func:`sinking_share`'s.
     """
     rates = np.zeros(3) if quat_wxyz is None else level_rates(quat_wxyz, config["gain"], config["limit"])
-    return np.concatenate([[config["descend"] * hover_thrust], rates])
+    share = config["descend"] if quat_wxyz is None or sink is None else sinking_share(quat_wxyz, sink, config)
+    return np.concatenate([[share * hover_thrust], rates])
+
+
+def sinking_share(quat_wxyz: Array, sink: float, config: Mapping[str, float]) -> float:
+    """Share of the hover thrust for a ``sink`` [m/s, down] of ``sink_m_s``: proportional to what it is off
+    (``sink_gain`` [s/m]: it is gone with the time constant 1 / (g sink_gain)), over the cosine of the tilt, for only
+    that part of the thrust carries; from ``descend`` to MOST_THRUST. Upside down thrust carries nothing."""
+    up = float(rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([0.0, 0.0, 1.0]))[2])
+    if up <= 0:
+        return config["descend"]
+    share = (1.0 + config["sink_gain"] * (sink - config["sink_m_s"])) / max(up, LEAST_UP)
+    return float(np.clip(share, config["descend"], MOST_THRUST))

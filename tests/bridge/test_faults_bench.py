@@ -11,6 +11,7 @@ import pytest
 
 from policies.cli.benches import _fault_world as world
 from policies.cli.benches._fault_oracle import Oracle
+from robots import shield
 from robots.course import course, resting, steps_to_rest
 from robots.motion import Bounds, Motion, at_rest
 from robots.spec import load_robot
@@ -65,6 +66,16 @@ def test_a_guard_that_leaps_after_it_stood_still_is_caught(
     monkeypatch.setattr(GuardNode, "_catch_up", catch_up)
     wrong = world.trial(kind, STOOD, seed, tmp_path).wrong
     assert wrong and "acceleration of component" in wrong[0]
+
+
+@pytest.mark.parametrize("case, seed", [("world pushes a finger", 2), ("world pushes a finger that was stopped", 2)])
+def test_a_guard_that_asks_a_servo_for_more_than_it_may_is_caught(
+    case: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert world.trial("allegro_hand", case, seed, tmp_path).wrong == ()
+    monkeypatch.setattr(shield, "spare", lambda limits, before, motion, window: (motion, ""))
+    wrong = world.trial("allegro_hand", case, seed, tmp_path).wrong
+    assert wrong and "way beyond the servo's limit of component 2" in wrong[0]
 
 
 # the oracle
@@ -134,6 +145,45 @@ def test_in_the_instant_of_a_mode_without_commands_one_may_still_come_and_no_oth
             if at is not None:
                 oracle.read(at, data)
         assert sum("in mode 'stopped'" in text for text in oracle.wrong) == count
+
+
+def read_with_servos(positions: list[np.ndarray], *commands: np.ndarray) -> Oracle:
+    """An oracle that has read a state, every 20 ms, before each of the commands: servos of 1000 N m/rad and 50 N m."""
+    found = load_interface(FRANKA, "forward_position")
+    own = {**found.safety["commands"]["joint_pos_cmd"], "effort": {
+        "position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 2.0, "limit": 50.0}}
+    interface = replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
+    oracle, codec = Oracle(FRANKA, interface, "joint_pos_cmd", 0.02), codecs.COMMANDS["forward_array"]
+    oracle.says("active")
+    topic = interface.states[0]
+    for k, (position, command) in enumerate(zip(positions, commands, strict=True)):
+        signals = {"joint_pos": position, "joint_vel": np.zeros(7), "joint_torque": np.zeros(7)}
+        state = codecs.STATES[topic.codec].encode(signals, (k + 1) * 20_000_000, ("w", "r"), topic.options)
+        assert oracle.servos is not None
+        oracle.servos.read(topic, 0.02 * k, messages.encode(topic.type, state))
+        oracle.read(0.02 * k, messages.encode(oracle.topic.type, codec.encode(command, oracle.topic.options)))
+    return oracle
+
+
+def test_the_oracle_sees_a_servo_that_is_asked_for_too_much() -> None:
+    """By the newest state: here it is known when each command was made."""
+    away = HOME - 0.1 * np.eye(7)[0]
+    assert read_with_servos([HOME] * 4, *[HOME] * 4).wrong == []
+    wrong = read_with_servos([HOME, HOME, away, away], *[HOME] * 4).wrong
+    assert len(wrong) == 2 and all("way beyond the servo's limit of component 0 is 0.05" in text for text in wrong)
+
+
+def test_the_oracle_excuses_a_command_that_was_pushed_and_none_after_it() -> None:
+    """At the end of what the servo may give: from there on it is judged as after the first."""
+    first = np.eye(7)[0]
+    away, there = HOME - 0.1 * first, HOME - 0.05 * first
+    calm = [HOME, HOME, HOME, there, there, there]
+    seen = read_with_servos([HOME, HOME, HOME, *[away] * 3], *calm)
+    assert seen.wrong == [] and seen.yielded == 3
+    assert any("speed of component 0" in text for text in read(*calm).wrong)
+    back = [there - 0.01 * first, there - 0.0002 * first, there + 0.02 * first]
+    wrong = read_with_servos([HOME, HOME, HOME, away, away, away, HOME], *calm[:4], *back).wrong
+    assert any("acceleration of component 0" in text for text in wrong)
 
 
 PERIOD = 0.04

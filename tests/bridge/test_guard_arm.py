@@ -279,6 +279,89 @@ def test_no_servo_is_asked_for_more_effort_than_it_may(lockstep):
     assert arm.mode == "active" and np.abs(arm.sent[-1] - stuck).max() == pytest.approx(0.05, abs=1e-6)
 
 
+SERVOS = {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 0.0, "limit": 50.0}
+LOOSE = {"signal": "joint_pos", "error": 10.0, "after_s": 0.2}
+MOST = 50.0 + 1e-3  # N m: signals are float32
+
+
+def asked(arm: Arm) -> float:
+    """The greatest effort [N m] that the last command asks of a servo."""
+    return float(np.abs(1000.0 * (arm.sent[-1] - arm.position)).max())
+
+
+def pushed(arm: Arm, propose: bool) -> list[float]:
+    """Joint 4 is pushed away by 0.15 rad in 0.1 s and kept there: the effort asked for by each command meanwhile."""
+    arm.blocked, here, worst = True, arm.position.copy(), []
+    for k in range(30):
+        arm.position = here + np.eye(7)[3] * min(0.015 * (k + 1), 0.15)
+        before = len(arm.sent)
+        if propose and k % 4 == 0:
+            arm.propose(swinging(arm.step + 1))
+        arm.run(0.01)
+        worst += [asked(arm)] if len(arm.sent) > before else []
+    return worst
+
+
+@pytest.fixture
+def servoed(lockstep):
+    arm = Arm(lockstep, effort=SERVOS, tracking=LOOSE)
+    arm.begin()
+    arm.run(3.0, swinging)
+    return arm
+
+
+def test_an_arm_that_is_pushed_away_takes_its_command_along(servoed):
+    """However fast: from there on the command keeps the limits of motion again."""
+    worst = pushed(servoed, propose=True)
+    assert servoed.mode == "active" and len(worst) > 5 and max(worst) <= MOST and max(worst) > 49.0
+    assert not kept(servoed)
+    servoed.blocked, count = False, len(servoed.sent)
+    servoed.run(2.0, lambda step: swinging(100))
+    assert servoed.sent[-1] == pytest.approx(swinging(100), abs=1e-6)
+    assert (np.abs(np.diff(servoed.sent[count:], 2, axis=0)) <= 6.0 * PERIOD**2 + 1e-9).all()
+
+
+@pytest.mark.parametrize("action", ["ramp", "hold", "damp"])
+def test_an_arm_that_is_kept_pulls_no_harder_than_it_may(lockstep, action):
+    arm = Arm(lockstep, effort=SERVOS, tracking=LOOSE, stop={"default": action}, fence=False)
+    arm.begin()
+    arm.run(2.0, HOME)
+    arm.own.publish(arm.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"]), messages.empty())
+    arm.run(1.0)
+    worst = pushed(arm, propose=False)
+    assert len(worst) > 5 and max(worst) <= MOST
+    arm.run(1.0)
+    assert asked(arm) <= MOST and arm.mode == "holding"
+
+
+def test_in_a_gap_of_the_controller_no_servo_is_asked_for_more_either(servoed):
+    servoed.blocked, worst = True, []
+    for _ in range(5):
+        servoed.position, before = servoed.position - 0.03, len(servoed.sent)
+        servoed.run(0.01)
+        worst += [asked(servoed)] if len(servoed.sent) > before else []
+    assert servoed.mode == "active" and servoed.guard.flight.bridged and 49.0 < max(worst) <= MOST
+
+
+def test_a_stale_state_says_nothing_of_efforts(servoed):
+    servoed.blocked = True
+    servoed.run(0.3, swinging, states=False)
+    servoed.position = servoed.position - 0.3
+    before = servoed.sent[-1]
+    servoed.run(0.3, states=False)
+    assert servoed.guard.flight.code == "stale" and servoed.mode in ("stopping", "holding")
+    assert np.abs(servoed.sent[-1] - before).max() < 0.1
+
+
+def test_beyond_the_limits_of_place_is_no_command(servoed):
+    """Pushed over its soft limit by more than the servo's window: the end itself is the least that can be asked for."""
+    servoed.blocked, high = True, servoed.guard.limits.high
+    servoed.position[3] = high[3] + 0.2
+    servoed.guard.stop("operator", "a test")
+    servoed.run(0.5)
+    assert servoed.sent[-1][3] == high[3] and (np.array(servoed.sent) <= high).all()
+
+
 def test_an_arm_that_would_hit_itself_comes_to_rest_before(lockstep):
     """Folding up: the flange towards the shoulder, within all joint limits."""
     arm = Arm(lockstep, fence=False)

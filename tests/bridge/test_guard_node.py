@@ -435,6 +435,160 @@ def test_a_required_stop_button_must_be_there_first(lockstep, artifact):
     assert world.modes[-1] == "active 2"
 
 
+def on_the_ground(world: World, seconds: float, states: bool = True, height: float = 0.02) -> None:
+    """It stands there with a controller; or says nothing, as a robot that is off."""
+    for k in range(round(seconds / 0.01)):
+        if states:
+            position = np.array([0.0, 0.0, height]) + 1e-4 * world.rng.normal(size=3)
+            world.publish({**world.state(), "base_pos_w": position, "height": position[2]})
+        if k % 20 == 0:
+            world.hello()
+        world.pause()
+
+
+@pytest.mark.parametrize("ended", ["never flew", "finished", "reset"])
+def test_after_a_change_of_the_battery_the_thrust_is_unlocked_again(lockstep, artifact, ended):
+    """The firmware's lock is on after each start; whatever the guard has done with the robot before."""
+    world = World(lockstep, artifact, jump=None)
+    on_the_ground(world, 0.3)
+    if ended != "never flew":
+        world.begin()
+        world.fly(0.3)
+        world.tell("mission/stop") if ended == "reset" else world.controller.send(
+            Proposal(link.END, 1, world.step + 1, text="stop"))
+        on_the_ground(world, 0.1)
+        assert world.mode == ("stopped" if ended == "reset" else "finished")
+    before = len(world.commands)
+    assert before and world.commands[-1][1].tolist() == [0.0] * 4
+    on_the_ground(world, 0.5)
+    assert len(world.commands) == before  # not without a reason
+    on_the_ground(world, 1.0, states=False)
+    if ended == "reset":
+        on_the_ground(world, 0.3)
+        world.tell("mission/reset")
+        world.hello()
+    on_the_ground(world, 0.5)
+    assert world.mode == ("finished" if ended == "finished" else "ready")
+    assert len(world.commands) == before + 1 and world.commands[-1][1].tolist() == [0.0] * 4
+
+
+def test_in_the_air_or_beside_somebody_else_nothing_is_unlocked(lockstep, artifact):
+    world = World(lockstep, artifact, jump=None)
+    on_the_ground(world, 0.5, height=0.2)
+    on_the_ground(world, 1.0, states=False)
+    on_the_ground(world, 0.5, height=0.2)
+    assert world.mode == "ready" and world.commands == []
+    topic = world.interface.command("ctbr_cmd")
+    MemoryTransport(world.lockstep.bus, "rival", "/cf1").advertise(topic.topic, topic.type, QOS["command"])
+    on_the_ground(world, 1.0, states=False)
+    on_the_ground(world, 0.5)
+    assert world.mode == "ready" and world.commands == []
+
+
+def test_a_gap_in_the_state_in_flight_unlocks_nothing(flying):
+    """Low and blind: it levels, sinks and falls silent; a zero setpoint is the last word only where it has landed."""
+    flying.fly(0.5, states=False)
+    assert flying.mode == "stopped" and flying.commands[-1][1][0] > 0.1
+    count = len(flying.commands)
+    on_the_ground(flying, 0.5)
+    assert len(flying.commands) == count
+
+
+class Sinking:
+    """The vertical motion of the robot under the last command [N], 10 ms late, for :meth:`World.publish`."""
+
+    def __init__(self, world: World, height: float, speed: float, strength: float = 1.0) -> None:
+        self.world, self.height, self.speed, self.strength = world, height, speed, strength
+        self.fastest = 0.0
+        self.mass = ROBOT.parameters["mass"].nominal[0]
+
+    def fall(self, seconds: float, **changes: Any) -> None:
+        """Until the stop action has ended, for so many seconds at most."""
+        for _ in range(round(seconds / 0.01)):
+            thrust = self.world.commands[-1][1][0] if self.world.commands else 0.0
+            self.speed += 0.01 * (self.strength * thrust / self.mass - 9.81)
+            self.height += 0.01 * self.speed
+            self.fastest = max(self.fastest, -self.speed)
+            noise = 1e-3 * self.world.rng.normal(size=3)
+            position = np.array([0.0, 0.0, self.height]) + noise
+            state = {**self.world.state(), "base_quat_w": from_rotation_vector(noise), "base_pos_w": position,
+                     "base_vel_w": np.array([0.0, 0.0, self.speed]) + noise, "height": position[2], **changes}
+            self.world.publish(state)
+            self.world.pause()
+            if self.world.mode == "stopped":
+                return
+
+
+@pytest.fixture
+def high(lockstep, artifact):
+    """Flying; nobody minds that it is somewhere else at once."""
+    world = ready(lockstep, artifact, jump=None)
+    world.begin()
+    world.fly(0.3)
+    return world
+
+
+def hovering() -> float:
+    return ROBOT.parameters["mass"].nominal[0] * 9.81
+
+
+@pytest.mark.parametrize("height, speed", [(1.2, 0.0), (3.9, 0.0), (3.0, -2.0), (2.0, 2.0)])
+def test_a_stopped_quadrotor_comes_down_slowly_and_its_motors_run_until_it_is_down(high, height, speed):
+    """From the fence's 4 m it takes longer than max_s; a thrust that is 7 % off makes it a little faster."""
+    high.tell("mission/stop")
+    robot = Sinking(high, height, speed, strength=0.93)
+    robot.fall(30.0)
+    assert high.mode == "stopped" and robot.height < 0.07 and -robot.speed <= 0.5
+    assert robot.fastest <= max(0.5, -speed + 0.3)
+    assert high.commands[-1][1].tolist() == [0.0] * 4
+
+
+def test_without_a_velocity_that_can_be_believed_it_sinks_as_it_always_did(flying):
+    """Frozen, it says for ever that it sinks: more thrust would lift a robot that does not."""
+    flying.tell("mission/stop")
+    falling = {**flying.state(), "base_vel_w": np.array([0.0, 0.0, -2.0]), "base_quat_w": np.array([1.0, 0, 0, 0])}
+    begun = flying.own.monotonic()
+    for _ in range(700):
+        flying.publish(falling)
+        flying.pause()
+    shares = [command[0] / hovering() for at, command in flying.commands if at > begun]
+    assert shares[0] == pytest.approx(1.3, abs=1e-3) and shares[20] == pytest.approx(0.85, abs=1e-3)
+    assert flying.mode == "stopped" and flying.own.monotonic() - begun < 7.1
+
+
+def test_a_stopped_quadrotor_that_does_not_sink_is_left_alone_after_its_time(flying):
+    """It stands on a table, or hangs in a net: its height is noise."""
+    flying.tell("mission/stop")
+    begun = flying.own.monotonic()
+    flying.fly(5.9, None)
+    assert flying.mode == "stopping"
+    flying.fly(0.2, None)
+    assert flying.mode == "stopped" and flying.own.monotonic() - begun > 6.0
+
+
+def test_a_state_that_says_it_sinks_for_ever_is_not_believed_for_ever(high):
+    high.tell("mission/stop")
+    for k in range(2450):
+        state, height = high.state(), 1e3 - 0.003 * k
+        position = np.array([0.0, 0.0, height]) + 1e-3 * high.rng.normal(size=3)
+        high.publish({**state, "base_pos_w": position, "height": position[2]})
+        high.pause()
+        if k == 2300:
+            assert high.mode == "stopping"
+    assert high.mode == "stopped"
+
+
+def test_a_gap_in_the_state_does_not_end_a_stop_that_is_under_way(high):
+    """Blind for blind_s: that is counted from the last fresh state, not from the beginning."""
+    high.tell("mission/stop")
+    robot = Sinking(high, 3.0, 0.0)
+    robot.fall(2.0)
+    high.fly(0.3, None, states=False)  # stale for 0.2 s of it
+    assert high.mode == "stopping" and high.commands[-1][1][0] == pytest.approx(0.85 * hovering(), rel=1e-3)
+    robot.fall(30.0)
+    assert high.mode == "stopped" and robot.height < 0.07
+
+
 def test_the_operators_own_action_ends_a_stop_that_is_under_way(lockstep, artifact):
     stop = {"default": "level", "operator": "silence"}
     world = ready(lockstep, artifact, commands={"ctbr_cmd": {"stop": stop}})

@@ -26,6 +26,9 @@ from temporeal_bridge import (
     robot_sim,
     worker_node,
 )
+from temporeal_bridge.guard_node import RESCUE_S
+from temporeal_bridge.processes import END_S
+from temporeal_bridge.stop_actions import LONGEST
 from temporeal_bridge.transport import TransportError
 
 ROOT = Path(__file__).parents[2]
@@ -263,8 +266,9 @@ def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made)
 
 def test_a_guard_has_the_time_to_stop_its_robot(made):
     told = [yaml.safe_load(path.read_text())["safety"] for path in (ROOT / "robots").glob("*/ros.yaml")]
-    slowest = max(safety["level"]["max_s"] + safety["level"]["blind_s"] for safety in told if "level" in safety)
-    assert float(launched("arm", made("arm"))["guard_node"][0].sigterm_timeout) > slowest > 0
+    levels = [safety["level"] for safety in told if "level" in safety]
+    slowest = max(LONGEST * level["max_s"] + level["blind_s"] for level in levels)
+    assert float(launched("arm", made("arm"))["guard_node"][0].sigterm_timeout) > END_S > RESCUE_S > slowest > 0
 
 
 def test_a_second_launch_has_a_bag_of_its_own(made, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from robots.motion import (
     allowed,
     at_rest,
     can_stop,
+    confined,
     following,
     moved,
     resting,
@@ -76,6 +77,35 @@ def test_what_is_asked_for_is_reached(limits: tuple[float, float, float], dt: fl
     for _ in range(int(4.0 * slow / dt) + 20):
         motion, _ = following(b, motion, ends)
     np.testing.assert_allclose(motion.command, np.clip(ends, LOW, HIGH), atol=2e-3)
+
+
+@pytest.mark.parametrize("dt", STEPS)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_what_was_confined_goes_on_within_all_limits(limits: tuple[float, float, float], dt: float) -> None:
+    """A window that appears anywhere has its way; what follows it keeps place and speed, and can always stop."""
+    size, rng = 60, np.random.default_rng(4)
+    b, speed = bounds(limits, dt, size), limits[0]
+    motion = at_rest(rng.uniform(LOW, HIGH, size))
+    for target in wishes(size, 300, dt, 5):
+        after, _ = following(b, motion, target)
+        assert (np.abs(after.command - motion.command) <= speed * dt * (1 + 1e-9) + 1e-12).all()
+        near = rng.random(size) < 0.1
+        low = np.where(near, after.command + rng.choice([1e-6, 0.01, 1.0], size) * rng.normal(size=size), -9.0)
+        high = np.where(near, low + rng.choice([0.0, 0.1], size), 9.0)
+        motion, changed = confined(b, motion, after, low, high)
+        assert (motion.command == np.clip(np.clip(after.command, low, high), LOW, HIGH)).all()
+        assert (changed == (motion.command != after.command)).all() and can_stop(b, motion)[changed].all()
+        assert not motion.acceleration[changed].any() and (np.abs(motion.speed) <= speed * (1 + 1e-9)).all()
+        assert LOW <= motion.command.min() and motion.command.max() <= HIGH
+
+
+def test_a_step_that_was_shortened_goes_on_as_fast_as_it_was_and_a_push_is_no_motion() -> None:
+    b, before = bounds((2.0, 10.0, INF), 0.1, 4), Motion.of(np.zeros(4), np.ones(4), np.zeros(4))
+    after = Motion.of(np.full(4, 0.1), np.ones(4), np.zeros(4))
+    ends = np.array([0.06, -0.3, 0.5])  # of the first three: shorter, back, ahead
+    motion, changed = confined(b, before, after, ends, ends)
+    assert motion.command == pytest.approx([0.06, -0.3, 0.5, 0.1]) and changed.tolist() == [True, True, True, False]
+    assert motion.speed == pytest.approx([0.6, 0.0, 0.0, 1.0]) and not motion.acceleration.any()
 
 
 def test_what_keeps_the_limits_is_sent_as_it_is() -> None:

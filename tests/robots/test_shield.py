@@ -57,6 +57,17 @@ def test_rounding_over_a_limit_is_no_event():
     assert verdict.command.tolist() == [1.0, 1.0] and verdict.reason == ""
 
 
+def test_the_servos_window_has_the_last_word_and_is_told():
+    """Faster than allowed, but never beyond the limits of place."""
+    window = (np.array([0.5]), np.array([0.6]))
+    verdict, after = shield.guard(SPEC, np.array([0.0, 1.0]), SLOW, at_rest([0.0, 1.0]), window)
+    assert verdict.command.tolist() == after.command.tolist() == [0.5, 1.0] and not after.speed.any()
+    assert verdict.reason == "its effort is limited, component [0]"
+    assert shield.guard(SPEC, np.array([0.55, 1.0]), SLOW, after, window)[0].reason == ""
+    beyond = (np.array([1.5]), np.array([1.6]))
+    assert shield.guard(SPEC, np.array([0.0, 1.0]), SLOW, None, beyond)[0].command.tolist() == [1.0, 1.0]
+
+
 def test_wrong_shape_is_refused():
     assert "shape" in shield.guard(SPEC, np.zeros(3), FAST, None)[0].reason
 
@@ -95,6 +106,20 @@ def test_level_rates_by_hand():
 def test_stopping_blind_does_not_turn():
     command = shield.level_and_descend(None, 0.3, {"descend": 0.8, "gain": 5.0, "limit": 3.0})
     assert command == pytest.approx([0.24, 0, 0, 0])
+
+
+def test_a_sink_is_brought_to_its_speed_by_hand():
+    """0.2 m/s too fast with 0.5 s/m: a tenth more than it weighs, and more where it is tilted."""
+    config = {"descend": 0.85, "gain": 5.0, "limit": 3.0, "sink_m_s": 0.3, "sink_gain": 0.5}
+    def share(sink, degrees=0.0):
+        quat = frames.from_rotation_vector(np.array([np.deg2rad(degrees), 0.0, 0.0]))
+        return shield.level_and_descend(quat, 1.0, config, sink)[0]
+
+    assert share(0.5) == pytest.approx(1.1) and share(0.3) == pytest.approx(1.0)
+    assert share(0.3, 30.0) == pytest.approx(1.0 / np.cos(np.deg2rad(30.0)))
+    assert share(0.1, 80.0) == pytest.approx(0.9 / 0.7) and share(0.4, 80.0) == 1.3
+    assert share(9.0) == 1.3 and share(-9.0) == share(9.0, 120.0) == 0.85
+    assert share(None) == shield.level_and_descend(None, 1.0, config, 9.0)[0] == 0.85
 
 
 def test_upside_down_it_turns_with_full_effort():

@@ -2,7 +2,7 @@
 
 It knows the robot's ``spec.py`` and ``ros.yaml``, and nothing of the guard: limits are looked up in the files, speed,
 acceleration and jerk are plain differences of what was on the wire, divided by the control period (backward Euler, as
-libfranka checks them, ``rate_limiting.h``).
+libfranka checks them, ``rate_limiting.h``). Where servos have a law and a limit (``effort``), it reads the state, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import Interface
+from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.mission import Told
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
@@ -26,6 +26,8 @@ CLOSEST = 0.45  # of a period between two commands: closer together they are fas
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
 WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
+STALE = 0.9  # of the age from which on a state says nothing: nearer to it nobody knows what the guard thought
+REORDERED_NS = 1_000_000_000  # a stamp that goes back by less is of an old state, by more of a clock that was set
 
 
 class Times(NamedTuple):
@@ -39,6 +41,51 @@ class Times(NamedTuple):
 NEVER = Times(-np.inf, -np.inf)
 
 
+class Servos:
+    """What servos with the law ``kp (command - position) - kd velocity`` are asked for, by the states on the bus.
+
+    Args:
+        rule: the section ``effort`` of a command in ``ros.yaml``. timed: whether a command was made of the newest state
+            read; else of any that is fresh, for topics have no order among each other.
+    """
+
+    def __init__(self, interface: Interface, rule: Mapping[str, Any], timed: bool) -> None:
+        self.names, self.timed = (rule["position"], rule["velocity"]), timed
+        self.kp, self.kd, self.limit = (np.asarray(rule[key], dtype=float) for key in ("kp", "kd", "limit"))
+        self.stale_s = float(interface.safety["stale_after_s"])
+        self.newest: dict[str, np.ndarray] = {}
+        self.stamps: dict[str, int] = {}
+        self.windows: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=1000)  # (taken [s], low, high)
+
+    def read(self, topic: StateTopic, at: float, data: bytes) -> None:
+        """A state, taken at ``at`` [s]; who cannot read it, or has seen a newer one, does not act on it."""
+        try:
+            message = messages.decode(topic.type, data)
+            stamp, signals = codecs.STATES[topic.codec].stamp(message), codecs.STATES[topic.codec].decode(
+                message, topic.options)
+        except (messages.MessageError, codecs.CodecError, ValueError):
+            return
+        old = stamp and 0 <= self.stamps.get(topic.topic, 0) - stamp < REORDERED_NS
+        said = {name: np.asarray(signals[name], dtype=float).reshape(-1) for name in self.names if name in signals}
+        if old or not all(np.isfinite(value).all() for value in signals.values()) or not said:
+            return
+        self.stamps[topic.topic] = stamp
+        self.newest.update(said)
+        if len(self.newest) == len(self.names):
+            position, velocity = (self.newest[name] for name in self.names)
+            least, most = ((self.kd * velocity + sign * self.limit) / self.kp for sign in (-1.0, 1.0))
+            self.windows.append((at, position + least, position + most))
+
+    def recent(self, at: float) -> tuple[np.ndarray, np.ndarray] | None:
+        """Ends [K, B] of the commands that the servos may be given at ``at`` [s], by each state that may have been the
+        last one then; None: the state is old, or nearly."""
+        fresh = [(low, high) for taken, low, high in self.windows if at - taken <= STALE * self.stale_s]
+        if not fresh:
+            return None
+        low, high = (np.stack(ends) for ends in zip(*fresh[-1 if self.timed else 0 :]))
+        return low, high
+
+
 class Oracle:
     """Reads the commands of one robot.
 
@@ -49,13 +96,17 @@ class Oracle:
         commands: how many were read, ``points`` of trajectories included in ``points``.
         wrong: what was outside a limit, in words; only the first of them are kept, ``outside`` counts all.
         trace: (time [s], command [A]) of all of them.
+        yielded: commands at the end of what the servos may give: those may be faster than the limits of motion.
     """
 
     def __init__(
         self, robot: RobotSpec, interface: Interface, command: str, period: float, timed: bool = True
     ) -> None:
         self.spec, self.period, self.topic = robot.command(command), period, interface.command(command)
-        own: Mapping[str, Any] = interface.safety["commands"][command].get("motion") or {}
+        section: Mapping[str, Any] = interface.safety["commands"][command]
+        own: Mapping[str, Any] = section.get("motion") or {}
+        rule = section.get("effort") if self.spec.unit != "N m" else None
+        self.servos = None if rule is None else Servos(interface, rule, timed)
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
         self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))
@@ -65,7 +116,7 @@ class Oracle:
         # messages whose numbers are float32, or scaled there and back, round a limit over its end
         exact = self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs"))
         self.rounding = (PLACE if exact else PLACE + 1e-6) * (self.high - self.low)
-        self.commands = self.points = self.outside = 0
+        self.commands = self.points = self.outside = self.yielded = 0
         self.closest = np.inf
         self.wrong: list[str] = []
         self.trace: list[tuple[float, np.ndarray]] = []
@@ -102,10 +153,11 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
+        pushed = self._effort(command, now.made)
         missed = int((now.made - self.last.left) / self.period - ON_TIME) if timed and self.history else 0
         if missed > 0:
             self._gap(missed, hasattr(message, "points"))
-        self._motion(command)
+        self._motion(command, pushed)
         if self.paced:
             apart = now.left - self.last.made  # at most
             self.closest = min(self.closest, apart / self.period)
@@ -117,6 +169,24 @@ class Oracle:
 
     def _place(self, command: np.ndarray, what: str) -> None:
         self._within(what + " place", np.maximum(self.low - command, command - self.high), self.rounding)
+
+    def _effort(self, command: np.ndarray, at: float) -> np.ndarray:
+        """Which components [A] are at the end of what their servos may give; beyond it only an end of place excuses."""
+        pushed = np.zeros(command.size, dtype=bool)
+        ends = None if self.servos is None else self.servos.recent(at)
+        if ends is None:
+            return pushed
+        low, high = ends
+        size = low.shape[1]
+        rounding, asked = self.rounding[:size], command[:size]
+        under, over = low - asked, asked - high  # [K, B]
+        pushed[:size] = ((np.abs(under) <= rounding) | (np.abs(over) <= rounding)).any(axis=0)
+        beyond = np.maximum(under, over).min(axis=0)  # by the state that allows most
+        at_end = np.where(under.min(axis=0) > 0, self.high[:size] - asked, asked - self.low[:size]) <= rounding
+        self._within("way beyond the servo's limit", np.where(at_end, 0.0, beyond), rounding)
+        pushed[:size] |= at_end & (beyond > rounding)
+        self.yielded += bool(pushed.any())
+        return pushed
 
     def _gap(self, missed: int, led: bool) -> None:
         """So many commands were ``missed``: the guard itself stood still.
@@ -132,8 +202,12 @@ class Oracle:
             passed = [self.ahead[min(k, len(self.ahead) - 1)] for k in range(1, missed + 1)]
             self.history = [*self.history, *passed][-3:]
 
-    def _motion(self, command: np.ndarray) -> None:
-        """Differences of the last commands: of rest before the first, only as far as there are some."""
+    def _motion(self, command: np.ndarray, pushed: np.ndarray) -> None:
+        """Differences of the last commands: of rest before the first, only as far as there are some.
+
+        Where servos are at the end of what they may give (``pushed`` [A]), how fast the command is is not ours to say:
+        from there on it is judged as after the first.
+        """
         if not self.history and self.measured is not None and self.paced:
             reach = np.minimum(self.rates["speed"] * self.period, self.rates["acceleration"] * self.period**2)
             size = self.measured.size
@@ -144,7 +218,9 @@ class Oracle:
             differences = np.diff(differences, axis=0) / self.period
             limit = self.rates[name]
             rounding = 2.0**order * 8e-15 / self.period**order
-            self._within(name, np.abs(differences[-1]), limit * (1 + ROUNDING) + rounding)
+            known = np.isfinite(differences[-1]) & ~pushed
+            self._within(name, np.where(known, np.abs(differences[-1]), 0.0), limit * (1 + ROUNDING) + rounding)
+        self.history[:-1] = [np.where(pushed, np.nan, row) for row in self.history[:-1]]
 
     def _trajectory(self, message: Any) -> None:
         """Every point: its place, speed and acceleration; from point to point the jerk, where none was left out."""

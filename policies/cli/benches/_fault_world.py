@@ -34,6 +34,7 @@ from temporeal_bridge.transport import QOS, QoS
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
 CHUNK_STEPS = 20
+PUSHED = 2  # joint that is pushed: half a rad to either side of its home are in its range
 SETTLED_S = 0.6  # for the first state, the greeting and the first heartbeat
 
 
@@ -292,7 +293,10 @@ class World:
             message = codecs.STATES[topic.codec].encode(told.signals, told.stamp, ("world", "r"), topic.options)
             if self.fault is not None:
                 message = self.fault.message(topic.topic, message)
-            self.own.publish(endpoint, messages.encode(topic.type, message))
+            data = messages.encode(topic.type, message)
+            if self.oracle.servos is not None:
+                self.oracle.servos.read(topic, self.bus.seconds, data)
+            self.own.publish(endpoint, data)
         if self.arm:
             self.oracle.measured = true["joint_pos"]
             self._look_behind(true["joint_pos"])
@@ -511,6 +515,24 @@ def blocked(world: World) -> None:
     world.plan["offset"] = 0.9 * np.eye(world.spec.size)[1]
 
 
+def pushed(world: World) -> None:
+    """A joint is pushed away by half a rad, faster than any command may move, and kept there."""
+    joint, way = PUSHED, [0.25, 0.25]
+    world.blocked = [joint]
+
+    def push() -> None:
+        if way:
+            world.place = world.place - way.pop() * np.eye(world.place.size)[joint]
+
+    world.every = push
+
+
+def stopped_and_pushed(world: World) -> None:
+    """The operator stops it, and then somebody pushes."""
+    world.tell("mission/stop")
+    pushed(world)
+
+
 def far(world: World) -> None:
     """The policy begins far from where the robot is."""
     world.plan["offset"] = np.full(world.spec.size, 0.9)
@@ -577,6 +599,9 @@ CASES: dict[str, Case] = {
     "start far from the pose": Case(far, "start", lambda w: 2 * w.period + SEEN_S, JOINTS, before=True),
     "joint blocked": Case(blocked, "tracking", lambda w: w.guard.profile.tracking.after_s + SEEN_S, ARMS),
     "joint blocked, no rule": Case(blocked, ANY, kinds=("leap_hand", "allegro_hand")),
+    "world pushes a finger": Case(pushed, GOES_ON, kinds=("allegro_hand",)),
+    "world pushes a finger that was stopped": Case(
+        stopped_and_pushed, "operator", lambda w: TICK_S, kinds=("allegro_hand",)),
 }
 
 

@@ -52,21 +52,35 @@ def origin(asked: Array, profile: Profile, watch: Watch) -> Array | None:
     return np.concatenate([measured, np.clip(asked, profile.limits.low, profile.limits.high)[measured.size :]])
 
 
+def window(profile: Profile, spec: CommandSpec, values: Mapping[str, np.ndarray] | None) -> shield.Window | None:
+    """Between which commands no servo needs more effort than it may. None where nobody knows: there is no rule, the
+    command is an effort itself, or the state is stale (``values``: None)."""
+    effort = profile.effort
+    if effort is None or values is None or spec.unit == "N m":
+        return None
+    position, velocity = (values[name].reshape(-1) for name in (effort.position, effort.velocity))
+    return shield.effort_window(
+        position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
+
+
+def within(asked: Array, window: shield.Window | None) -> Array:
+    """``asked`` [A] in the ``window``: aimed at from afar, its end is come to within the limits of motion."""
+    if window is None:
+        return asked
+    size = window[0].size
+    return np.concatenate([np.clip(asked[:size], *window), asked[size:]])
+
+
 def wanted(
-    asked: Array, elapsed: float, begun_at: Array | None, profile: Profile, values: Mapping[str, np.ndarray]
+    asked: Array, elapsed: float, begun_at: Array | None, profile: Profile, window: shield.Window | None
 ) -> Array:
-    """``asked`` [A], ``elapsed`` [s] into the mission: faded in from where the robot was (``begun_at``), and such that
-    no servo needs more effort than it may."""
-    rule, effort = profile.start, profile.effort
+    """``asked`` [A], ``elapsed`` [s] into the mission: faded in from where the robot was (``begun_at``), and in the
+    ``window`` of what servos may give."""
+    rule = profile.start
     if rule is not None and begun_at is not None and elapsed < rule.ramp_s:
         share = elapsed / rule.ramp_s
         asked = begun_at + share * share * (3.0 - 2.0 * share) * (asked - begun_at)
-    if effort is not None:
-        position, velocity = (values[name].reshape(-1) for name in (effort.position, effort.velocity))
-        low, high = shield.effort_window(
-            position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
-        asked = np.concatenate([np.clip(asked[: position.size], low, high), asked[position.size :]])
-    return asked
+    return within(asked, window)
 
 
 def collision(near: Nearness, limits: Bounds, motion: Motion, before: Motion | None) -> str:

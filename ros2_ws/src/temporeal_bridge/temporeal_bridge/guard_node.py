@@ -72,7 +72,7 @@ EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 COMMANDED = ("arming", "active", "stopping", "holding")
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
-RESCUE_S = 10.0  # at most, for the last stop action of a guard that failed
+RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
 @dataclass
@@ -340,6 +340,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
+        self.unlocked = True  # or not: from now on it is in the air
         self.sent_at = self.turn = self.stands_at = -np.inf
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
@@ -438,8 +439,9 @@ class GuardNode:
         if stop.action == "silence":
             return Step(None, over=True)
         if stop.action == "level":
-            return stop_actions.levelled(
-                self.profile, self.robot, self.spec, values, now - stop.since, self.offboard is not None)
+            self.stopping = stop = stop_actions.looked(stop, values, now)
+            return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
+                                         self.offboard is not None, values is not None and self.watch.sound(now))
         return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values)
 
     def _rest(self, mode: str) -> None:
@@ -515,20 +517,22 @@ class GuardNode:
         greeted = now - self.greeted <= GREETING_S
         if not greeted:
             self._let_go()
-        if self.mode == "finished":
-            return
-        ready = greeted and self.watch.complete and self.watch.fresh(now)
-        if ready != (self.mode == "ready"):
+        fresh = self.watch.complete and self.watch.fresh(now)
+        self.unlocked = self.unlocked and fresh  # a robot that was silent may have been off: its lock is on again
+        ready = greeted and fresh
+        if self.mode != "finished" and ready != (self.mode == "ready"):
+            self.unlocked = False  # nor was it seen while the mission's reason stood
             self._say("ready" if ready else "waiting")
-        if self.mode == "ready":
+        if self.mode == "ready" or (self.mode == "finished" and fresh):
             self._unlock(now)
 
     def _unlock(self, now: float) -> None:
-        """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one."""
+        """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one. In the air, or
+        while somebody else commands it, that would cut its motors."""
         below = self.profile.unlock_below_m
         if self.unlocked or below is None or self.offboard is not None or float(self.watch.values["height"]) >= below:
             return
-        if self.transport.active and self.transport.matched(self.command):
+        if self.transport.active and not self.rival and self.transport.matched(self.command):
             self.unlocked, self.acting = True, now
             self._send(np.zeros(self.spec.shape))
 
@@ -567,7 +571,8 @@ class GuardNode:
         self.acting = now
         self._catch_up(now)
         assert self.motion is not None  # there was a command
-        self.motion = stop_actions.ramped(self.limits, self.motion)
+        window = admission.window(self.profile, self.spec, self._fresh_values(now))
+        self.motion = stop_actions.ramped(self.limits, self.motion, window)
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
 
@@ -629,8 +634,9 @@ class GuardNode:
 
     def _limited(self, asked: Array, now: float) -> tuple[shield.Verdict, Motion | None, str]:
         """What may be sent of ``asked`` [A], the motion that this is, and why it may not because of a collision."""
-        wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, self.watch.values)
-        verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion)
+        window = admission.window(self.profile, self.spec, self._fresh_values(now))
+        wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, window)
+        verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion, window)
         if self.nearness is None or motion is None:
             return verdict, motion, ""
         return verdict, motion, admission.collision(self.nearness, self.limits, motion, self.motion)

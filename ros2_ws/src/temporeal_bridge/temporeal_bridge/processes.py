@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-END_S = 10.0  # to write summaries and to finish the bag
-LAUNCHED_END_S = 20.0  # the same under ros2 launch, which would kill a guard that is stopping its robot after 10 s
+END_S = 28.0  # to bring a quadrotor down, which sinks slowly, to write summaries and to finish the bag
+LAUNCHED_END_S = 32.0  # the same under ros2 launch, which would kill a guard that is stopping its robot after 10 s
 LOG_LINES = 15
 STARTED_BY = "TEMPOREAL_STARTED_BY"  # in a node's environment: process id of the starter
 

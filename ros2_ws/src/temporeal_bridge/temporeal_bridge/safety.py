@@ -10,19 +10,33 @@
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
-      unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, before the mission
-      level: {...}                # parameters of the action level
+      unlock_below_m: 0.1         # quadrotors: one zero setpoint below this height, whenever the state comes (back)
+      level: {descend: 0.85, gain: 5.0, limit: 3.0, landed_m: 0.06, max_s: 6.0, blind_s: 0.3, sink_m_s: 0.3, ...}
       commands:
         ctbr_cmd:                 # a section for each command of the robot
           stop: {default: level, operator: silence}   # action by code of the reason
           motion: {margin: 0.02, speed: [...], acceleration: [...], jerk: [...]}
           tracking: {signal: joint_pos, error: 0.2, after_s: 0.2}
-          effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}
+          effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}  # of the servos' law
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
           self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there.
+
+``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
+``sink_m_s``, by the velocity that the state brings (``sink_gain``: share of the hover thrust per m/s), from ``descend``
+to 1.3 of the hover thrust. Without a velocity, or after the state jumped, while it is frozen or has foreign stamps,
+``descend`` alone. It is over below ``landed_m``, then the motors are off; after ``max_s``, but in the air not while the
+height says that it still sinks, up to four times ``max_s``: a state that says so for longer lies. Once the state is
+stale, after ``blind_s``.
+
+``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
+guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
+pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
+limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
+there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
+of efforts: then the command goes as it is. A command that is an effort itself (N m) has no such law.
 """
 
 from __future__ import annotations
@@ -90,7 +104,8 @@ class Tracking:
 
 @dataclass(frozen=True)
 class Effort:
-    """A servo's law ``kp (command - position) - kd velocity``: no command may ask for more than ``limit`` of it."""
+    """A servo's law ``kp (command - position) - kd velocity``: no command may ask for more than ``limit`` of it, even
+    where it must move faster than the limits of motion for that."""
 
     position: str
     velocity: str
@@ -171,6 +186,9 @@ COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "fro
           "swap", "unlock_below_m", "level", "commands")
 OF_COMMAND = ("stop", "motion", "tracking", "effort", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
+SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
+"""Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
+time constant of 0.2 s, slower than state, command and motors are late (0.05 to 0.1 s)."""
 MOTION = ("margin", "speed", "acceleration", "jerk")
 
 
@@ -184,7 +202,9 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     legal(where, own, OF_COMMAND, ("stop",))
     level = content.get("level")
     if level is not None:
-        legal("safety.level", level, LEVEL, LEVEL)
+        legal("safety.level", level, (*LEVEL, *SINK), LEVEL)
+        level = {name: positive(f"safety.level.{name}", value, or_zero=True)
+                 for name, value in {**SINK, **level}.items()}
     silent = positive("safety.silent_after_s", content["silent_after_s"])
     if silent < 2 * period:
         raise SafetyError(f"safety.silent_after_s is {silent:g} s, but this artifact's commands come every {period:g} "

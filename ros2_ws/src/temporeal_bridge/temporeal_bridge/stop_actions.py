@@ -8,7 +8,8 @@ signals by name, None while the state is stale: then nobody knows where the robo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import exp, inf
 from typing import NamedTuple
 
 import numpy as np
@@ -17,20 +18,29 @@ from robots import shield
 from robots.motion import Array, Bounds, Motion, at_rest, following, stopping
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec
+from temporeal_bridge import admission
 from temporeal_bridge.safety import Profile
 
 Values = Mapping[str, np.ndarray]
 GRAVITY = 9.81  # m/s^2
 AT_REST = 1e-9  # of a command's range
+SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sinks: no noise, and no gust, is that large
+SMOOTH_S = 0.3  # of the height, for that
+LONGEST = 4.0  # times max_s: after that even a quadrotor that says it sinks is left alone, for its state lies
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """A stop action under way: what, since when [s], and to where [A] (hold)."""
+    """A stop action under way: what, since when [s], and to where [A] (hold); for :func:`looked`, of level: when the
+    state was last fresh [s], the height [m] without its noise, the greatest of those since it last ``sank`` [s]."""
 
     action: str
     since: float
     target: Array | None = None
+    seen: float = -inf
+    height: float = -inf
+    highest: float = -inf
+    sank: float = -inf
 
 
 class Step(NamedTuple):
@@ -61,14 +71,16 @@ def measured(profile: Profile, motion: Motion, values: Values) -> Array:
 
 
 def calmed(stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None) -> Step:
-    """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept."""
-    limits = profile.limits
+    """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its
+    servos may give."""
+    limits, window = profile.limits, admission.window(profile, spec, values)
     before = motion or at_rest(inside(limits, np.zeros(spec.size)))
     if stop.action == "ramp":
-        after = ramped(limits, before)
+        after = ramped(limits, before, window)
         return Step(after.command.reshape(spec.shape), not after.speed.any(), after)
     target = damping(profile, spec, values) if stop.target is None else stop.target
-    after, _ = following(limits, before, target)
+    target = inside(limits, admission.within(target, window))  # as near as the servos may go
+    after, _ = shield.spare(limits, before, following(limits, before, target)[0], window)
     near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
     return Step(after.command.reshape(spec.shape), bool(near.all()), after)
 
@@ -82,25 +94,52 @@ def damping(profile: Profile, spec: CommandSpec, values: Values | None) -> Array
     return inside(profile.limits, out)
 
 
+def looked(stop: Stopping, values: Values | None, now: float) -> Stopping:
+    """``stop`` with what it knows of the height: whether the robot still sinks is a question of a second."""
+    if values is None:
+        return stop
+    told = float(values["height"])
+    height = told if stop.seen == -inf else told + exp((stop.seen - now) / SMOOTH_S) * (stop.height - told)
+    if height < stop.highest - SINKS_M:
+        return replace(stop, seen=now, height=height, highest=height, sank=now)
+    return replace(stop, seen=now, height=height, highest=max(stop.highest, height))
+
+
 def levelled(
-    profile: Profile, robot: RobotSpec, spec: CommandSpec, values: Values | None, elapsed: float, autopilot: bool
+    profile: Profile, robot: RobotSpec, spec: CommandSpec, stop: Stopping, values: Values | None, now: float,
+    autopilot: bool, sound: bool,
 ) -> Step:
-    """Level out and sink, ``elapsed`` [s] after that began; with no attitude, do not turn, and soon be silent: the
-    firmware levels by itself. An ``autopilot`` lands by itself what is still in the air."""
+    """Level out and sink, no faster than the profile says where the state has the velocity and is ``sound`` (it is
+    alive and did not jump). With no attitude, do not turn, and soon be silent: the firmware levels by itself. An
+    ``autopilot`` lands by itself what is still in the air."""
     level = profile.level or {}
     landed = values is not None and float(values["height"]) < level["landed_m"]
-    if landed or elapsed > (level["blind_s"] if values is None else level["max_s"]):
+    if landed or _too_long(level, stop, values, now, sound):
         off = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if off else None, over=True)
     hover = robot.parameters["mass"].nominal[0] * GRAVITY
-    command = shield.level_and_descend(None if values is None else values["base_quat_w"], hover, level)
+    quat, velocity = (None if values is None else values.get(name) for name in ("base_quat_w", "base_vel_w"))
+    sink = None if velocity is None or not sound else -float(velocity[2])
+    command = shield.level_and_descend(quat, hover, level, sink)
     return Step(shield.clamp(spec, command).command, over=False)
 
 
-def ramped(limits: Bounds, motion: Motion) -> Motion:
-    """One period further on the way to rest."""
+def _too_long(
+    level: Mapping[str, float], stop: Stopping, values: Values | None, now: float, sound: bool
+) -> bool:
+    """Whether levelling has lasted long enough. ``max_s`` ends it, but not in the air, while it sinks: motors that are
+    cut there are a fall."""
+    if values is None:
+        return now - max(stop.since, stop.seen) > level["blind_s"]
+    sinks = sound and now - stop.sank <= SINKS_S
+    return now - stop.since > level["max_s"] * (LONGEST if sinks else 1.0)
+
+
+def ramped(limits: Bounds, motion: Motion, window: shield.Window | None = None) -> Motion:
+    """One period further on the way to rest, in the ``window`` of what servos may give."""
     after = stopping(limits, motion)
-    return Motion.of(inside(limits, after.command), after.speed, after.acceleration)
+    placed = Motion.of(inside(limits, after.command), after.speed, after.acceleration)
+    return shield.spare(limits, motion, placed, window)[0]
 
 
 def caught_up(limits: Bounds, motion: Motion, missed: int, led: bool) -> Motion:

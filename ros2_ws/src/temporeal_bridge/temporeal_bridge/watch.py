@@ -94,6 +94,10 @@ class Watch:
         checks = (self.stale(now), self.stamps(), self.frozen(now), self.jumped, self.tracking(now, sent), self.fence())
         return next((found for found in checks if found != NOTHING), NOTHING)
 
+    def sound(self, now: float) -> bool:
+        """Whether nothing speaks against what a fresh state says: it is alive, of now, and did not jump."""
+        return self.stamps() == self.frozen(now) == self.jumped == NOTHING
+
     def stamps(self) -> Reason:
         """Stamps against the wall clock of this machine."""
         limit = self.profile.stamps_within_s
