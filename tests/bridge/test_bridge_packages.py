@@ -39,13 +39,43 @@ def test_both_packages_are_there():
     assert [p.parent.name for p in PACKAGES] == ["temporeal_bridge", "temporeal_bringup"]
 
 
-@pytest.mark.skipif(shutil.which("colcon") is None, reason="colcon is not installed")
-def test_colcon_sees_ament_python():
-    quiet = ["--log-base", os.devnull]  # else it leaves a folder of logs in the workspace
-    out = subprocess.run(
-        ["colcon", *quiet, "list"], cwd=ROOT / "ros2_ws", capture_output=True, text=True, check=True).stdout
+def colcon(*arguments: str, cwd: Path, home: Path) -> str:
+    """What colcon says: the one of this environment, else of the shell. The user's own settings are not looked at."""
+    beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = shutil.which("colcon", path=beside)
+    assert found is not None, "colcon is not installed: make install, or pip install -c constraints.txt '.[dev]'"
+    done = subprocess.run([found, "--log-base", os.devnull, *arguments], cwd=cwd, capture_output=True, text=True,
+                          env={**os.environ, "COLCON_HOME": str(home), "PYTHONPATH": str(ROOT)}, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_colcon_sees_ament_python(tmp_path):
+    out = colcon("list", cwd=ROOT / "ros2_ws", home=tmp_path)
     assert {tuple(line.split()[::2]) for line in out.splitlines()} == {
         ("temporeal_bridge", "(ros.ament_python)"), ("temporeal_bringup", "(ros.ament_python)")}
+
+
+def test_colcon_builds_the_workspace(tmp_path):
+    """A copy, as nothing may be left here. What it installs is where `ros2 run` and `ros2 launch` look, and runs."""
+    for folder in ("ros2_ws/src", "launch"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    workspace = tmp_path / "ros2_ws"
+    colcon("build", "--event-handlers", "desktop_notification-", cwd=workspace, home=tmp_path / "home")
+    installed = workspace / "install" / "temporeal_bridge"
+    for row in ("share/temporeal_bringup/launch/quadrotor.launch.py",
+                "share/ament_index/resource_index/packages/temporeal_bringup"):
+        assert (workspace / "install" / "temporeal_bringup" / row).is_file()
+
+    def sourced(command: str) -> str:
+        done = subprocess.run(["bash", "-c", f". install/setup.bash && {command}"], cwd=workspace, text=True,
+                              capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "usage: guard_node" in sourced(f"{installed}/lib/temporeal_bridge/guard_node --help")
+    where = sourced(f"{sys.executable} -c 'from temporeal_bridge import guard_node; print(guard_node.__file__)'")
+    assert installed in Path(where.strip()).parents
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "launch").glob("*.launch.py")), ids=lambda p: p.name)
