@@ -287,7 +287,18 @@ def trajectories(study: Study) -> str:
                          "</figure>")
     told = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
             "the dot is the start. Of robots in space the view from above, below it from the side.</p>")
-    return told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else nothing("No episode is kept yet.")
+    done = suite.of(trials, status=suite.DONE)
+    missing = not_kept("episodes", [t for t in done if not t.get("paths")], done, "trials")
+    return (told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else "") + missing
+
+
+def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind: str) -> str:
+    """For how many trials there is nothing to draw; nothing where there is for all."""
+    if not all_of:
+        return nothing("No trial is done yet.")
+    left = f"Of {len(without)} of {len(all_of)} {kind} that are done no {what} are kept"
+    return nothing(f"{left} to draw: drawings stay in the folder in which a trial was made; a study.json has those of "
+                   f"one seed of {METHODS[suite.OURS].title} for each formula.") if without else ""
 
 
 def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
@@ -301,8 +312,8 @@ def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
 
 def critic(study: Study) -> str:
     """What the critic expects over two time variables."""
-    tiles = []
-    for trial in sorted(suite.of(study["trials"], method=suite.OURS), key=lambda t: (t["task"], t["seed"])):
+    tiles, done = [], suite.of(study["trials"], method=suite.OURS, status=suite.DONE)
+    for trial in sorted(done, key=lambda t: (t["task"], t["seed"])):
         if trial.get("heat") and not any(trial["task"] == name for name, _ in tiles):
             figure = suite_figures.heat_map(trial["heat"])
             tiles.append((trial["task"], f'<figure class="panel">{figure}<figcaption>{escape(trial["task"])}, seed '
@@ -310,8 +321,12 @@ def critic(study: Study) -> str:
     told = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "
             "with the most room, the others as in the schedule that it likes best (the ring); mean over some starts. "
             "Times that the formula does not allow are blank.</p>")
-    return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' if tiles else nothing(
-        "No run of TGPO* on a formula with two time variables is done yet.")
+    title = f"trials of {METHODS[suite.OURS].title}"
+    missing = not_kept("values", [t for t in done if "heat" not in t], done, title)
+    if tiles:
+        return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' + missing
+    return missing or nothing(f"None of the {len(done)} {title} is on a formula with two time variables that have "
+                               "room.")
 
 
 def failures(study: Study) -> str:

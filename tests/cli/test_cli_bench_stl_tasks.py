@@ -505,3 +505,48 @@ def test_trials_of_earlier_code_are_taken_over_where_formula_and_settings_are_th
         file.write_text(wrong)
         with pytest.raises(BadInput, match="study.json of this benchmark"):
             study.take_over(str(file))
+
+
+PICTURES = {"paths": [{"satisfied": True, "points": [[0.12345, 2.0, 0.0], [1.0, 1.0, 0.0]]}], "planar": True,
+            "heat": {"x": [0.0], "y": [0.0, 1.0], "x_label": "t1", "y_label": "t2", "best": [0.0, 1.0],
+                     "value": [[None], [1.23456]]},
+            "shapes": [{"type": "box", "name": "fence", "role": "fence", "low": [-5, -5, 0], "high": [5, 5, 1]}]}
+
+
+def test_a_study_keeps_the_drawings_of_one_seed_and_they_are_taken_over(tmp_path: Path) -> None:
+    study = Study(tmp_path / "old", ["linear_reach"], False)
+    study.folder.mkdir()
+    for method, seed, more in (("tgpo", 1, {}), ("tgpo", 2, PICTURES), ("tgpo", 3, PICTURES), ("cem", 1, PICTURES)):
+        told = {**told_of(Item("linear_reach", method, seed)), "system": "linear", "depth": 1, "satisfied": 900,
+                "revision": "abc", "success": [0.9, 0.8, 1.0], **more}
+        (study.folder / f"linear_reach-{method}-{seed}.json").write_text(json.dumps(told))
+    study.write()
+    file = study.folder / "study.json"
+    kept = {(t["method"], t["seed"]): t for t in json.loads(file.read_text())["trials"]}
+    assert [key for key, trial in kept.items() if "paths" in trial] == [("tgpo", 2)]
+    assert kept["tgpo", 2]["paths"] == [{"satisfied": True, "points": [[0.12, 2, 0], [1, 1, 0]]}]
+    assert '"best":[0,1],"value":[[null],[1.23]]}' in file.read_text()  # on a line of its own
+    after = Study(tmp_path / "new", ["linear_reach"], False)
+    after.folder.mkdir()
+    assert after.take_over(str(file)) == 4
+    assert "Of 3 of 4 trials that are done no episodes are kept" in written(after)
+    assert "linear_reach, TGPO*: 0.900" in written(after)
+    bare = Study(tmp_path / "bare", ["linear_reach"], False)
+    bare.folder.mkdir()
+    file.write_text(json.dumps({"trials": [{k: v for k, v in t.items() if k not in PICTURES} for t in kept.values()]}))
+    assert bare.take_over(str(file)) == 4
+    assert "Of 4 of 4 trials that are done no episodes are kept" in written(bare)
+    assert "Of 3 of 3 trials of TGPO* that are done no values are kept" in written(bare)
+
+
+def written(study: Study) -> str:
+    study.write()
+    return (study.folder / "index.html").read_text()
+
+
+def test_drawings_of_the_whole_suite_are_a_few_hundred_kilobytes() -> None:
+    path = {"satisfied": True, "points": [[-1.23, 4.56, 1.78]] * 60}
+    heat = {"x": [0.15] * 24, "y": [0.15] * 24, "value": [[-1.234] * 24] * 24}
+    trials = [{"task": task, "method": "tgpo", "status": DONE, "seed": seed, "paths": [path] * 6, "heat": heat}
+              for task in stl_tasks.suite_tasks() for seed in (1, 2, 3)]
+    assert len(stl_tasks.as_text({"trials": trials})) < 600_000

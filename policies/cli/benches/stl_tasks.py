@@ -511,12 +511,50 @@ class Study:
                  "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(), "rows": told,
                  "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
-        lean = [{k: v for k, v in t.items() if k not in DRAWN} for t in trials]
-        write_whole(self.folder / "study.json", (json.dumps({**whole, "trials": lean}, indent=1) + "\n").encode())
+        write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())
         return rows
 
 
 DRAWN = ("paths", "heat", "shapes")
+"""What of a trial is for pictures only, and large."""
+
+
+def as_text(study: Mapping[str, Any]) -> str:
+    """``study`` as JSON, with few of its drawings (:func:`drawn_of`), each on a line of its own and rounded."""
+    trials, few, lines = study["trials"], drawn_of(study["trials"]), dict[str, str]()
+    lean = [{k: v for k, v in t.items() if k not in DRAWN or number in few} for number, t in enumerate(trials)]
+    for number in few:
+        for key in set(DRAWN) & set(lean[number]):
+            mark = f"<{key} of trial {number}>"
+            lines[json.dumps(mark)] = json.dumps(rounded(lean[number][key]), separators=(",", ":"))
+            lean[number][key] = mark
+    text = json.dumps({**study, "trials": lean}, indent=1)
+    for mark, line in lines.items():
+        text = text.replace(mark, line, 1)
+    return text + "\n"
+
+
+def drawn_of(trials: Sequence[Trial]) -> set[int]:
+    """The numbers of the trials whose drawings are kept with the study: of TGPO*, on each formula the lowest seed that
+    has any."""
+    least: dict[str, int] = {}
+    for number, trial in enumerate(trials):
+        if trial["method"] == suite.OURS and trial["status"] == suite.DONE and "paths" in trial:
+            best = least.setdefault(trial["task"], number)
+            least[trial["task"]] = number if trial["seed"] < trials[best]["seed"] else best
+    return set(least.values())
+
+
+def rounded(value: Any) -> Any:
+    """``value`` with all numbers in it to 2 decimals, whole ones without any."""
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    if not isinstance(value, float):
+        return value
+    near = round(value, 2)
+    return int(near) if near.is_integer() else near
 
 
 def read(file: Path) -> dict[str, Any] | None:
