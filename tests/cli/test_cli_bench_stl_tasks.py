@@ -59,7 +59,9 @@ def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) 
 def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
     items = selection(stl_tasks.suite_tasks(), True, None, None, None, None)
     assert {item.task for item in items} == set(stl_tasks.QUICK_TASKS) and {item.seed for item in items} == {1}
-    assert {suite.METHODS[item.method].key for item in items} == set(METHODS)
+    assert {suite.METHODS[item.method].key for item in items} == set(METHODS) - {suite.HOME}
+    named = selection(stl_tasks.suite_tasks(), True, None, [suite.HOME], None, None)
+    assert [item.method for item in named] == [suite.HOME] * 2
     assert sum(item.budget_s for item in items) < stl_tasks.QUICK_LIMIT < 600.0
     of_system = selection(stl_tasks.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
     assert [item.system for item in of_system] == ["unicycle", "unicycle"]
@@ -358,6 +360,34 @@ def test_rows_are_judged_against_the_targets() -> None:
     assert rows["linear.tgpo.seconds_to_0.5"].value == 9.0 and rows["linear.tgpo.seconds_to_0.9"].value is None
 
 
+def test_times_are_cpu_times_with_the_wall_time_beside_them() -> None:
+    trials = [{**t, "wall_s": t["cpu_s"] + 9.0, "parallel": 2} for t in whole()]
+    told = {row.name: row.peer for row in rows_of(trials, SUITE)}["linear.tgpo.seconds.most"]
+    assert told == ("CPU time from process start, of 12 trainings; longest wall time 179 s, of the 12 that ran at "
+                    "most 2 at once")
+    bare = {row.name: row.peer for row in rows_of(whole(), SUITE)}["linear.tgpo.seconds.most"]
+    assert "CPU time from process start" in str(bare) and "no wall time" in str(bare)
+
+
+def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
+    from policies.algos.tgpo import Allocator, TGPOConfig
+    from policies.cli import runs
+    from policies.cli import settings as config
+
+    assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
+    assert Item("linear_reach", "tgpo", 1).words == [
+        "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
+        "algo.threads=1"]
+    settings = config.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
+    _, made = runs.algorithm(settings)
+    assert isinstance(made, TGPOConfig) and made.explore == 0.0
+    for config_of, there in ((made, False), (TGPOConfig(), True)):
+        env = runs.make_env(settings, training=True)
+        Allocator(env, config_of, 1)
+        env.reset()
+        assert (env.explore > 0.0) is there and bool((env.midway | env.midway_next).any()) is there
+
+
 def test_rows_of_less_than_three_seeds_of_all_formulas_or_of_a_quick_run_are_not_judged() -> None:
     for trials in (whole(seeds=(1, 2)), [t for t in whole() if t["task"] != "linear_seq"]):
         found = verdicts(trials)
@@ -550,3 +580,17 @@ def test_drawings_of_the_whole_suite_are_a_few_hundred_kilobytes() -> None:
     trials = [{"task": task, "method": "tgpo", "status": DONE, "seed": seed, "paths": [path] * 6, "heat": heat}
               for task in stl_tasks.suite_tasks() for seed in (1, 2, 3)]
     assert len(stl_tasks.as_text({"trials": trials})) < 600_000
+
+
+def test_every_target_that_the_published_study_misses_says_what_was_tried() -> None:
+    file = Path(__file__).parents[1] / "benchmarks" / "results" / "stl-tasks.json"
+    missed = [row["name"] for row in json.loads(file.read_text())["rows"] if row["ok"] is False]
+    assert [name for name in missed if not stl_tasks.TRIED.get(name)] == []
+
+
+def test_names_with_dashes_are_read_back(tmp_path: Path) -> None:
+    study = Study(tmp_path, ["linear_my-own", "linear_reach"], False)
+    for name in ("linear_my-own-tgpo-home-3", "linear_reach-tgpo-2", "linear_gone-tgpo-1", "study"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert [(i.task, i.method, i.seed) for i in study.items()] == [("linear_my-own", "tgpo-home", 3),
+                                                                   ("linear_reach", "tgpo", 2)]

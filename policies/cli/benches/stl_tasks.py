@@ -30,9 +30,9 @@ from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 HELP = (
-    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its baselines, each "
-    "formula, method and seed a process of its own, on one core, with the same CPU time per system; judged on 1000 "
-    "fresh starts (planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson "
+    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its starts in the middle "
+    "of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the same CPU time "
+    "per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson "
     "intervals. Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle; --parallel. "
     "Everything takes days: it is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are "
     "the same, so it goes on where it was; the page there, index.html, is written anew after each. --quick: two "
@@ -42,7 +42,7 @@ DAYS = True  # of computing, for all methods, formulas and seeds: `bench --all` 
 
 OPTIONS = {
     "systems": "robots of the suite, such as linear,unicycle (default: all)",
-    "methods": f"of {','.join(METHODS)} (default: all)",
+    "methods": f"of {','.join(METHODS)} (default: all; quick: without {suite.HOME})",
     "tasks": "formulas, such as linear_reach,linear_seq (default: all of the systems)",
     "seeds": "whole numbers (default: 1,2,3; quick: 1)",
     "keep": "a study.json of before: its trials are taken over where formula and settings are the same, whatever "
@@ -53,13 +53,14 @@ OPTIONS = {
 }
 STUDY = Path("outputs/bench/stl-tasks")
 SEEDS = (1, 2, 3)
-EPISODES = 1000
+EPISODES = suite.STARTS
 CPU_CLOCK = "algo.clock=cpu"
 ENDLESS = 10**12  # updates or steps: the budget of time is what ends a training
 HUNG = 20.0  # times its budget of CPU time: a trial that takes so long by the clock hangs; a busy machine is no fault
 SPARE = 3600.0  # s beyond that, for what is not in the budget
 QUICK = "quick"  # folder of its trials
 QUICK_TASKS, QUICK_SEEDS = ("linear_reach", "linear_seq"), (1,)
+QUICK_WITHOUT = (suite.HOME,)  # methods that there is no time for
 QUICK_BUDGET, QUICK_EPISODES = 30.0, 256
 QUICK_LIMIT, QUICK_TRIAL = 570.0, 90.0  # s: of all that it starts, of one trial at most
 AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
@@ -136,8 +137,9 @@ def selection(
     default = [task for task in QUICK_TASKS if task in own] if quick and systems is None else _few(own, quick)
     formulas = chosen("tasks", wanted, own, default)
     numbers = _seeds(seeds, QUICK_SEEDS if quick else SEEDS)
+    usual = [method for method in METHODS if not (quick and method in QUICK_WITHOUT)]
     return [Item(task, method, seed, quick) for seed in numbers for task in formulas
-            for method in chosen("methods", methods, list(METHODS))
+            for method in chosen("methods", methods, list(METHODS), usual)
             if METHODS[method].systems is None or suite.system_of(task) in METHODS[method].systems]
 
 
@@ -228,7 +230,7 @@ def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, d
         if (found is not None and METHODS[item.method].kind == suite.LEARNER and found.get("status") == suite.DONE
                 and study.suits(item, found) and run_folder.is_dir()):
             out[item.name] = {"run": str(run_folder), "trained": {k: found[k] for k in TRAINED}, "taken_over": True,
-                              "revision": found["revision"], "judged_by": now}
+                              "parallel": found.get("parallel"), "revision": found["revision"], "judged_by": now}
     say(f"{len(out)} policies of {folder} are judged again")
     return out
 
@@ -492,10 +494,10 @@ class Study:
     def items(self) -> Iterator[Item]:
         """What the files of the folder are named for."""
         for path in sorted(self.folder.glob("*.json")):
-            task, _, rest = path.stem.partition("-")
-            method, _, seed = rest.rpartition("-")
-            if task in self.tasks and method in METHODS and seed.isdigit():
-                yield Item(task, method, int(seed), self.quick)
+            name, _, seed = path.stem.rpartition("-")
+            for method in METHODS if seed.isdigit() else ():
+                if (task := name.removesuffix(f"-{method}")) != name and task in self.tasks:
+                    yield Item(task, method, int(seed), self.quick)
 
     def write(self) -> list[Row]:
         """``study.json`` and the page; the rows."""
@@ -508,8 +510,8 @@ class Study:
         told = [plain(asdict(row)) for row in rows]
         whole = {"command": "temporeal bench stl-tasks", "bench": "stl-tasks", "quick": self.quick, "stale": stale,
                  "taken_over": sum(bool(t.get("taken_over")) for t in trials),
-                 "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(), "rows": told,
-                 "tried": dict(TRIED), "trials": trials}
+                 "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(),
+                 "tasks": list(self.tasks), "rows": told, "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
         write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())
         return rows
@@ -697,7 +699,7 @@ def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
 
 
 def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
-    """Longest training from process start, and the median time to each threshold."""
+    """Longest training, in CPU time from process start, and the median time to each threshold."""
     for system, target in SYSTEMS.items():
         found = suite.times(trials, suite.OURS, system)
         if found is None:
@@ -706,11 +708,18 @@ def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
         whole = complete(trials, [suite.OURS], system, tasks) and not failed
         note = (f", {failed} failed" if failed else "") + ("" if whole else ", incomplete")
         yield Row(f"{system}.{suite.OURS}.seconds.most", found.longest_s, "s", target.seconds,
-                  f"of {found.trainings} trainings, from process start{note}",
+                  f"CPU time from process start, of {found.trainings} trainings; {wall_time(found)}{note}",
                   found.longest_s <= target.seconds if target.seconds is not None and whole else None)
         for threshold, (count, seconds) in found.to.items():
             yield Row(f"{system}.{suite.OURS}.seconds_to_{threshold}", seconds, "s", None,
                       f"median of the {count} of {found.trainings} that got there{note}")
+
+
+def wall_time(found: suite.Times) -> str:
+    """The longest training by the wall's clock, where it had a core for itself."""
+    count, longest = found.wall
+    return (f"none of them ran {suite.FEW} at once or alone, so no wall time" if longest is None else
+            f"longest wall time {longest:.0f} s, of the {count} that ran at most {suite.FEW} at once")
 
 
 def count_rows(trials: Sequence[Trial]) -> Iterator[Row]:
