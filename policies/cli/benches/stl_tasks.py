@@ -31,9 +31,9 @@ from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 HELP = (
     "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its starts in the middle "
-    "of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the same CPU time "
-    "per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson "
-    "intervals. Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle; --parallel. "
+    "of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the same "
+    "CPU time per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's exact "
+    "Boolean verdict, Clopper-Pearson intervals. Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle; --parallel. "
     "Everything takes days: it is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are "
     "the same, so it goes on where it was; the page there, index.html, is written anew after each. --quick: two "
     "formulas, short, within 10 minutes"
