@@ -262,11 +262,11 @@ def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = study["trials"], []
     told = ("<p>Training: CPU time from process start, median and longest; where trials ran at most two at once, also "
-            "the longest wall time. To a threshold: seconds of learning until so many of the episodes that ended in one "
-            "iteration were a success, with the exploring policy (of TGPO: kept the drawn schedule, which is harder than "
-            "the formula); the median of the trainings that got there, and how many did. Planners: seconds per start, "
-            "simulation included; where their time (that of a training) was over before all starts, the number that was "
-            "judged.</p>")
+            "the longest wall time. To a threshold: seconds of learning until so many of the episodes that ended in "
+            "one iteration were a success, with the exploring policy (of TGPO: kept the drawn schedule, which is "
+            "harder than the formula); the median of the trainings that got there, and how many did. Planners: seconds "
+            "per start, simulation included; where their time (that of a training) was over before all starts, the "
+            "number that was judged.</p>")
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:

@@ -594,3 +594,32 @@ def test_names_with_dashes_are_read_back(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text("{}")
     assert [(i.task, i.method, i.seed) for i in study.items()] == [("linear_my-own", "tgpo-home", 3),
                                                                    ("linear_reach", "tgpo", 2)]
+
+
+def test_what_is_given_up_in_a_hurry_is_left_and_not_failed(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine: the wall's clock says nothing of a method that was promised CPU time."""
+    stub.mkdir(parents=True, exist_ok=True)
+    (stub.parent / "worker" / "stub_of_trials.py").write_text("import time; time.sleep(60)")
+    items = [Item("linear_reach", "tgpo", 1)]
+    for deadline, left in ((time.monotonic() + 1e4, 1), (None, 0)):
+        progress = Progress(items, 1, deadline)
+        monkeypatch.setattr(progress, "limit", lambda item: 0.3)
+        assert stl_tasks.work_off(items, stub, progress, lambda: None) == left
+        assert (stub / "linear_reach-tgpo-1.json").exists() is not bool(left)
+
+
+def test_a_formula_of_ones_own_is_compared_as_those_of_the_suite(
+    tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    file = tmp_path / "own" / "task" / "stl" / "linear_mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text((root / "configs/task/stl/linear_reach.yaml").read_text())
+    assert "linear_mine" not in stl_tasks.suite_tasks()
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
+    rows = stl_tasks.run(False, out=stub, tasks=["linear_mine"], methods=["cem"], seeds=["1"], parallel=["1"])
+    assert {row.name: row.value for row in rows}["linear.cem.success"] == 0.9
+    before = stl_tasks.formula_digest("linear_mine")
+    assert before == stl_tasks.formula_digest("linear_reach")
+    file.write_text(file.read_text() + "\n# other\n")
+    assert stl_tasks.formula_digest("linear_mine") != before

@@ -30,10 +30,11 @@ from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 HELP = (
-    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its starts in the middle "
-    "of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the same "
-    "CPU time per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's exact "
-    "Boolean verdict, Clopper-Pearson intervals. Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle; --parallel. "
+    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its starts in the "
+    "middle of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the "
+    "same CPU time per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's "
+    "exact Boolean verdict, Clopper-Pearson intervals. Options: --systems, --methods, --tasks, --seeds, each a list "
+    "such as linear,unicycle; --parallel. "
     "Everything takes days: it is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are "
     "the same, so it goes on where it was; the page there, index.html, is written anew after each. --quick: two "
     "formulas, short, within 10 minutes"
@@ -63,6 +64,7 @@ QUICK_TASKS, QUICK_SEEDS = ("linear_reach", "linear_seq"), (1,)
 QUICK_WITHOUT = (suite.HOME,)  # methods that there is no time for
 QUICK_BUDGET, QUICK_EPISODES = 30.0, 256
 QUICK_LIMIT, QUICK_TRIAL = 570.0, 90.0  # s: of all that it starts, of one trial at most
+GIVEN_UP = "given up after"  # what is said of a trial that took too long
 AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
 WIDTH = 100  # of the line that is drawn on a terminal
 WORKER = "policies.cli.benches._stl_trial"
@@ -210,7 +212,8 @@ def run(
     before = {} if judge is None else policies_of(Path(one("judge", "folder", judge)), study, todo)
     left = work_off(todo, folder, progress, study.write, before)
     if left:
-        say(f"{left} trials are left: the time of --quick is over; the same command makes them")
+        say(f"{left} trials are left: the time of --quick is over, or one took longer than {QUICK_TRIAL:.0f} s, as on "
+            "a machine that is busy; the same command makes them")
     rows = study.write()
     say(f"page: {folder / 'index.html'}")
     return rows
@@ -266,7 +269,7 @@ def work_off(
             return None
         progress.begin(number)
         found = made(todo[number], folder, limit, stop, progress.at_once, before.get(todo[number].name, {}))
-        if found["status"] == suite.FAILED and progress.is_over():  # cut short, which says nothing of the method
+        if found["status"] == suite.FAILED and progress.cut_short(found):  # which says nothing of the method
             (folder / f"{todo[number].name}.json").unlink(missing_ok=True)
             return None
         return found
@@ -337,7 +340,7 @@ def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Even
     try:
         while process.poll() is None:
             if time.monotonic() > until:
-                return f"given up after {limit_s:.0f} s"
+                return f"{GIVEN_UP} {limit_s:.0f} s"
             if stop.is_set():
                 raise Interrupted(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -389,9 +392,11 @@ class Progress:
         left = self.deadline - time.monotonic()
         return min(left, QUICK_TRIAL) if left > self.expected(item) else 0.0
 
-    def is_over(self) -> bool:
-        """Whether there is a deadline, and it has passed."""
-        return self.deadline is not None and time.monotonic() >= self.deadline
+    def cut_short(self, found: Trial) -> bool:
+        """Whether a trial that failed was in a hurry: there is a deadline, and it has passed, or the trial was given up
+        by the wall's clock, while what it was promised is CPU time."""
+        return self.deadline is not None and (
+            time.monotonic() >= self.deadline or str(found.get("reason")).startswith(GIVEN_UP))
 
     def expected(self, item: Item) -> float:
         """Seconds: as the same method took on this system; else its budget, and what there is to do besides."""
@@ -577,10 +582,13 @@ def code_digest(item: Item) -> str:
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=64)
 def formula_digest(task: str) -> str:
-    """Of a formula's file."""
-    path = Path(__file__).resolve().parents[3] / "configs" / "task" / "stl" / f"{task}.yaml"
+    """Of a formula's file, which may be the user's own."""
+    from policies.cli.settings import file_of
+
+    path = file_of("task", f"stl/{task}")
+    if path is None:
+        raise BadInput(f"there is no formula {task!r} any more: its file was there when the study began")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
