@@ -517,6 +517,11 @@ class Next(nn.Module):
         return (ahead * picked[..., None]).sum(1)
 
 
+JUDGED_WITHOUT = ("the network alone is judged and exported, without STL-NPC's backup policy, which plans with the "
+                  "system's model; with it: temporeal bench stl-tasks --methods npc")
+"""What whoever judges a run through its policy should know."""
+
+
 def load_graph(path: Path, task: Task, device: str = "cpu") -> PolicyGraph:
     """The network of a run between raw signals and raw commands. Without the backup policy: that needs the model."""
     policy, _ = load_policy(path, device)

@@ -188,7 +188,7 @@ class Allocator:
             self.flown = proved(source.bank, followed, success).cpu()
         if not bool(success.any()):
             warnings.warn("no schedule that was flown at the end of the training was kept: all are offered to the "
-                          "policy, which probably keeps none", stacklevel=2)
+                          "policy, which probably keeps none", stacklevel=1)  # the caller is torch's no_grad
         source.bank, env.explore, learner.hidden, learner.obs = bank, config.explore, hidden, obs
         env.load_state_dict(state)
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +123,25 @@ def counter(title: str) -> Callable[[int, int], None]:
             print(f"\r{title}: {done} of {of}", end=end, file=sys.stderr, flush=True)
 
     return show
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Inside, what our own modules warn of is a line like any other, without the place in the source;
+    warnings of others are shown as python does."""
+    root = Path(__file__).parents[2]
+    ours = [root / name for name in ("policies", "robots", "sim")]
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any) -> None:
+            if issubclass(category, UserWarning) and any(map(Path(filename).is_relative_to, ours)):
+                complain(f"temporeal: {message}")
+            else:
+                usual(message, category, filename, *more, **others)
+
+        warnings.showwarning = show
+        yield
 
 
 def complain(text: str) -> None:

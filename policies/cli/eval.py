@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ def run(argv: Sequence[str]) -> int:
     artifact = runs.load_artifact(options.policy) if is_artifact else None
     settings = runs.artifact_settings(options.policy, artifact) if artifact else runs.load_run(options.policy)
     settings = override(settings, options.overrides)
+    if not options.json and (note := left_out(settings)):
+        say(note)
     folder = report_folder(options, is_artifact)
     runs.check_writable(folder)
     task = runs.make_task(settings)
@@ -113,6 +115,15 @@ def judge(settings: dict[str, Any], policy: Path | Artifact, backend: str, optio
     seconds = time.perf_counter() - started
     evaluation = evaluate(found, task.formula, reference=reference_of(task), confidence=options.confidence)
     return Judged(evaluation, found, seconds)
+
+
+def left_out(settings: Mapping[str, Any]) -> str:
+    """What the algorithm has besides the policy that is judged; empty where the policy is all."""
+    if (settings.get("algo") or {}).get("name") != "npc":
+        return ""
+    from policies.algos.npc import JUDGED_WITHOUT
+
+    return f"algo=npc: {JUDGED_WITHOUT}"
 
 
 def report_folder(options: Any, is_artifact: bool) -> Path:

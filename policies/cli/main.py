@@ -28,6 +28,7 @@ from policies.cli.console import (
     complain,
     interrupt,
     on_signals,
+    plain_warnings,
     say,
 )
 
@@ -155,7 +156,7 @@ class Unread:
 def attempted(work: Callable[[list[str]], int], arguments: list[str]) -> int:
     """Exit status of ``work(arguments)``, whatever it raises."""
     try:
-        with on_signals([signal.SIGTERM], interrupt):
+        with on_signals([signal.SIGTERM], interrupt), plain_warnings():
             status = work(arguments)
         sys.stdout.flush()
         return status

@@ -217,7 +217,8 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
         if not hasattr(module, "train") or "env" not in inspect.signature(module.train).parameters:
             told = (module.__doc__ or "").partition("\n")[0]
             instead = f": python -m {module.__name__} --help" if hasattr(module, "main") else ""
-            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of sim.tasks ({told}){instead}")
+            raise BadInput(f"algo={settings['algo']['name']} does not learn tasks of sim.tasks ({told})"
+                           f"{instead or planned(settings)}")
         made = typing.get_type_hints(module.train)["config"]
         given = {key: tuple(v) if isinstance(v, list) else v for key, v in of_group(settings, "algo").items()}
         hints = typing.get_type_hints(made)
@@ -230,6 +231,18 @@ def algorithm(settings: Mapping[str, Any]) -> tuple[ModuleType, Any]:
                 wanted = hints[key].__name__ if isinstance(hints[key], type) else str(hints[key])
                 raise BadInput(f"algo.{key}={value}: expected {wanted.replace('collections.abc.', '')}, finite")
         return module, made(**given)
+
+
+def planned(settings: Mapping[str, Any]) -> str:
+    """How to have a planner judged on the task; empty where the algorithm is none, or plans no such tasks."""
+    from policies.evaluate.suite import METHODS, PLANNER
+
+    method = next((m for m in METHODS.values() if m.kind == PLANNER and m.algo == settings["algo"]["name"]), None)
+    if method is None or settings["task"]["name"] != "stl":
+        return ""
+    name = str(settings["task"].get("title", "stl-NAME")).removeprefix("stl-")
+    return (f". It plans for each start and learns nothing: temporeal bench stl-tasks --tasks {name} --methods "
+            f"{method.key} judges it")
 
 
 def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -75,6 +75,12 @@ def own_folders() -> list[Path]:
     return [Path(text).expanduser().absolute() for text in os.environ.get(FOLDERS, "").split(os.pathsep) if text]
 
 
+def file_of(group: str, option: str) -> Path | None:
+    """The file of an option, of the package or of the user's; None where there is none."""
+    places = [Path(str(files("configs"))), *own_folders()]
+    return next((path for folder in places if (path := folder / group / f"{option}.yaml").is_file()), None)
+
+
 def check_folders() -> None:
     """The user's folders are there and hold nothing that would silently be left out."""
     known = options_in(Path(str(files("configs"))))
@@ -112,6 +118,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     parsed = [o for o in parsed if not any(o is other for other in automatic_worlds)]
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
+    check_task(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"])
     lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
     worlds = own_worlds(base["task"])
     if automatic_worlds or base["num_worlds"] == AUTO:
@@ -126,6 +133,17 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     settings = _compose(lines, opened)
     own_worlds(settings["task"])
     return titled(checked_robot(settings), [o.value() for o in parsed if o.key_or_group == "task"])
+
+
+def check_task(task: object, automatic: Sequence[str], chosen: Sequence[str]) -> None:
+    """The task's file says what is taken from it."""
+    missing = [group for group in automatic if not isinstance(task, Mapping) or group not in task]
+    if missing:
+        file = file_of("task", chosen[-1]) if chosen else None
+        if file is not None and (found := flaw(file)):
+            raise BadInput(f"{file}, {found}")
+        raise BadInput(f"{file or 'task'}: the file of a task says {', '.join(f'{group}: ...' for group in missing)}; "
+                       "docs/adding-a-robot.md has a whole one")
 
 
 def own_worlds(task: Settings) -> int:
@@ -156,6 +174,7 @@ def checked_robot(settings: Settings) -> Settings:
 def override(settings: Settings, overrides: Sequence[str]) -> Settings:
     """Saved ``settings`` with ``overrides``: a group's word replaces the group, a dotted key one value in it."""
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     check_folders()
     opened, others = divided(overrides)
@@ -180,7 +199,10 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
     config = OmegaConf.create(out)
     for added in opened:
         put(config, added)
-    return _plain(config)
+    try:
+        return _plain(config)
+    except OmegaConfBaseException as error:
+        raise refused(error, overrides) from error
 
 
 @dataclass(frozen=True)
@@ -393,6 +415,7 @@ def _of_package(overrides: tuple[str, ...]) -> Settings:
 
 
 def _composed(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Settings:
+    import yaml
     from hydra import compose as hydra_compose
     from hydra import initialize_config_module
     from hydra.core.global_hydra import GlobalHydra
@@ -412,11 +435,85 @@ def _composed(overrides: Sequence[str], opened: Sequence[Opened] = ()) -> Settin
             for word in opened:
                 put(config, word)
             settings = _plain(config)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise BadInput(f"configuration: {error}") from error
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        raise refused(error, overrides) from error
     finally:
         GlobalHydra.instance().hydra = theirs
     return with_names(settings, choices)
+
+
+def refused(error: Exception, overrides: Sequence[str]) -> BadInput:
+    """What to say of an ``error`` while files were read or put together: file and line, where they can be told."""
+    import yaml
+
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return BadInput(f"{error.problem_mark.name}, {not_yaml(error)}")
+    for path in [path for folder in own_folders() for path in sorted(folder.rglob("*.yaml"))]:
+        if found := flaw(path):
+            return BadInput(f"{path}, {found}")
+    key = getattr(error, "full_key", None)
+    if not key:
+        return BadInput(f"configuration: {error}")
+    return BadInput(f"{place_of(key, overrides)}{str(error).partition(chr(10))[0]} (in {key})")
+
+
+def not_yaml(error: Any) -> str:
+    """Line and cause of an error that YAML found."""
+    told = ", ".join(part for part in (error.context, error.problem) if part)
+    return f"line {error.problem_mark.line + 1}: this is not YAML: {told}"
+
+
+def flaw(path: Path) -> str:
+    """Line and cause of what is wrong with a file of settings, whatever the others are; empty where nothing is."""
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        return not_yaml(error) if error.problem_mark is not None else f"this is not YAML: {error}"
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return f"this cannot be read: {error}"
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        return f"line {node.start_mark.line + 1}: settings are lines `key: value`"
+    for scalar in scalars(node):
+        try:
+            OmegaConf.create({"value": scalar.value})
+        except OmegaConfBaseException as error:
+            return f"line {scalar.start_mark.line + 1}: {str(error).partition(chr(10))[0]}"
+    return ""
+
+
+def scalars(node: Any) -> Iterator[Any]:
+    """All single values of a YAML node."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        for _, value in node.value:
+            yield from scalars(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from scalars(value)
+    elif node is not None:
+        yield node
+
+
+def place_of(key: str, overrides: Sequence[str]) -> str:
+    """``FILE, line N: `` of a dotted ``key`` in the file of the option that ``overrides`` choose for its group; the
+    file without a line where it stands elsewhere, and nothing where none is chosen."""
+    import yaml
+
+    group, *path = key.split(".")
+    chosen = [text.partition("=")[2] for text in overrides if text.startswith(f"{group}=")]
+    file = file_of(group, chosen[-1]) if chosen else None
+    if file is None:
+        return "configuration: "
+    node: Any = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        node = next((value for name, value in pairs if name.value == part), None)
+    return f"{file}: " if node is None else f"{file}, line {node.start_mark.line + 1}: "
 
 
 def _plain(config: DictConfig) -> Settings:

@@ -11,7 +11,7 @@ from typing import Any
 from policies.evaluate.charts import ticks
 from policies.evaluate.suite import DONE, METHODS, Share, Trial, of
 
-COLORS = ("#1f62c9", "#8aa9dd", "#c2362b", "#e08a2e", "#0f7a5a", "#7a4fbf", "#b0488f", "#6b7280", "#a28c1a")
+COLORS = ("#1f62c9", "#8aa9dd", "#2b3a67", "#c2362b", "#e08a2e", "#0f7a5a", "#7a4fbf", "#b0488f", "#6b7280", "#a28c1a")
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 44, 130, 12, 40
 SIDE = 240.0  # px of a picture of regions

@@ -36,10 +36,10 @@ Study = Mapping[str, Any]
 
 
 def write_page(path: Path, study: Study) -> None:
-    """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``command``, ``quick``,
-    ``stale`` and ``taken_over`` (how many trials of other code or settings were left out, and how many of other code
-    were not), ``revisions``, ``machine``, ``tried``
-    (by row: what was tried where the target is missed)."""
+    """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``tasks`` (all formulas of
+    the suite, also those that nothing was tried on), ``command``, ``quick``, ``stale`` and ``taken_over`` (how many
+    trials of other code or settings were left out, and how many of other code were not), ``revisions``, ``machine``,
+    ``tried`` (by row: what was tried where the target is missed)."""
     from policies.files import write_whole
 
     write_whole(path, page(study).encode())
@@ -84,19 +84,45 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>\n'
 
 
-def share_cell(share: Share | None, require: float | None = None) -> str:
-    """A share with its interval; what it leaves out in small print."""
+def share_cell(share: Share | None, require: float | None = None, *, of: int | None = 1) -> str:
+    """A share with its interval; in small print what it leaves out, and how much of the study it is where it is not
+    all of it. ``of``: formulas that there are; None: not known."""
     if share is None:
         return '<td class="none">–</td>'
     if share.not_supported == share.formulas:
         return '<td class="none">not supported</td>'
     if share.failed and not share.episodes:
         return '<td class="bad">failed</td>'
-    notes = [f"{share.not_supported} of {share.formulas} not supported"] if share.not_supported else []
+    notes = extent(share, of)
+    notes += [f"{share.not_supported} of {share.formulas} not supported"] if share.not_supported else []
     notes += [f"{share.failed} failed"] if share.failed else []
     small = f'<div class="muted small">{"; ".join(notes)}</div>' if notes else ""
     return (f"<td>{share.estimate:.3f} <span class=\"muted\">[{share.low:.3f}, {share.high:.3f}]</span>"
             f"{interval(share.low, share.estimate, share.high, require)}{small}</td>")
+
+
+def extent(share: Share, of: int | None) -> list[str]:
+    """Of how many formulas and seeds a share is, where those are not all; of how many starts, where those are few."""
+    parts = []
+    if share.formulas != of or share.seeds < suite.SEEDS:
+        formulas = f"{share.formulas} " + ("formulas, " if of is None else f"of {of} formulas, ")
+        seeds = f"{share.seeds} seed" + ("s" if share.seeds > 1 else "")
+        parts.append(("" if share.formulas == of == 1 else formulas) + seeds)
+    least, most = share.starts
+    if 0 < least < suite.STARTS:
+        parts.append(f"{least} starts" if least == most else f"{least} to {most} starts")
+    return parts
+
+
+def formulas_of(study: Study, system: str, layers: str | None = None) -> int | None:
+    """How many formulas of ``system`` (with ``layers``) the suite has, the study of horizons left out; None: of those
+    that nothing was tried on, the layers are not known."""
+    tried = suite.system_tasks(study["trials"], system)
+    known = {t for t in study.get("tasks", ()) if suite.system_of(t) == system and not suite.is_scaling(t)} | {*tried}
+    if layers is None:
+        return len(known)
+    sure = {kind: suite.system_tasks(study["trials"], system, kind) for kind in ("two", "multi")}
+    return len(sure[layers]) if len(known) == sum(map(len, sure.values())) else None
 
 
 def method_cell(method: str) -> str:
@@ -154,7 +180,8 @@ def success(study: Study) -> str:
     rows = []
     for method in seen(trials, "method", METHODS):
         cells = [share_cell(suite.system_share(trials, method, system),
-                            SYSTEMS[system].success if method == suite.OURS else None) for system in systems]
+                            SYSTEMS[system].success if method == suite.OURS else None,
+                            of=formulas_of(study, system)) for system in systems]
         rows.append([method_cell(method), *cells])
     if not rows:
         return nothing("No trial is done yet.")
@@ -162,10 +189,11 @@ def success(study: Study) -> str:
             "A formula that a method does not support counts as 0, as in the published comparisons; the second table "
             "is over those that each supports, so methods may stand on different formulas there. A failed training "
             "counts as 0. Seeds differ by more than the intervals tell: the third table has the least and the greatest "
-            "mean of a single seed.</p>")
+            "mean of a single seed. Small print says of how many formulas and seeds a mean is where some are missing: "
+            "such means are over different formulas, and not to be compared.</p>")
     return (told + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: share_cell(
-                suite.system_share(trials, m, s, refused_as_zero=False))))
+                suite.system_share(trials, m, s, refused_as_zero=False), of=formulas_of(study, s))))
             + "<h3>Least and greatest seed</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: span(
                 suite.seed_range(trials, m, s)))))
@@ -189,7 +217,8 @@ def layers(study: Study) -> str:
     trials = study["trials"]
     systems = seen(trials, "system", SYSTEMS)
     columns = [(system, kind) for system in systems for kind in ("two", "multi")]
-    rows = [[METHODS[method].title, *(share_cell(suite.system_share(trials, method, s, kind)) for s, kind in columns)]
+    rows = [[METHODS[method].title, *(share_cell(suite.system_share(trials, method, s, kind),
+                                                of=formulas_of(study, s, kind)) for s, kind in columns)]
             for method in seen(trials, "method", METHODS)]
     told = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
             "that are not supported count as 0.</p>")
@@ -232,11 +261,12 @@ def horizons(study: Study) -> str:
 def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = study["trials"], []
-    told = ("<p>Training: CPU time from process start, median and longest. To a threshold: seconds of learning until "
-            "so many of the episodes that ended in one iteration were a success, with the exploring policy (of TGPO: "
-            "kept the drawn schedule, which is harder than the formula); the median of the trainings that got there, "
-            "and how many did. Planners: seconds per start, simulation included; where their time (that of a training) "
-            "was over before all starts, the number that was judged.</p>")
+    told = ("<p>Training: CPU time from process start, median and longest; where trials ran at most two at once, also "
+            "the longest wall time. To a threshold: seconds of learning until so many of the episodes that ended in "
+            "one iteration were a success, with the exploring policy (of TGPO: kept the drawn schedule, which is "
+            "harder than the formula); the median of the trainings that got there, and how many did. Planners: seconds "
+            "per start, simulation included; where their time (that of a training) was over before all starts, the "
+            "number that was judged.</p>")
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
@@ -260,11 +290,17 @@ def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
         return []
     found = suite.times(trials, method, system)
     to = [reached(found, threshold) for threshold in suite.THRESHOLDS]
-    took = [clock(found.cpu_s), clock(found.longest_s)] if found else ["–", "–"]
+    took = [clock(found.cpu_s), clock(found.longest_s) + wall(found)] if found else ["–", "–"]
     plans = sorted(t["plan_s"] for t in done if "plan_s" in t)
     least, most = min(t["episodes"] for t in done), max(t["episodes"] for t in done)
     starts = str(least) if least == most else f"{least} to {most}"
     return [METHODS[method].title, *took, *to, f"{plans[len(plans) // 2]:.3g} s" if plans else "–", starts]
+
+
+def wall(found: suite.Times) -> str:
+    """The longest wall time in small print, of the trainings that had a core for themselves."""
+    count, longest = found.wall
+    return "" if longest is None else f'<div class="muted small">wall time {clock(longest)} ({count})</div>'
 
 
 def reached(found: suite.Times | None, threshold: float) -> str:
@@ -287,7 +323,18 @@ def trajectories(study: Study) -> str:
                          "</figure>")
     told = ("<p>Green: asked to be in; red: to keep out of. Episodes of one seed: blue satisfied, red and dashed not; "
             "the dot is the start. Of robots in space the view from above, below it from the side.</p>")
-    return told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else nothing("No episode is kept yet.")
+    done = suite.of(trials, status=suite.DONE)
+    missing = not_kept("episodes", [t for t in done if not t.get("paths")], done, "trials")
+    return (told + f'<div class="tiles">{"".join(tiles)}</div>' if tiles else "") + missing
+
+
+def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind: str) -> str:
+    """For how many trials there is nothing to draw; nothing where there is for all."""
+    if not all_of:
+        return nothing("No trial is done yet.")
+    left = f"Of {len(without)} of {len(all_of)} {kind} that are done no {what} are kept"
+    return nothing(f"{left} to draw: drawings stay in the folder in which a trial was made; a study.json has those of "
+                   f"one seed of {METHODS[suite.OURS].title} for each formula.") if without else ""
 
 
 def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
@@ -301,8 +348,8 @@ def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
 
 def critic(study: Study) -> str:
     """What the critic expects over two time variables."""
-    tiles = []
-    for trial in sorted(suite.of(study["trials"], method=suite.OURS), key=lambda t: (t["task"], t["seed"])):
+    tiles, done = [], suite.of(study["trials"], method=suite.OURS, status=suite.DONE)
+    for trial in sorted(done, key=lambda t: (t["task"], t["seed"])):
         if trial.get("heat") and not any(trial["task"] == name for name, _ in tiles):
             figure = suite_figures.heat_map(trial["heat"])
             tiles.append((trial["task"], f'<figure class="panel">{figure}<figcaption>{escape(trial["task"])}, seed '
@@ -310,8 +357,12 @@ def critic(study: Study) -> str:
     told = ("<p>The value that the critic gives to schedules at the starts of a mission, over the two time variables "
             "with the most room, the others as in the schedule that it likes best (the ring); mean over some starts. "
             "Times that the formula does not allow are blank.</p>")
-    return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' if tiles else nothing(
-        "No run of TGPO* on a formula with two time variables is done yet.")
+    title = f"trials of {METHODS[suite.OURS].title}"
+    missing = not_kept("values", [t for t in done if "heat" not in t], done, title)
+    if tiles:
+        return told + f'<div class="tiles">{"".join(t for _, t in tiles)}</div>' + missing
+    return missing or nothing(f"None of the {len(done)} {title} is on a formula with two time variables that have "
+                               "room.")
 
 
 def failures(study: Study) -> str:
@@ -337,7 +388,15 @@ def notes(study: Study) -> str:
            "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "
            "its training. Each runs on one thread, as many at once as its file says.</li>"
            "<li>STL-NPC, CEM and MILP are given the system's model, on most systems that of the simulator itself, and "
-           "plan for each start; the others are given samples only, and their policies act at once.</li>"
+           "plan for each start; the policies of the others act at once. PPO, RNN, τ-MDP and F-MDP are given samples "
+           "only, of episodes that start where the task's do. TGPO is given more: half of its training's worlds start "
+           "in the middle of missions, at places that it chooses, and the system's pace and the signals that its model "
+           "has of a start tell whether a mission can go on from there. On the ant only TGPO sees the slopes over its "
+           "place of what is asked for, in the robot's frame, and is spared the rest of episodes whose robot is lost "
+           "(it has fallen over). What the starts are worth: TGPO* from home has none of them.</li>"
+           "<li>The settings of the learners that TGPO is compared with were chosen on linear_reach alone. They keep "
+           "algo.desired_kl 0.01, where TGPO's is 0.03: with that, τ-MDP on linear_patrol (60 s of CPU time, seed 1) "
+           "satisfied 104 of 1000 starts, with 0.01 it was 103 (measured once).</li>"
            "<li>Learning curves are of the training's own episodes from their beginnings, exploring: of TGPO the share "
            "that kept the schedule that was drawn, which is less than the share that satisfied the formula.</li>"
            "<li>Judged are deterministic policies on starts of a seed that no training has, by the exact Boolean "

@@ -59,7 +59,9 @@ def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) 
 def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
     items = selection(stl_tasks.suite_tasks(), True, None, None, None, None)
     assert {item.task for item in items} == set(stl_tasks.QUICK_TASKS) and {item.seed for item in items} == {1}
-    assert {suite.METHODS[item.method].key for item in items} == set(METHODS)
+    assert {suite.METHODS[item.method].key for item in items} == set(METHODS) - {suite.HOME}
+    named = selection(stl_tasks.suite_tasks(), True, None, [suite.HOME], None, None)
+    assert [item.method for item in named] == [suite.HOME] * 2
     assert sum(item.budget_s for item in items) < stl_tasks.QUICK_LIMIT < 600.0
     of_system = selection(stl_tasks.suite_tasks(), True, ["unicycle"], ["tgpo"], None, None)
     assert [item.system for item in of_system] == ["unicycle", "unicycle"]
@@ -358,6 +360,34 @@ def test_rows_are_judged_against_the_targets() -> None:
     assert rows["linear.tgpo.seconds_to_0.5"].value == 9.0 and rows["linear.tgpo.seconds_to_0.9"].value is None
 
 
+def test_times_are_cpu_times_with_the_wall_time_beside_them() -> None:
+    trials = [{**t, "wall_s": t["cpu_s"] + 9.0, "parallel": 2} for t in whole()]
+    told = {row.name: row.peer for row in rows_of(trials, SUITE)}["linear.tgpo.seconds.most"]
+    assert told == ("CPU time from process start, of 12 trainings; longest wall time 179 s, of the 12 that ran at "
+                    "most 2 at once")
+    bare = {row.name: row.peer for row in rows_of(whole(), SUITE)}["linear.tgpo.seconds.most"]
+    assert "CPU time from process start" in str(bare) and "no wall time" in str(bare)
+
+
+def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
+    from policies.algos.tgpo import Allocator, TGPOConfig
+    from policies.cli import runs
+    from policies.cli import settings as config
+
+    assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
+    assert Item("linear_reach", "tgpo", 1).words == [
+        "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
+        "algo.threads=1"]
+    settings = config.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
+    _, made = runs.algorithm(settings)
+    assert isinstance(made, TGPOConfig) and made.explore == 0.0
+    for config_of, there in ((made, False), (TGPOConfig(), True)):
+        env = runs.make_env(settings, training=True)
+        Allocator(env, config_of, 1)
+        env.reset()
+        assert (env.explore > 0.0) is there and bool((env.midway | env.midway_next).any()) is there
+
+
 def test_rows_of_less_than_three_seeds_of_all_formulas_or_of_a_quick_run_are_not_judged() -> None:
     for trials in (whole(seeds=(1, 2)), [t for t in whole() if t["task"] != "linear_seq"]):
         found = verdicts(trials)
@@ -505,3 +535,91 @@ def test_trials_of_earlier_code_are_taken_over_where_formula_and_settings_are_th
         file.write_text(wrong)
         with pytest.raises(BadInput, match="study.json of this benchmark"):
             study.take_over(str(file))
+
+
+PICTURES = {"paths": [{"satisfied": True, "points": [[0.12345, 2.0, 0.0], [1.0, 1.0, 0.0]]}], "planar": True,
+            "heat": {"x": [0.0], "y": [0.0, 1.0], "x_label": "t1", "y_label": "t2", "best": [0.0, 1.0],
+                     "value": [[None], [1.23456]]},
+            "shapes": [{"type": "box", "name": "fence", "role": "fence", "low": [-5, -5, 0], "high": [5, 5, 1]}]}
+
+
+def test_a_study_keeps_the_drawings_of_one_seed_and_they_are_taken_over(tmp_path: Path) -> None:
+    study = Study(tmp_path / "old", ["linear_reach"], False)
+    study.folder.mkdir()
+    for method, seed, more in (("tgpo", 1, {}), ("tgpo", 2, PICTURES), ("tgpo", 3, PICTURES), ("cem", 1, PICTURES)):
+        told = {**told_of(Item("linear_reach", method, seed)), "system": "linear", "depth": 1, "satisfied": 900,
+                "revision": "abc", "success": [0.9, 0.8, 1.0], **more}
+        (study.folder / f"linear_reach-{method}-{seed}.json").write_text(json.dumps(told))
+    study.write()
+    file = study.folder / "study.json"
+    kept = {(t["method"], t["seed"]): t for t in json.loads(file.read_text())["trials"]}
+    assert [key for key, trial in kept.items() if "paths" in trial] == [("tgpo", 2)]
+    assert kept["tgpo", 2]["paths"] == [{"satisfied": True, "points": [[0.12, 2, 0], [1, 1, 0]]}]
+    assert '"best":[0,1],"value":[[null],[1.23]]}' in file.read_text()  # on a line of its own
+    after = Study(tmp_path / "new", ["linear_reach"], False)
+    after.folder.mkdir()
+    assert after.take_over(str(file)) == 4
+    assert "Of 3 of 4 trials that are done no episodes are kept" in written(after)
+    assert "linear_reach, TGPO*: 0.900" in written(after)
+    bare = Study(tmp_path / "bare", ["linear_reach"], False)
+    bare.folder.mkdir()
+    file.write_text(json.dumps({"trials": [{k: v for k, v in t.items() if k not in PICTURES} for t in kept.values()]}))
+    assert bare.take_over(str(file)) == 4
+    assert "Of 4 of 4 trials that are done no episodes are kept" in written(bare)
+    assert "Of 3 of 3 trials of TGPO* that are done no values are kept" in written(bare)
+
+
+def written(study: Study) -> str:
+    study.write()
+    return (study.folder / "index.html").read_text()
+
+
+def test_drawings_of_the_whole_suite_are_a_few_hundred_kilobytes() -> None:
+    path = {"satisfied": True, "points": [[-1.23, 4.56, 1.78]] * 60}
+    heat = {"x": [0.15] * 24, "y": [0.15] * 24, "value": [[-1.234] * 24] * 24}
+    trials = [{"task": task, "method": "tgpo", "status": DONE, "seed": seed, "paths": [path] * 6, "heat": heat}
+              for task in stl_tasks.suite_tasks() for seed in (1, 2, 3)]
+    assert len(stl_tasks.as_text({"trials": trials})) < 600_000
+
+
+def test_every_target_that_the_published_study_misses_says_what_was_tried() -> None:
+    file = Path(__file__).parents[1] / "benchmarks" / "results" / "stl-tasks.json"
+    missed = [row["name"] for row in json.loads(file.read_text())["rows"] if row["ok"] is False]
+    assert [name for name in missed if not stl_tasks.TRIED.get(name)] == []
+
+
+def test_names_with_dashes_are_read_back(tmp_path: Path) -> None:
+    study = Study(tmp_path, ["linear_my-own", "linear_reach"], False)
+    for name in ("linear_my-own-tgpo-home-3", "linear_reach-tgpo-2", "linear_gone-tgpo-1", "study"):
+        (tmp_path / f"{name}.json").write_text("{}")
+    assert [(i.task, i.method, i.seed) for i in study.items()] == [("linear_my-own", "tgpo-home", 3),
+                                                                   ("linear_reach", "tgpo", 2)]
+
+
+def test_what_is_given_up_in_a_hurry_is_left_and_not_failed(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine: the wall's clock says nothing of a method that was promised CPU time."""
+    stub.mkdir(parents=True, exist_ok=True)
+    (stub.parent / "worker" / "stub_of_trials.py").write_text("import time; time.sleep(60)")
+    items = [Item("linear_reach", "tgpo", 1)]
+    for deadline, left in ((time.monotonic() + 1e4, 1), (None, 0)):
+        progress = Progress(items, 1, deadline)
+        monkeypatch.setattr(progress, "limit", lambda item: 0.3)
+        assert stl_tasks.work_off(items, stub, progress, lambda: None) == left
+        assert (stub / "linear_reach-tgpo-1.json").exists() is not bool(left)
+
+
+def test_a_formula_of_ones_own_is_compared_as_those_of_the_suite(
+    tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    file = tmp_path / "own" / "task" / "stl" / "linear_mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text((root / "configs/task/stl/linear_reach.yaml").read_text())
+    assert "linear_mine" not in stl_tasks.suite_tasks()
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
+    rows = stl_tasks.run(False, out=stub, tasks=["linear_mine"], methods=["cem"], seeds=["1"], parallel=["1"])
+    assert {row.name: row.value for row in rows}["linear.cem.success"] == 0.9
+    before = stl_tasks.formula_digest("linear_mine")
+    assert before == stl_tasks.formula_digest("linear_reach")
+    file.write_text(file.read_text() + "\n# other\n")
+    assert stl_tasks.formula_digest("linear_mine") != before

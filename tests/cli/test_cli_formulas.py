@@ -66,3 +66,33 @@ def test_a_network_that_plans_is_exported_and_judged_alike(tmp_path: Path, capsy
     its = verdict(capsys, str(tmp_path / "artifact"), "--out", str(tmp_path / "b"))["planar"]
     margins = [found["robustness"]["quantiles"] for found in (ours, its)]  # type: ignore[index]
     assert margins[0] == pytest.approx(margins[1], abs=1e-3)
+    capsys.readouterr()
+    for policy in ("run", "artifact"):
+        assert main.main(["eval", str(tmp_path / policy), "--episodes", "8", "--out", str(tmp_path / "c")]) == 0
+        assert "without STL-NPC's backup policy" in capsys.readouterr().out
+
+
+def test_a_policy_that_is_all_there_is_has_no_note(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["eval", str(run), "--episodes", "8", "--out", str(tmp_path / "a")]) == 0
+    assert "backup" not in capsys.readouterr().out
+
+
+def test_what_plans_and_does_not_learn_names_the_command_that_judges_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["train", "algo=cem", "task=stl/linear_seq"]) == 2
+    assert "temporeal bench stl-tasks --tasks linear_seq --methods cem judges it" in capsys.readouterr().err
+    assert main.main(["train", "algo=cem", "task=hover"]) == 2
+    assert "stl-tasks" not in capsys.readouterr().err
+
+
+def test_that_no_schedule_was_kept_is_a_line_without_its_place_in_the_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("policies.algos.tgpo.ROUNDS", (1,))
+    words = [word for word in SMALL if not word.startswith(("task=", "algo.total_steps="))]
+    words += ["task=stl/linear_doors", "algo.total_steps=1600"]
+    assert main.main(["train", *words, "--out", str(tmp_path / "run")]) == 0
+    err = capsys.readouterr().err
+    assert "temporeal: no schedule that was flown at the end of the training was kept" in err
+    assert "UserWarning" not in err and "tgpo.py" not in err and "warnings.warn" not in err

@@ -373,3 +373,37 @@ def test_the_composed_settings_are_printed_as_asked(capsys: pytest.CaptureFixtur
     assert yaml.safe_load(capsys.readouterr().out) == {**compose(["task=hover"]), "out": "x"}
     assert main(["train", "--config", "--json", "task=hover"]) == 0
     assert json.loads(capsys.readouterr().out) == compose(["task=hover"])
+
+
+@pytest.mark.parametrize(("text", "line", "told"), [
+    ("name: stl\nrobot: [linear\n", 3, "this is not YAML: while parsing a flow sequence, expected"),
+    ("name: stl\nrobot: linear\n\tx: 1\n", 3, "character '.t' that cannot start any token"),
+    ("name: a\nname: b\n", 2, "found duplicate key name"), ("- a\n- b\n", 1, "settings are lines `key: value`"),
+    ("5\n", 1, "settings are lines `key: value`"), ("just words\n", 1, "settings are lines `key: value`"),
+    ("name: stl\nrobot: linear\nsettings:\n  a: ${nope.x}\n", 4, "Interpolation key 'nope.x' not found"),
+    ('name: stl\nsettings:\n  a: "${x"\n', 3, "")])
+def test_a_broken_file_of_ones_own_is_bad_input_with_file_and_line(
+    text: str, line: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_files(tmp_path, task__stl__mine=text)
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput) as error:
+        compose(["task=stl/mine"])
+    said = str(error.value)
+    assert said.startswith(f"{tmp_path / 'task/stl/mine.yaml'}, line {line}: ") and re.search(told, said)
+    assert said.rstrip()[-1] != ":" and "\n" not in said
+
+
+def test_a_task_of_ones_own_says_what_is_taken_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_files(tmp_path, task__mine="name: hover\nrobot: crazyflie\n", task__empty="")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput, match=r"task/mine\.yaml: the file of a task says backend: \.\.\., randomize: \.\.\."):
+        compose(["task=mine"])
+    with pytest.raises(BadInput, match=r"task/empty\.yaml: the file of a task says robot"):
+        compose(["task=empty"])
+
+
+def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> None:
+    saved = {**compose(["task=hover"]), "out": "${nowhere.x}"}
+    with pytest.raises(BadInput, match=r"nowhere\.x' not found .in out"):
+        override(saved, ["seed=2"])

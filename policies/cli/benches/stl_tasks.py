@@ -30,10 +30,11 @@ from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 HELP = (
-    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its baselines, each "
-    "formula, method and seed a process of its own, on one core, with the same CPU time per system; judged on 1000 "
-    "fresh starts (planners: as many as their time allows) by the formula's exact Boolean verdict, Clopper-Pearson "
-    "intervals. Options: --systems, --methods, --tasks, --seeds, each a list such as linear,unicycle; --parallel. "
+    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its starts in the "
+    "middle of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the "
+    "same CPU time per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's "
+    "exact Boolean verdict, Clopper-Pearson intervals. Options: --systems, --methods, --tasks, --seeds, each a list "
+    "such as linear,unicycle; --parallel. "
     "Everything takes days: it is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are "
     "the same, so it goes on where it was; the page there, index.html, is written anew after each. --quick: two "
     "formulas, short, within 10 minutes"
@@ -42,7 +43,7 @@ DAYS = True  # of computing, for all methods, formulas and seeds: `bench --all` 
 
 OPTIONS = {
     "systems": "robots of the suite, such as linear,unicycle (default: all)",
-    "methods": f"of {','.join(METHODS)} (default: all)",
+    "methods": f"of {','.join(METHODS)} (default: all; quick: without {suite.HOME})",
     "tasks": "formulas, such as linear_reach,linear_seq (default: all of the systems)",
     "seeds": "whole numbers (default: 1,2,3; quick: 1)",
     "keep": "a study.json of before: its trials are taken over where formula and settings are the same, whatever "
@@ -53,15 +54,17 @@ OPTIONS = {
 }
 STUDY = Path("outputs/bench/stl-tasks")
 SEEDS = (1, 2, 3)
-EPISODES = 1000
+EPISODES = suite.STARTS
 CPU_CLOCK = "algo.clock=cpu"
 ENDLESS = 10**12  # updates or steps: the budget of time is what ends a training
 HUNG = 20.0  # times its budget of CPU time: a trial that takes so long by the clock hangs; a busy machine is no fault
 SPARE = 3600.0  # s beyond that, for what is not in the budget
 QUICK = "quick"  # folder of its trials
 QUICK_TASKS, QUICK_SEEDS = ("linear_reach", "linear_seq"), (1,)
+QUICK_WITHOUT = (suite.HOME,)  # methods that there is no time for
 QUICK_BUDGET, QUICK_EPISODES = 30.0, 256
 QUICK_LIMIT, QUICK_TRIAL = 570.0, 90.0  # s: of all that it starts, of one trial at most
+GIVEN_UP = "given up after"  # what is said of a trial that took too long
 AROUND = 15.0  # s that a trial takes beside its budget, before one was seen
 WIDTH = 100  # of the line that is drawn on a terminal
 WORKER = "policies.cli.benches._stl_trial"
@@ -136,8 +139,9 @@ def selection(
     default = [task for task in QUICK_TASKS if task in own] if quick and systems is None else _few(own, quick)
     formulas = chosen("tasks", wanted, own, default)
     numbers = _seeds(seeds, QUICK_SEEDS if quick else SEEDS)
+    usual = [method for method in METHODS if not (quick and method in QUICK_WITHOUT)]
     return [Item(task, method, seed, quick) for seed in numbers for task in formulas
-            for method in chosen("methods", methods, list(METHODS))
+            for method in chosen("methods", methods, list(METHODS), usual)
             if METHODS[method].systems is None or suite.system_of(task) in METHODS[method].systems]
 
 
@@ -208,7 +212,8 @@ def run(
     before = {} if judge is None else policies_of(Path(one("judge", "folder", judge)), study, todo)
     left = work_off(todo, folder, progress, study.write, before)
     if left:
-        say(f"{left} trials are left: the time of --quick is over; the same command makes them")
+        say(f"{left} trials are left: the time of --quick is over, or one took longer than {QUICK_TRIAL:.0f} s, as on "
+            "a machine that is busy; the same command makes them")
     rows = study.write()
     say(f"page: {folder / 'index.html'}")
     return rows
@@ -228,7 +233,7 @@ def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, d
         if (found is not None and METHODS[item.method].kind == suite.LEARNER and found.get("status") == suite.DONE
                 and study.suits(item, found) and run_folder.is_dir()):
             out[item.name] = {"run": str(run_folder), "trained": {k: found[k] for k in TRAINED}, "taken_over": True,
-                              "revision": found["revision"], "judged_by": now}
+                              "parallel": found.get("parallel"), "revision": found["revision"], "judged_by": now}
     say(f"{len(out)} policies of {folder} are judged again")
     return out
 
@@ -264,7 +269,7 @@ def work_off(
             return None
         progress.begin(number)
         found = made(todo[number], folder, limit, stop, progress.at_once, before.get(todo[number].name, {}))
-        if found["status"] == suite.FAILED and progress.is_over():  # cut short, which says nothing of the method
+        if found["status"] == suite.FAILED and progress.cut_short(found):  # which says nothing of the method
             (folder / f"{todo[number].name}.json").unlink(missing_ok=True)
             return None
         return found
@@ -335,7 +340,7 @@ def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Even
     try:
         while process.poll() is None:
             if time.monotonic() > until:
-                return f"given up after {limit_s:.0f} s"
+                return f"{GIVEN_UP} {limit_s:.0f} s"
             if stop.is_set():
                 raise Interrupted(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -387,9 +392,11 @@ class Progress:
         left = self.deadline - time.monotonic()
         return min(left, QUICK_TRIAL) if left > self.expected(item) else 0.0
 
-    def is_over(self) -> bool:
-        """Whether there is a deadline, and it has passed."""
-        return self.deadline is not None and time.monotonic() >= self.deadline
+    def cut_short(self, found: Trial) -> bool:
+        """Whether a trial that failed was in a hurry: there is a deadline, and it has passed, or the trial was given up
+        by the wall's clock, while what it was promised is CPU time."""
+        return self.deadline is not None and (
+            time.monotonic() >= self.deadline or str(found.get("reason")).startswith(GIVEN_UP))
 
     def expected(self, item: Item) -> float:
         """Seconds: as the same method took on this system; else its budget, and what there is to do besides."""
@@ -492,10 +499,10 @@ class Study:
     def items(self) -> Iterator[Item]:
         """What the files of the folder are named for."""
         for path in sorted(self.folder.glob("*.json")):
-            task, _, rest = path.stem.partition("-")
-            method, _, seed = rest.rpartition("-")
-            if task in self.tasks and method in METHODS and seed.isdigit():
-                yield Item(task, method, int(seed), self.quick)
+            name, _, seed = path.stem.rpartition("-")
+            for method in METHODS if seed.isdigit() else ():
+                if (task := name.removesuffix(f"-{method}")) != name and task in self.tasks:
+                    yield Item(task, method, int(seed), self.quick)
 
     def write(self) -> list[Row]:
         """``study.json`` and the page; the rows."""
@@ -508,15 +515,53 @@ class Study:
         told = [plain(asdict(row)) for row in rows]
         whole = {"command": "temporeal bench stl-tasks", "bench": "stl-tasks", "quick": self.quick, "stale": stale,
                  "taken_over": sum(bool(t.get("taken_over")) for t in trials),
-                 "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(), "rows": told,
-                 "tried": dict(TRIED), "trials": trials}
+                 "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(),
+                 "tasks": list(self.tasks), "rows": told, "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
-        lean = [{k: v for k, v in t.items() if k not in DRAWN} for t in trials]
-        write_whole(self.folder / "study.json", (json.dumps({**whole, "trials": lean}, indent=1) + "\n").encode())
+        write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())
         return rows
 
 
 DRAWN = ("paths", "heat", "shapes")
+"""What of a trial is for pictures only, and large."""
+
+
+def as_text(study: Mapping[str, Any]) -> str:
+    """``study`` as JSON, with few of its drawings (:func:`drawn_of`), each on a line of its own and rounded."""
+    trials, few, lines = study["trials"], drawn_of(study["trials"]), dict[str, str]()
+    lean = [{k: v for k, v in t.items() if k not in DRAWN or number in few} for number, t in enumerate(trials)]
+    for number in few:
+        for key in set(DRAWN) & set(lean[number]):
+            mark = f"<{key} of trial {number}>"
+            lines[json.dumps(mark)] = json.dumps(rounded(lean[number][key]), separators=(",", ":"))
+            lean[number][key] = mark
+    text = json.dumps({**study, "trials": lean}, indent=1)
+    for mark, line in lines.items():
+        text = text.replace(mark, line, 1)
+    return text + "\n"
+
+
+def drawn_of(trials: Sequence[Trial]) -> set[int]:
+    """The numbers of the trials whose drawings are kept with the study: of TGPO*, on each formula the lowest seed that
+    has any."""
+    least: dict[str, int] = {}
+    for number, trial in enumerate(trials):
+        if trial["method"] == suite.OURS and trial["status"] == suite.DONE and "paths" in trial:
+            best = least.setdefault(trial["task"], number)
+            least[trial["task"]] = number if trial["seed"] < trials[best]["seed"] else best
+    return set(least.values())
+
+
+def rounded(value: Any) -> Any:
+    """``value`` with all numbers in it to 2 decimals, whole ones without any."""
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    if not isinstance(value, float):
+        return value
+    near = round(value, 2)
+    return int(near) if near.is_integer() else near
 
 
 def read(file: Path) -> dict[str, Any] | None:
@@ -537,10 +582,13 @@ def code_digest(item: Item) -> str:
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=64)
 def formula_digest(task: str) -> str:
-    """Of a formula's file."""
-    path = Path(__file__).resolve().parents[3] / "configs" / "task" / "stl" / f"{task}.yaml"
+    """Of a formula's file, which may be the user's own."""
+    from policies.cli.settings import file_of
+
+    path = file_of("task", f"stl/{task}")
+    if path is None:
+        raise BadInput(f"there is no formula {task!r} any more: its file was there when the study began")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
@@ -659,7 +707,7 @@ def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
 
 
 def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
-    """Longest training from process start, and the median time to each threshold."""
+    """Longest training, in CPU time from process start, and the median time to each threshold."""
     for system, target in SYSTEMS.items():
         found = suite.times(trials, suite.OURS, system)
         if found is None:
@@ -668,11 +716,18 @@ def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
         whole = complete(trials, [suite.OURS], system, tasks) and not failed
         note = (f", {failed} failed" if failed else "") + ("" if whole else ", incomplete")
         yield Row(f"{system}.{suite.OURS}.seconds.most", found.longest_s, "s", target.seconds,
-                  f"of {found.trainings} trainings, from process start{note}",
+                  f"CPU time from process start, of {found.trainings} trainings; {wall_time(found)}{note}",
                   found.longest_s <= target.seconds if target.seconds is not None and whole else None)
         for threshold, (count, seconds) in found.to.items():
             yield Row(f"{system}.{suite.OURS}.seconds_to_{threshold}", seconds, "s", None,
                       f"median of the {count} of {found.trainings} that got there{note}")
+
+
+def wall_time(found: suite.Times) -> str:
+    """The longest training by the wall's clock, where it had a core for itself."""
+    count, longest = found.wall
+    return (f"none of them ran {suite.FEW} at once or alone, so no wall time" if longest is None else
+            f"longest wall time {longest:.0f} s, of the {count} that ran at most {suite.FEW} at once")
 
 
 def count_rows(trials: Sequence[Trial]) -> Iterator[Row]:

@@ -129,6 +129,16 @@ def test_times_tell_how_many_got_there() -> None:
     assert (found.cpu_s, found.longest_s, found.to) == (20.0, 30.0, {0.5: (2, 3.0), 0.9: (1, 8.0)})
 
 
+def test_wall_times_are_of_trainings_that_had_a_core_for_themselves() -> None:
+    trials = [trial(seed=seed, cpu_s=10.0, wall_s=wall, **more) for seed, wall, more in (
+        (1, 12.0, {"parallel": 1}), (2, 14.0, {"parallel": 2}), (3, 99.0, {"parallel": 3}), (4, 99.0, {}),
+        (5, 99.0, {"parallel": None}))]
+    found = suite.times(trials, "tgpo", "linear")
+    assert found is not None and (found.longest_s, found.wall) == (10.0, (2, 14.0))
+    alone = suite.times(trials[2:], "tgpo", "linear")
+    assert alone is not None and alone.wall == (0, None)
+
+
 def test_first_failures_are_shares_of_all_episodes() -> None:
     trials = [trial(first_to_fail={"a": 30, "b": 70, "c": 0}), trial(seed=2, first_to_fail={"a": 90, "b": 10, "c": 0})]
     assert suite.first_to_fail(trials, "tgpo", "linear_reach") == {"a": 0.06, "b": 0.04}
@@ -222,6 +232,34 @@ def test_the_page_has_every_section_with_its_figures() -> None:
     assert "no <such> form" in text["notes"] and "exit status 3" in text["notes"]
     assert {"goal", "avoid", "fence", "path", "failed", "start"} <= set(tree.classes)
     assert all(link.startswith("#") for link in tree.links)  # opens without a network
+
+
+def test_a_mean_over_some_formulas_or_few_starts_says_so() -> None:
+    of_nine = Share(0.9, 0.8, 1.0, 6000, formulas=6, seeds=1, starts=(1000, 1000))
+    assert suite_page.extent(of_nine, 9) == ["6 of 9 formulas, 1 seed"]
+    assert suite_page.extent(of_nine, None) == ["6 formulas, 1 seed"]
+    whole = Share(0.9, 0.8, 1.0, 3000, formulas=3, seeds=3, starts=(1000, 1000))
+    assert suite_page.extent(whole, 3) == []
+    assert suite_page.extent(whole, 4) == ["3 of 4 formulas, 3 seeds"]
+    few = Share(0.9, 0.8, 1.0, 1450, seeds=2, starts=(500, 950))
+    assert suite_page.extent(few, 1) == ["2 seeds", "500 to 950 starts"]
+    study = {"trials": [trial(), trial("linear_seq", depth=2), trial("linear_seq", "cem", episodes=50, satisfied=40,
+                                                                 depth=2)],
+             "rows": [], "tasks": ["linear_reach", "linear_seq", "linear_stay", "linear_horizon_50", "ant_reach"]}
+    assert suite_page.formulas_of(study, "linear") == 3
+    assert suite_page.formulas_of(study, "linear", "two") is None  # nothing was tried on linear_stay
+    assert suite_page.formulas_of({**study, "tasks": []}, "linear", "two") == 1
+    text = parsed(study).sections
+    assert "2 of 3 formulas, 1 seed" in text["success"] and "1 of 3 formulas, 1 seed; 50 starts" in text["success"]
+    assert "1 formulas, 1 seed" in text["layers"] and "1 seed; 50 starts" in text["formulas"]
+
+
+def test_the_page_says_what_only_tgpo_is_given() -> None:
+    notes = parsed(whole_study()).sections["notes"]
+    assert "the others are given samples only" not in notes
+    for told in ("in the middle of missions", "the system's pace", "slopes", "lost", "linear_reach alone",
+                 "desired_kl 0.01", "TGPO* from home"):
+        assert told in notes, told
 
 
 def test_the_page_of_nothing_says_so_in_every_section() -> None:
