@@ -31,7 +31,8 @@ from temporeal_bridge.transport import QOS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"transport": "dds", "domain": None, "namespace": "/arm1", "interface": None, "signals": None,
-            "worker": None, "priority": "auto", "loopback": True, "autostart": True, "record": True}
+            "worker": None, "priority": "auto", "core": None, "loopback": True, "autostart": True,
+            "record": True}
 
 
 # ---------------------------------------------------------------- what a task adds
