@@ -105,7 +105,8 @@ def extent(share: Share, of: int | None) -> list[str]:
     """Of how many formulas and seeds a share is, where those are not all; of how many starts, where those are few."""
     parts = []
     if share.formulas != of or share.seeds < suite.SEEDS:
-        formulas = f"{share.formulas} " + ("formulas, " if of is None else f"of {of} formulas, ")
+        formulas = f"{share.formulas}" + ("" if of is None else f" of {of}")
+        formulas += " formula, " if (of or share.formulas) == 1 else " formulas, "
         seeds = f"{share.seeds} seed" + ("s" if share.seeds > 1 else "")
         parts.append(("" if share.formulas == of == 1 else formulas) + seeds)
     least, most = share.starts
@@ -298,7 +299,7 @@ def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
 
 
 def wall(found: suite.Times) -> str:
-    """The longest wall time in small print, of the trainings that had a core for themselves."""
+    """The longest wall time in small print, of the trainings that ran at most two at once."""
     count, longest = found.wall
     return "" if longest is None else f'<div class="muted small">wall time {clock(longest)} ({count})</div>'
 
@@ -333,8 +334,9 @@ def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind:
     if not all_of:
         return nothing("No trial is done yet.")
     left = f"Of {len(without)} of {len(all_of)} {kind} that are done no {what} are kept"
-    return nothing(f"{left} to draw: drawings stay in the folder in which a trial was made; a study.json has those of "
-                   f"one seed of {METHODS[suite.OURS].title} for each formula.") if without else ""
+    return nothing(f"{left} to draw: they stay in the folder in which a trial was made, and of those that were taken "
+                   f"over from a study.json there are at most the ones of one seed of {METHODS[suite.OURS].title} for "
+                   "each formula.") if without else ""
 
 
 def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:

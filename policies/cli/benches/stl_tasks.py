@@ -724,9 +724,9 @@ def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
 
 
 def wall_time(found: suite.Times) -> str:
-    """The longest training by the wall's clock, where it had a core for itself."""
+    """The longest training by the wall's clock, of those that had few beside them."""
     count, longest = found.wall
-    return (f"none of them ran {suite.FEW} at once or alone, so no wall time" if longest is None else
+    return (f"no wall time: none ran at most {suite.FEW} at once" if longest is None else
             f"longest wall time {longest:.0f} s, of the {count} that ran at most {suite.FEW} at once")
 
 

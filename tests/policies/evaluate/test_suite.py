@@ -129,7 +129,7 @@ def test_times_tell_how_many_got_there() -> None:
     assert (found.cpu_s, found.longest_s, found.to) == (20.0, 30.0, {0.5: (2, 3.0), 0.9: (1, 8.0)})
 
 
-def test_wall_times_are_of_trainings_that_had_a_core_for_themselves() -> None:
+def test_wall_times_are_of_trainings_that_had_few_beside_them() -> None:
     trials = [trial(seed=seed, cpu_s=10.0, wall_s=wall, **more) for seed, wall, more in (
         (1, 12.0, {"parallel": 1}), (2, 14.0, {"parallel": 2}), (3, 99.0, {"parallel": 3}), (4, 99.0, {}),
         (5, 99.0, {"parallel": None}))]
@@ -251,7 +251,7 @@ def test_a_mean_over_some_formulas_or_few_starts_says_so() -> None:
     assert suite_page.formulas_of({**study, "tasks": []}, "linear", "two") == 1
     text = parsed(study).sections
     assert "2 of 3 formulas, 1 seed" in text["success"] and "1 of 3 formulas, 1 seed; 50 starts" in text["success"]
-    assert "1 formulas, 1 seed" in text["layers"] and "1 seed; 50 starts" in text["formulas"]
+    assert "1 formula, 1 seed" in text["layers"] and "1 seed; 50 starts" in text["formulas"]
 
 
 def test_the_page_says_what_only_tgpo_is_given() -> None:
