@@ -321,7 +321,7 @@ def test_an_arm_that_is_pushed_away_takes_its_command_along(servoed):
     assert (np.abs(np.diff(servoed.sent[count:], 2, axis=0)) <= 6.0 * PERIOD**2 + 1e-9).all()
 
 
-@pytest.mark.parametrize("action", ["ramp", "hold", "damp"])
+@pytest.mark.parametrize("action", ["ramp", "hold"])
 def test_an_arm_that_is_kept_pulls_no_harder_than_it_may(lockstep, action):
     arm = Arm(lockstep, effort=SERVOS, tracking=LOOSE, stop={"default": action}, fence=False)
     arm.begin()
