@@ -134,6 +134,8 @@ def end_without(starter: int) -> None:
 
 def work(argv: Sequence[str]) -> int:
     """One of the workers."""
+    from torch import distributed
+
     from policies.cli import train as verb
     from policies.files import write_whole
 
@@ -142,6 +144,8 @@ def work(argv: Sequence[str]) -> int:
     result = verb.train(settings, quiet="--quiet" in argv, opened=True)
     if result["rank"] == 0:
         write_whole(Path(settings["out"]) / RESULT, (json.dumps(result) + "\n").encode())
+    if distributed.is_initialized():  # its threads, left to the interpreter's end, now and then abort the process there
+        distributed.destroy_process_group()
     return OK
 
 
