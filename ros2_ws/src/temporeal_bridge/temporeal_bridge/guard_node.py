@@ -340,7 +340,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion = now, None, None
-        self.unlocked = True  # or not: from now on it is in the air
+        self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
@@ -571,7 +571,7 @@ class GuardNode:
         self.acting = now
         self._catch_up(now)
         assert self.motion is not None  # there was a command
-        window = admission.window(self.profile, self.spec, self._fresh_values(now))
+        window = self._window(now)
         self.motion = stop_actions.ramped(self.limits, self.motion, window)
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
@@ -634,12 +634,17 @@ class GuardNode:
 
     def _limited(self, asked: Array, now: float) -> tuple[shield.Verdict, Motion | None, str]:
         """What may be sent of ``asked`` [A], the motion that this is, and why it may not because of a collision."""
-        window = admission.window(self.profile, self.spec, self._fresh_values(now))
+        window = self._window(now)
         wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, window)
         verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion, window)
         if self.nearness is None or motion is None:
             return verdict, motion, ""
         return verdict, motion, admission.collision(self.nearness, self.limits, motion, self.motion)
+
+    def _window(self, now: float) -> shield.Window | None:
+        """Between which commands no servo needs more effort than it may; None where no rule says, or nobody knows."""
+        known = self.profile.effort is not None
+        return admission.window(self.profile, self.spec, self._fresh_values(now)) if known else None
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
