@@ -91,6 +91,16 @@ def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit:
     return p + (damping - most) / gain, p + (damping + most) / gain
 
 
+def speed_window(
+    position: Array, low: Sequence[float], high: Sequence[float], brake: Sequence[float], speed: Sequence[float]
+) -> Window:
+    """Lowest and highest speed [A] of joints at ``position`` [A] from which braking with ``brake`` [A] comes to rest
+    between ``low`` and ``high`` [A], none above ``speed`` [A]; beyond an end only back."""
+    q, b, most = (np.asarray(x, dtype=float) for x in (position, brake, speed))
+    down, up = (np.minimum(np.sqrt(2.0 * b * np.maximum(room, 0.0)), most) for room in (q - low, high - q))
+    return -down, up
+
+
 def guard(
     spec: CommandSpec, command: Array, limits: Bounds, before: Motion | None, window: Window | None = None
 ) -> tuple[Verdict, Motion | None]:

@@ -55,6 +55,13 @@ SOURCES = {
     "sensor": "readings of the model's sensors, one after the other"}
 
 
+DRIVES = {
+    "position": "setpoints of position servos (rad or m)",
+    "velocity": "the speeds of those setpoints (rad/s or m/s): the robot integrates them, within the joints' range",
+    "effort": "what the actuators exert (N m or N); what the robot adds against gravity is its own"}
+"""What a command is to the actuators that take it."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a simulator finds a signal: ``what`` (one of :data:`SOURCES`) of the model's elements called ``names``."""
@@ -104,6 +111,8 @@ class RobotSpec:
         actuators: by command, the model's actuators that take its components, in this order.
         license: license of the robot's own files here.
         changes: what a simulator changes in the model file.
+        drives: by command what it is to those actuators, out of :data:`DRIVES`; the others are what the model makes of
+            them. The model has position servos for all of these.
     """
 
     name: str
@@ -119,6 +128,13 @@ class RobotSpec:
     sources: Mapping[str, Source] = field(default_factory=dict)
     actuators: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     changes: Changes = Changes()
+    drives: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for command, drive in self.drives.items():
+            if drive not in DRIVES or command not in self.actuators:
+                raise ValueError(f"robot {self.name!r}: drives has {command!r}: {drive!r}; legal: {', '.join(DRIVES)}, "
+                                 f"for commands that have actuators: {', '.join(self.actuators)}")
 
     def command(self, name: str) -> CommandSpec:
         """The command called ``name``; an unknown name lists the known ones."""

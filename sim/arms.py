@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import cos, sin
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -210,10 +212,7 @@ class ToolAction(Limited):
                              f"takes all of it; take a shorter control_dt")
         if grip is not None and not self.gripper:
             raise ValueError(f"command {command!r} has no gripper whose opening could be {grip} m")
-        if stiffness is not None and not 0 < stiffness < 1:
-            raise ValueError(f"stiffness is the least share of the servos' own, above 0 and below 1, or None; got "
-                             f"{stiffness}")
-        self.leash, self.grip, self.stiffness = leash, grip, stiffness
+        self.leash, self.grip, self.stiffness = leash, grip, checked_stiffness(stiffness)
         self.action_dim = 6 + (self.gripper if grip is None else 0) + (stiffness is not None)
         for name, value in (("home", home), ("scale", [reach] * 3 + [turn] * 3)):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
@@ -224,8 +223,9 @@ class ToolAction(Limited):
                        **({} if leash is None else {"moved": (self.joints,)}),
                        **({} if stiffness is None else {"sent": (len(self.low),), "sent_step": (self.joints,)})}
 
-    def follow(self, measured: Tensor, memory: Memory) -> Memory:
-        """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]."""
+    def follow(self, measured: Tensor, memory: Memory, speed: Tensor | None = None) -> Memory:
+        """The memory of this sample: at an episode's first one the target is ``measured`` [N, U]. ``speed``: of the
+        joints [N, J], rad/s, for those that command efforts."""
         joints = measured[:, : self.joints]
         after = begin(self, measured, memory)
         begun = memory["begun"][:, None] > 0.5
@@ -304,6 +304,80 @@ class ToolAction(Limited):
         return torch.cat(parts, -1)
 
 
+class SpeedAction(ToolAction):
+    """As :class:`ToolAction`, for a robot that takes the speeds of its joints' setpoints [J] rad/s and integrates them
+    itself: the command is how fast the target moves."""
+
+    def __init__(self, robot: RobotSpec, command: str, *args: Any, control_dt: float, **settings: Any) -> None:
+        super().__init__(robot, command, *args, **settings)
+        self.control_dt = control_dt
+
+    def forward(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, J]: the last step of what is sent, per second."""
+        return memory["step" if self.stiffness is None else "sent_step"] / self.control_dt
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """About the action [N, A] of ``command`` [N, J]."""
+        return super().inverse(memory["target"] + self.control_dt * command, memory)
+
+
+class EffortAction(ToolAction):
+    """As :class:`ToolAction`, for a robot that takes the efforts of its joints [J] N m and adds what gravity needs.
+
+    The command is that of a joint impedance at the policy's rate: ``s kp (target - q) - sqrt(s) kd q'``, with the
+    joints as they were observed. ``s`` is 1, or, with ``stiffness``, as stiff as the last action says: the damping
+    ratio stays.
+
+    Args:
+        kp, kd: [J] N m/rad, N m s/rad.
+    """
+
+    def __init__(
+        self, robot: RobotSpec, command: str, *args: Any, kp: Sequence[float], kd: Sequence[float],
+        stiffness: float | None = None, **settings: Any,
+    ) -> None:
+        super().__init__(robot, command, *args, **settings)
+        self.least = checked_stiffness(stiffness)
+        self.action_dim += stiffness is not None
+        for name, value in (("kp", kp), ("kd", kd)):
+            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+        self.kp: Tensor
+        self.kd: Tensor
+        self.memory |= {"measured": (self.joints,), "speed": (self.joints,)}
+
+    def follow(self, measured: Tensor, memory: Memory, speed: Tensor | None = None) -> Memory:
+        """See :meth:`ToolAction.follow`."""
+        if speed is None:
+            raise ValueError("an effort is made of the joints' speeds: give follow() speed [N, J], rad/s")
+        return {**super().follow(measured, memory), "measured": measured[:, : self.joints], "speed": speed}
+
+    def share(self, action: Tensor) -> Tensor:
+        """How stiff [N, 1] the ``action`` [N, A] asks the arm to be."""
+        if self.least is None:
+            return torch.ones_like(action[:, :1])
+        return self.least + (1.0 - self.least) * 0.5 * (1.0 + action[:, -1:].clamp(-1.0, 1.0))
+
+    def forward(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, J], within the robot's limits."""
+        share = self.share(action)
+        away = memory["target"] - memory["measured"]
+        return self.limit(share * self.kp * away - share.sqrt() * self.kd * memory["speed"])
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """About the action [N, A] of ``command`` [N, J], as stiff as can be."""
+        away = (command + self.kd * memory["speed"]) / self.kp
+        action = super().inverse(memory["measured"] + away, memory)
+        return action if self.least is None else torch.cat([action, torch.ones_like(action[:, :1])], -1)
+
+
+def checked_stiffness(stiffness: float | None) -> float | None:
+    """``stiffness``, if it is legal; see :class:`ToolAction`."""
+    if stiffness is not None and not 0 < stiffness < 1:
+        raise ValueError(f"stiffness is the least share of the servos' own, above 0 and below 1, or None; got "
+                         f"{stiffness}")
+    return stiffness
+
+
 def franka_chain() -> Chain:
     """Kinematics of the Franka arm to the point between its fingertips."""
     return Chain(DENAVIT_HARTENBERG, TOOL)
@@ -329,16 +403,31 @@ def one_thread() -> Iterator[None]:
 
 HOMEWARD = 0.5  # 1/s: share of the way home, in what does not move the tool
 SHARE_OF_LIMITS = 0.6  # of the joints' speeds and accelerations: how fast targets move at most
+# N m/rad, N m s/rad: franka_ros2's own joint impedance (43357d1, franka_fr3_moveit_config, fr3_ros_controllers.yaml)
+IMPEDANCE = ((600.0, 600.0, 600.0, 600.0, 250.0, 150.0, 50.0), (30.0, 30.0, 30.0, 30.0, 10.0, 10.0, 5.0))
+LEAST_RATE = 250.0  # Hz, for it
 
 
 def franka_action(
     robot: RobotSpec, command: str, control_dt: float, *, speed: float, turn: float, home: Sequence[float] = HOME,
     leash: float | None = None, grip: float | None = None, stiffness: float | None = None,
 ) -> ToolAction:
-    """Actions of a Franka arm: action 1 moves the tool at ``speed`` m/s or turns it at ``turn`` rad/s."""
-    return ToolAction(robot, command, franka_chain(), home, Limiter(motion(SHARE_OF_LIMITS), control_dt),
-                      reach=speed * control_dt, turn=turn * control_dt, pull=HOMEWARD * control_dt, leash=leash,
-                      grip=grip, stiffness=stiffness)
+    """Actions of a Franka arm: action 1 moves the tool at ``speed`` m/s or turns it at ``turn`` rad/s.
+
+    What the command is, its ``drives`` say. Efforts are of the impedance :data:`IMPEDANCE`, at :data:`LEAST_RATE`.
+    """
+    drive = robot.drives.get(command, "position")
+    made: Callable[..., ToolAction] = ToolAction
+    if drive == "velocity":
+        made = partial(SpeedAction, control_dt=control_dt)
+    if drive == "effort":
+        if control_dt > 1.0 / LEAST_RATE + 1e-9:
+            raise ValueError(f"control_dt is {control_dt} s; an impedance made of efforts needs {1 / LEAST_RATE:g} s "
+                             "or less: with older speeds its damping shakes the wrist")
+        made = partial(EffortAction, kp=IMPEDANCE[0], kd=IMPEDANCE[1])
+    return made(robot, command, franka_chain(), home, Limiter(motion(SHARE_OF_LIMITS), control_dt),
+                reach=speed * control_dt, turn=turn * control_dt, pull=HOMEWARD * control_dt, leash=leash, grip=grip,
+                stiffness=stiffness)
 
 
 class ArmObserve(nn.Module):
@@ -370,7 +459,8 @@ class ArmObserve(nn.Module):
     def forward(self, signals: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
         """Observation [N, O] and the next memory."""
         joints, fingers = signals["joint_pos"], [signals["finger_pos"]] if self.fingers else []
-        after = self.follow(torch.cat([joints, *(f.mean(-1, keepdim=True) for f in fingers)], -1), memory)
+        measured = torch.cat([joints, *(f.mean(-1, keepdim=True) for f in fingers)], -1)
+        after = self.follow(measured, memory, signals["joint_vel"])
         return torch.cat([
             joints - self.home, 0.3 * signals["joint_vel"], 10 * (after["target"][:, : self.joints] - joints),
             after["step"] / self.longest, *(25 * f for f in fingers), signals["grip_pos_w"],

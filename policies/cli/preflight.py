@@ -26,7 +26,7 @@ from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
-from temporeal_bridge.safety import Profile, SafetyError, profile
+from temporeal_bridge.safety import Profile, SafetyError, is_rate, profile
 from temporeal_bridge.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
 
 NODE = "temporeal_doctor"
@@ -419,13 +419,14 @@ def start(heard: Heard, plan: Plan) -> Iterator[Check]:
     if not np.isfinite(command).all():
         yield Check(name, "fail", f"{spec.name} is not finite: {values_of(command)}", "do not run this artifact here")
         return
-    if rule:
+    if rule and rule.signal:
         pose = np.ravel(newest[rule.signal])
         share = np.abs(command[:len(pose)] - pose) / np.array(rule.within)
         worst = int(share.argmax())
         if share[worst] > 1.0:
             yield Check(name, "fail", f"{spec.name} is {share[worst] * rule.within[worst]:.3g} from {rule.signal}, "
                         f"component {worst}; {rule.within[worst]:g} is allowed",
+                        "missions begin at rest: does this one?" if is_rate(spec) else
                         f"move the robot nearer to {values_of(command[:len(pose)])} before the start")
             return
     if beyond:

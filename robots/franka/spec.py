@@ -90,6 +90,11 @@ def limit(name: str, values: tuple[float, ...]) -> dict[str, tuple[float, float]
     return {f"{joint}_{name}": (-value, value) for joint, value in zip(JOINTS, values)}
 
 
+def negative(values: tuple[float, ...]) -> tuple[float, ...]:
+    """The other end of symmetric limits."""
+    return tuple(-value for value in values)
+
+
 PARAMETERS = {
     # [P] takes the masses of [G], which fit the torques but not the links one by one (link 2: 0.647 kg): not a range
     "mass": Parameter(
@@ -138,6 +143,9 @@ SPEC = RobotSpec(
         "joint_pos_cmd": CommandSpec("joint_pos_cmd", (7,), "rad", low=LOW, high=HIGH),
         # the same and the opening of one finger, 0 (closed) to 0.04 m; mixed units, so the unit names both
         "arm_cmd": CommandSpec("arm_cmd", (8,), "rad,m", low=(*LOW, 0.0), high=(*HIGH, OPEN)),
+        # speeds of the joints' setpoints, and efforts of the motors: gravity is compensated by the robot
+        "joint_vel_cmd": CommandSpec("joint_vel_cmd", (7,), "rad/s", low=negative(SPEED), high=SPEED),
+        "joint_effort_cmd": CommandSpec("joint_effort_cmd", (7,), "N m", low=negative(TORQUE), high=TORQUE),
     },
     limits={
         **limit("vel", SPEED), **limit("acc", ACCELERATION), **limit("jerk", JERK), **limit("torque", TORQUE),
@@ -153,5 +161,7 @@ SPEC = RobotSpec(
         "joint_torque": Source("joint_torque", JOINTS), "finger_pos": Source("joint_pos", FINGERS),
         "grip_pos_w": Source("pos", ("grip",)), "grip_quat_w": Source("quat", ("grip",)),
         "grip_vel_w": Source("lin_vel", ("grip",))},
-    actuators={"joint_pos_cmd": JOINTS, "arm_cmd": (*JOINTS, GRIPPER)},
+    actuators={
+        "joint_pos_cmd": JOINTS, "arm_cmd": (*JOINTS, GRIPPER), "joint_vel_cmd": JOINTS, "joint_effort_cmd": JOINTS},
+    drives={"joint_vel_cmd": "velocity", "joint_effort_cmd": "effort"},
 )  # fmt: skip

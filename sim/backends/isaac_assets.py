@@ -427,6 +427,9 @@ def _check_actuator(mj: mujoco.MjModel, actuator: int, joint: int) -> None:
     plain = mujoco.mjtBias(mj.actuator_biastype[actuator]) in (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE)
     if not (fixed and plain) or mj.actuator_biasprm[actuator, 0]:
         raise ValueError(f"actuator {name!r} is neither a motor nor a position or velocity servo")
+    if mj.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE:
+        raise ValueError(f"actuator {name!r} has a state of its own (it integrates, or lags); Isaac's drives have "
+                         "none: backends mujoco and mujoco_warp can simulate it")
     low, high = mj.actuator_forcerange[actuator]
     if mj.actuator_forcelimited[actuator] and not np.isclose(-low, high):
         raise ValueError(f"actuator {name!r}: force range [{low:g}, {high:g}]; Isaac's drives push and pull alike")

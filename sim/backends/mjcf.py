@@ -108,6 +108,8 @@ def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto"
     if integrator not in ("auto", *INTEGRATORS):
         raise ValueError(f"integrator is {integrator!r}; it must be one of auto, {', '.join(INTEGRATORS)}")
     spec = assemble(scene)
+    if command is not None:
+        drive(spec, scene.robot, command)
     spec.option.timestep = dt
     if integrator != "auto":
         spec.option.integrator = INTEGRATORS[integrator]
@@ -123,6 +125,8 @@ def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto"
     groups += links(mj, scene, groups)
     qpos, ctrl = home(mj, scene.robot)
     driven = actuators_of(mj, scene.robot, command) if command is not None else np.zeros(0, int)
+    if command in scene.robot.drives:  # the key is of position servos
+        ctrl[driven] = 0.0
     return Model(scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages, driven, qpos, ctrl, groups,
                  parameters(mj, groups, scene.robot), integrator)
 
@@ -223,6 +227,25 @@ def home(mj: mujoco.MjModel, robot: RobotSpec) -> tuple[Array, Array]:
 
 
 JOINT_SIZE = {0: 7, 1: 4, 2: 1, 3: 1}  # mjtJoint: free, ball, slide, hinge
+
+
+def drive(spec: mujoco.MjSpec, robot: RobotSpec, command: str) -> None:
+    """Make of the position servos that ``command`` sets what the robot's ``drives`` says.
+
+    A velocity servo integrates its setpoint (MuJoCo's ``intvelocity``), within the control range of the position servo.
+    """
+    kind = robot.drives.get(command, "position")
+    if kind == "position":
+        return
+    limits = robot.command(command)
+    for name, low, high in zip(robot.actuators[command], limits.low, limits.high):
+        actuator = spec.actuator(name)
+        if kind == "velocity":
+            actuator.dyntype = mujoco.mjtDyn.mjDYN_INTEGRATOR
+            actuator.actlimited, actuator.actrange = True, actuator.ctrlrange
+        else:
+            actuator.set_to_motor()
+        actuator.ctrllimited, actuator.ctrlrange = True, (low, high)
 
 
 # ---------------------------------------------------------------- signals
@@ -690,13 +713,25 @@ def holding_ctrl(model: Model, qpos: Array) -> Array:
     """Controls [K, nu] under which position servos rest at ``qpos`` [K, nq]; home for the other actuators."""
     mj = model.mj
     out = np.tile(model.home_ctrl, (len(qpos), 1))
-    for i in range(mj.nu):
+    for i in np.flatnonzero(mj.actuator_dyntype == mujoco.mjtDyn.mjDYN_NONE):
         length = robot_files.lengths(mj, i, qpos)
         if length is not None:
             out[:, i] = length
     limited = mj.actuator_ctrllimited.astype(bool)
     low, high = mj.actuator_ctrlrange.T
     out[:, limited] = np.clip(out[:, limited], low[limited], high[limited])
+    return out
+
+
+def holding_act(model: Model, qpos: Array) -> Array:
+    """Activations [K, na] under which servos that integrate their setpoint rest at ``qpos`` [K, nq]; 0 for others."""
+    mj = model.mj
+    out = np.zeros((len(qpos), mj.na))
+    for i in np.flatnonzero(mj.actuator_dyntype == mujoco.mjtDyn.mjDYN_INTEGRATOR):
+        length = robot_files.lengths(mj, i, qpos)
+        if length is not None:
+            low, high = mj.actuator_actrange[i] if mj.actuator_actlimited[i] else (-np.inf, np.inf)
+            out[:, mj.actuator_actadr[i]] = np.clip(length, low, high)
     return out
 
 

@@ -140,6 +140,8 @@ class MuJoCo:
         self._field["qpos"][worlds], self._field["qvel"][worlds] = qpos, qvel
         ctrl = mjcf.holding_ctrl(self.model, qpos)
         self._field["ctrl"][worlds] = ctrl
+        if self.model.mj.na:
+            self.batch.bind("act")[worlds] = mjcf.holding_act(self.model, qpos)
         if getattr(self.model.mj, "nhistory", 0):  # since MuJoCo 3.5
             mjcf.fill_history(self.model, self.batch.bind("history"), worlds, ctrl)
         self._apply_wrench(worlds)

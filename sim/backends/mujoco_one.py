@@ -82,6 +82,7 @@ class World:
         ctrl = mjcf.holding_ctrl(self.nominal, qpos)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:], self.data.ctrl[:] = qpos[0], qvel[0], ctrl[0]
+        self.data.act[:] = mjcf.holding_act(self.nominal, qpos)[0]
         if getattr(self.model, "nhistory", 0):  # since MuJoCo 3.5
             mjcf.fill_history(self.nominal, self.data.history[None], np.zeros(1, int), ctrl)
         self._apply_wrench()

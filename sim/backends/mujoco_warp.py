@@ -227,6 +227,8 @@ class MuJoCoWarp:
             return
         ctrl = mjcf.holding_ctrl(self.model, qpos)
         rows = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl}
+        if "act" in self._state:
+            rows["act"] = mjcf.holding_act(self.model, qpos)
         if "history" in self._state:
             rows["history"] = np.tile(self._rest["history"].double().cpu().numpy(), (len(worlds), 1))
             mjcf.fill_history(self.model, rows["history"], np.arange(len(worlds)), ctrl)

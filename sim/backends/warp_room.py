@@ -14,7 +14,7 @@ from math import ceil
 import mujoco
 import numpy as np
 
-from sim.backends.mjcf import JOINT_SIZE, Model, free_joint, holding_ctrl
+from sim.backends.mjcf import JOINT_SIZE, Model, free_joint, holding_act, holding_ctrl
 from sim.backends.mujoco import quiet
 
 Array = np.ndarray
@@ -102,7 +102,7 @@ def start(model: Model, data: mujoco.MjData, rng: np.random.Generator, kind: int
                 first = mj.jnt_qposadr[mj.body_jntadr[g.root]]
                 place = data.geom_xpos[rng.choice(model.groups[0].geoms)]
                 data.qpos[first : first + 3] = place + NEAR * rng.normal(size=3)
-    data.ctrl[:] = holding_ctrl(model, data.qpos[None])[0]
+    data.ctrl[:], data.act[:] = holding_ctrl(model, data.qpos[None])[0], holding_act(model, data.qpos[None])[0]
 
 
 def scatter(mj: mujoco.MjModel, data: mujoco.MjData, rng: np.random.Generator) -> None:

@@ -1,7 +1,8 @@
 """Reach: bring the gripper of a Franka arm to a pose (position and attitude) and hold it there.
 
 Goals are poses of random postures, so that each can be reached. Actions move the tool (:class:`sim.arms.ToolAction`);
-the robot gets joint positions, at 25 Hz.
+the robot gets joint positions, at 25 Hz; or, as ``drive`` says, velocities of its joints at 25 Hz, or their efforts at
+250 Hz.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ POSITIVE = ("reach", "turn")
 
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
 TOOL_SPEED, TOOL_TURN = 0.6, 2.0  # m/s, rad/s at action 1
+DRIVES = {"position": ("joint_pos_cmd", 0.04, 10), "velocity": ("joint_vel_cmd", 0.04, 10),
+          "effort": ("joint_effort_cmd", 0.004, 2)}  # command; s; physics steps
 ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
 
 
@@ -90,17 +93,28 @@ class Objective(Judged):
 
 
 def make(
-    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, control_dt: float = 0.04, substeps: int = 10,
-    spread: float = 0.7, reward: Mapping[str, float] | None = None, stiffness: float | None = None,
+    *, formula: str = FORMULA, constants: Mapping[str, Any] | None = None, drive: str = "position",
+    control_dt: float | None = None, substeps: int | None = None, spread: float = 0.7,
+    reward: Mapping[str, float] | None = None, stiffness: float | None = None,
 ) -> Task:
-    """The task. ``spread``: of the goals' postures around home, rad; starts lie within 0.15 rad of home. ``stiffness``:
-    see :class:`sim.arms.ToolAction`."""
+    """The task.
+
+    Args:
+        drive: what the robot is commanded with: ``position``, ``velocity`` or ``effort``.
+        control_dt: s. substeps: physics steps in it. None: as :data:`DRIVES` has them.
+        spread: of the goals' postures around home, rad; starts lie within 0.15 rad of home.
+        stiffness: see :class:`sim.arms.ToolAction`.
+    """
     check_range("reach", "spread", spread, 0.0, pi, "rad")
+    if drive not in DRIVES:
+        raise ValueError(f"task reach: drive is {drive!r}; legal: {', '.join(DRIVES)}")
+    command, usual_dt, usual_substeps = DRIVES[drive]
+    control_dt, substeps = control_dt or usual_dt, substeps or usual_substeps
     constants = {**CONSTANTS, **dict(constants or {})}
     robot = load_robot("franka")
     parsed = parse(formula, task_schema(robot, GOAL), constants)
     home = torch.tensor(HOME)
-    act = franka_action(robot, "joint_pos_cmd", control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
+    act = franka_action(robot, command, control_dt, speed=TOOL_SPEED, turn=TOOL_TURN, stiffness=stiffness)
     kinematics = franka_chain()
     low, high = torch.tensor(LOW) + 0.1, torch.tensor(HIGH) - 0.1
 
@@ -119,8 +133,8 @@ def make(
         return {"joint_pos": start, "goal_pos_w": pos, "goal_quat_w": quat}
 
     return Task(
-        name="reach", scene=Scene(robot), command="joint_pos_cmd", control_dt=control_dt, substeps=substeps,
+        name="reach", scene=Scene(robot), command=command, control_dt=control_dt, substeps=substeps,
         episode_s=4.0, formula=parsed, formula_text=formula, constants=constants,
         observe=ArmObserve(act, tuple(GOAL.signals), way, 6), act=act,
         objective=Objective(Judge(parsed, control_dt), weights(Reward, reward), act.action_dim), initial=initial,
-        extra=GOAL, stop="hold")
+        extra=GOAL, stop="hold" if drive == "position" else "damp")

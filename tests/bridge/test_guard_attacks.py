@@ -355,10 +355,10 @@ def test_a_guard_whose_state_gets_old_is_not_ready_any_more(world):
 
 
 def test_an_effort_that_damps_is_against_the_velocity():
-    """No shipped robot takes efforts. -2 N m s/rad times 3 and -1 rad/s, within 4 N m; unseen velocity: none."""
+    """-2 N m s/rad times 3 and -1 rad/s, within 4 N m; unseen velocity: none."""
     spec, values = SimpleNamespace(size=2, unit="N m"), {"joint_vel": np.array([3.0, -1.0])}
     profile = SimpleNamespace(
-        limits=Bounds([-4.0] * 2, [4.0] * 2, 0.01), effort=SimpleNamespace(velocity="joint_vel", kd=(2.0, 2.0)))
+        limits=Bounds([-4.0] * 2, [4.0] * 2, 0.01), ends=SimpleNamespace(velocity="joint_vel", gain=(2.0, 2.0)))
     assert damping(profile, spec, values).tolist() == [-4.0, 2.0]
     assert damping(profile, spec, None).tolist() == [0.0, 0.0]
 

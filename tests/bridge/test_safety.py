@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from robots.spec import load_robot
+from temporeal_bridge.interface import load_interface
 from temporeal_bridge.safety import ACTIONS, CODES, Profile, SafetyError, profile
 
 QUAD, ARM = load_robot("crazyflie"), load_robot("franka")
@@ -116,6 +117,31 @@ def test_a_wrong_section_is_named(content, path, value, words):
     robot, name = (ARM, "joint_pos_cmd") if content is MOVING else (QUAD, "ctbr_cmd")
     with pytest.raises(SafetyError, match=words):
         profile(robot, wrong, robot.command(name), 0.02)
+
+
+RATES = load_interface(ARM).safety
+
+
+@pytest.mark.parametrize(("path", "value", "words"), [
+    ("joint_vel_cmd.ends.range", "joint_effort_cmd", "a command of 'franka' in rad or m is needed, with 7 compon"),
+    ("joint_vel_cmd.ends.range", ..., "the key 'range' is missing"),
+    ("joint_vel_cmd.ends.velocity", "joint_vel", "there is no key 'velocity'"),
+    ("joint_effort_cmd.ends.velocity", ..., "the key 'velocity' is missing"),
+    ("joint_effort_cmd.ends.velocity", "grip_pos_w", "differ in size"),
+    ("joint_effort_cmd.ends.gain", -1.0, "each must be positive"),
+    ("joint_vel_cmd.ends.margin", 3.0, "it leaves nothing of the range of joint_pos_cmd"),
+    ("joint_vel_cmd.ends", None, "where the robot comes to rest is known by the section ends"),
+    ("joint_vel_cmd.effort", {"position": "joint_pos", "velocity": "joint_vel", "kp": 1, "kd": 1, "limit": 1},
+     "effort is the law of servos that are given places"),
+    ("joint_vel_cmd.stop.default", "ramp", "ramp needs a command in rad or m; joint_vel_cmd is in rad/s"),
+    ("joint_effort_cmd.start.ramp_s", ..., "the key 'ramp_s' is missing"),
+    ("joint_pos_cmd.ends", {"position": "joint_pos"}, "ends hold commands in rad/s or m/s or N m or N"),
+    ("joint_pos_cmd.start.signal", ..., "the key 'signal' is missing"),
+])
+def test_a_wrong_section_of_speeds_or_efforts_is_named(path, value, words):
+    with pytest.raises(SafetyError, match=words):
+        name = path.partition(".")[0]
+        profile(ARM, changed(RATES, f"commands.{path}", value), ARM.command(name), 0.02)
 
 
 def test_every_code_can_have_an_action_of_its_own():

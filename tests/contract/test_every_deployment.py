@@ -27,6 +27,7 @@ from robots.registry import names
 from sim.env import make_env
 from sim.maps import PolicyGraph
 from sim.task import load_task
+from sim.tasks.reach import DRIVES
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.dds import free_domain
 from temporeal_bridge.guard_node import GuardNode
@@ -42,8 +43,15 @@ SAME = 1e-5  # of a command's range
 
 
 def deployable() -> list[str]:
-    """Tasks of robots that can be talked to, some interface of which carries the command."""
-    return [name for name in names("sim.tasks") if interface_of(load_task(name)) is not None]
+    """Tasks of robots that can be talked to, some interface of which carries the command; and each drive of them."""
+    return [*(name for name in names("sim.tasks") if interface_of(load_task(name)) is not None),
+            *(f"reach {drive}" for drive in DRIVES if drive != "position")]
+
+
+def loaded(name: str) -> Any:
+    """The task ``name``, or its ``name drive``."""
+    name, _, drive = name.partition(" ")
+    return load_task(name, drive=drive) if drive else load_task(name)
 
 
 def interface_of(task: Any, bus: str = "memory") -> Interface | None:
@@ -190,7 +198,7 @@ def test_so_it_is_with_a_reflex(name: str, tmp_path: Path) -> None:
 def same(name: str, tmp_path: Path, bus: str = "memory", reflex: bool = False) -> list[Any]:
     """A mission of the task on the robot's side, against the environment that it was trained in, and its modules; what
     it saw, and the memory that it had then, step by step."""
-    task = load_task(name)
+    task = loaded(name)
     graph = graph_of(task, reflex)
     env = make_env(task, num_worlds=1, seed=2, compiled=False, threads=1, sensors={"noise": {}})
     golden = record_golden(env, graph_policy(graph), steps=STEPS)

@@ -100,6 +100,8 @@ def test_safety_is_within_the_robot(robot, interface):
     assert safety["stale_after_s"] >= 3 / slowest  # two lost samples are no stop
     for name, row in safety["commands"].items():
         command, motion = robot.command(name), row["motion"]
+        if "ends" in row:  # see the test of its rates
+            continue
         start = row["start"]
         size, joints = command.size, robot.signals[start["signal"]].size
         speed = np.broadcast_to(motion["speed"], size)[:joints]
@@ -165,7 +167,8 @@ def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
 
     robot = load_robot("franka")
     commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
-    for name, row in commands.items():
+    for name in ("joint_pos_cmd", "arm_cmd"):
+        row = commands[name]
         motion, command = row["motion"], robot.command(name)
         assert motion["speed"][:7] == pytest.approx(limits.speed)
         assert np.broadcast_to(motion["acceleration"], command.size)[:7] == pytest.approx(limits.acceleration)
@@ -179,6 +182,24 @@ def test_frankas_numbers_are_those_of_its_spec_and_of_the_tasks_actions():
     lag = np.array(spec.KD) / spec.KP + 2 * load_interface(robot).command("joint_pos_cmd").options["reach_s"]
     error = np.array(commands["joint_pos_cmd"]["tracking"]["error"])
     assert (error > 1.4 * lag * limits.speed).all() and (error < 0.5).all()
+
+
+def test_frankas_rates_are_those_of_its_spec_and_of_the_tasks_actions():
+    from robots.franka import spec
+    from sim.arms import IMPEDANCE, SHARE_OF_LIMITS
+
+    robot = load_robot("franka")
+    commands, limits = load_interface(robot).safety["commands"], spec.motion(SHARE_OF_LIMITS)
+    speeds, efforts = commands["joint_vel_cmd"], commands["joint_effort_cmd"]
+    for row in (speeds, efforts):
+        assert row["ends"]["speed"] == pytest.approx(limits.speed)
+        assert row["ends"]["brake"] == pytest.approx(limits.brake)
+        assert row["stop"] == {"default": "damp"}
+    assert speeds["ends"]["margin"] == commands["joint_pos_cmd"]["motion"]["margin"][:7]
+    assert speeds["motion"] == {"speed": limits.acceleration[0], "acceleration": spec.JERK[0]}
+    assert efforts["motion"] == {"speed": spec.TORQUE_RATE[0]} and tuple(efforts["ends"]["gain"]) == IMPEDANCE[1]
+    lag = np.array(spec.KD) / spec.KP + 2 * load_interface(robot).command("joint_pos_cmd").options["reach_s"]
+    assert (speeds["tracking"]["error"] > lag * limits.acceleration).all()
 
 
 def test_leaps_order_and_zero_are_those_of_its_spec():

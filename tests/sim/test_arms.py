@@ -22,6 +22,7 @@ from robots.franka.spec import (
 from robots.signals import SignalSpec, schema
 from robots.spec import Source, load_robot
 from sim.arms import (
+    IMPEDANCE,
     SHARE_OF_LIMITS,
     ArmObserve,
     about_z,
@@ -41,12 +42,15 @@ from sim.arms import (
     turn_between,
 )
 from sim.backends import mujoco
+from sim.env import make_env
 from sim.judge import Judge
 from sim.maps import StepAction, rotation
 from sim.mission import NEVER
 from sim.scene import Scene
 from sim.stl.parse import parse
 from sim.stl.robustness import satisfied
+from sim.task import load_task
+from sim.tasks.reach import DRIVES, way
 
 ROBOT = load_robot("franka")
 DT = 0.04
@@ -571,3 +575,91 @@ def test_success_implies_that_the_formula_is_satisfied():
     found, true = judge.success(memory), satisfied(formula, traces, 0.5)[0]
     assert 0.1 < found.float().mean() < 0.9 and not (found & ~true).any()
     assert (found == true).float().mean() > 0.99  # for this formula the earliest hit is the right one
+
+
+# ---------------------------------------------------------------- speeds and efforts
+
+
+def test_speeds_that_are_integrated_are_the_targets():
+    act = action_map(command="joint_vel_cmd")
+    joints = torch.tensor(HOME) + 0.1 * torch.randn(5, 7, generator=generator())
+    memory, place = begun(act, joints), joints
+    for k in range(50):
+        action = torch.randn(5, 6, generator=generator(k)).clamp(-1, 1)
+        memory = act.move(memory, action)
+        place = place + DT * act(action, memory)
+        assert torch.allclose(place, memory["target"], atol=1e-5)
+        memory = act.follow(place, memory)
+    assert act.action_dim == 6 and "sent" not in act.memory
+
+
+def test_a_soft_speed_is_that_of_what_is_sent():
+    soft, plain = action_map(command="joint_vel_cmd", stiffness=0.2), action_map(command="joint_pos_cmd", stiffness=0.2)
+    joints = torch.tensor(HOME)[None]
+    fast, slow = begun(soft, joints), begun(plain, joints)
+    before = joints
+    for k in range(30):
+        action = torch.randn(1, 7, generator=generator(k)).clamp(-1, 1)
+        fast, slow = soft.move(fast, action), plain.move(slow, action)
+        sent = plain(action, slow)
+        assert torch.allclose(DT * soft(action, fast), sent - before, atol=1e-5)
+        before = sent
+        fast, slow = soft.follow(joints, fast), plain.follow(joints, slow)
+
+
+def effort_map(**kw):
+    return franka_action(ROBOT, "joint_effort_cmd", 0.004, speed=0.5, turn=1.5, **kw)
+
+
+def test_efforts_are_those_of_a_joint_impedance():
+    act, joints = effort_map(), torch.tensor(HOME)[None]
+    memory = {name: torch.zeros(1, *shape) for name, shape in act.memory.items()}
+    memory = act.follow(joints, memory, torch.zeros(1, 7))
+    still = act(torch.zeros(1, 6), act.move(memory, torch.zeros(1, 6)))
+    assert still.abs().max() < 1e-2  # the pull home, in one step
+    speed = torch.tensor([[0.1, -0.2, 0.0, 0.3, 0.0, 0.0, 1.0]])
+    memory = act.follow(joints + 0.01, memory, speed)
+    kp, kd = (torch.tensor(row) for row in IMPEDANCE)
+    assert torch.allclose(act(torch.zeros(1, 6), memory), -0.01 * kp - kd * speed, atol=1e-4)
+    far = act.follow(joints + 1.0, memory, speed)
+    assert torch.equal(act(torch.zeros(1, 6), far).abs() <= torch.tensor(ROBOT.command("joint_effort_cmd").high),
+                       torch.ones(1, 7, dtype=torch.bool))
+
+
+def test_an_effort_is_as_stiff_as_its_action_says():
+    act, joints = effort_map(stiffness=0.25), torch.tensor(HOME)[None]
+    memory = {name: torch.zeros(1, *shape) for name, shape in act.memory.items()}
+    memory = act.follow(joints, memory, torch.zeros(1, 7))
+    memory = act.follow(joints + 0.01, memory, torch.full((1, 7), 0.1))
+    hard, soft = (act(torch.tensor([[0.0] * 6 + [s]]), memory) for s in (1.0, -1.0))
+    kp, kd = (torch.tensor(row) for row in IMPEDANCE)
+    assert act.action_dim == 7
+    assert torch.allclose(hard, -0.01 * kp - 0.1 * kd, atol=1e-4)
+    assert torch.allclose(soft, -0.0025 * kp - 0.05 * kd, atol=1e-4)  # a quarter as stiff, half as damped
+    assert torch.allclose(act(act.inverse(hard, memory), memory), hard, atol=1e-3)
+
+
+def test_efforts_need_a_rate_and_speeds_of_the_joints():
+    with pytest.raises(ValueError, match="control_dt is 0.04 s; an impedance made of efforts needs 0.004 s or less"):
+        franka_action(ROBOT, "joint_effort_cmd", 0.04, speed=0.5, turn=1.5)
+    act = effort_map()
+    with pytest.raises(ValueError, match="give follow\\(\\) speed"):
+        act.follow(torch.zeros(1, 7), {name: torch.zeros(1, *shape) for name, shape in act.memory.items()})
+
+
+@pytest.mark.parametrize("drive", DRIVES)
+def test_reach_can_be_done_with_each_drive(drive):
+    """A policy that goes straight to the goal: within a millimetre or two, whatever the robot is commanded with."""
+    task = load_task("reach", drive=drive)
+    env = make_env(task, backend="mujoco", num_worlds=4, seed=1, threads=1, compiled=False)
+    env.reset()
+    for _ in range(task.steps - 2):
+        there = way(env.true_signals())
+        env.step((torch.cat([1.5 * there[:, :3], 1.5 * there[:, 3:]], -1)).clamp(-1, 1))
+    there = way(env.true_signals())
+    assert there[:, :3].norm(dim=-1).max() / 5 < 0.004 and there[:, 3:].norm(dim=-1).max() < 0.01
+
+
+def test_an_unknown_drive_lists_the_known_ones():
+    with pytest.raises(ValueError, match="drive is 'torque'; legal: position, velocity, effort"):
+        load_task("reach", drive="torque")

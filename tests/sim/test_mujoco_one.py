@@ -18,14 +18,16 @@ from sim.scene import Scene, box
 
 
 @pytest.mark.parametrize(("name", "command"), [
-    ("franka", "joint_pos_cmd"), ("franka", "arm_cmd"), ("leap_hand", "joint_pos_cmd"),
+    ("franka", "joint_pos_cmd"), ("franka", "arm_cmd"), ("franka", "joint_vel_cmd"), ("franka", "joint_effort_cmd"),
+    ("leap_hand", "joint_pos_cmd"),
     ("allegro_hand", "joint_pos_cmd"), ("shadow_hand", "actuator_pos_cmd")])
 def test_it_is_a_world_of_the_batch(name, command):
     robot = load_robot(name)
     scene = Scene(robot, (box("cube", (0.02,) * 3, mass=0.05, pos=(0.5, 0.0, 0.3)),))
     rng, spec = np.random.default_rng(0), robot.command(command)
     one, many = World(scene, command, 0.002), mujoco.make(scene, 1, command, dt=0.002, threads=1)
-    params = {n: rng.uniform(p.low, p.high) for n, p in robot.parameters.items()} | {"cube.force_w": np.ones(3)}
+    params = {n: rng.uniform(p.low, p.high) for n, p in robot.parameters.items() if n in one.params()}
+    params |= {"cube.force_w": np.ones(3)}
     start = {"joint_pos": np.array(robot.home["joint_pos"]) + 0.05, "cube_vel_w": np.array([0.1, 0.0, 0.0])}
     world = torch.arange(1)
     one.set_params(params)
@@ -57,6 +59,42 @@ def test_a_motor_of_two_joints_holds_their_sum_and_has_parameters_like_the_other
         world.step(wanted, 6)  # 30 ms
         answers.append(world.signals()["actuator_pos"][j0] - actuator_angles(tuple(start))[j0])
     assert answers[0] > 0.1 and np.abs(answers[1:]).max() < 0.02
+
+
+def test_speeds_are_integrated_up_to_the_ends_and_a_speed_of_none_holds():
+    """What a robot that takes velocities does: the arm is where its setpoint went, and under a load stays there."""
+    robot = load_robot("franka")
+    world, home = World(robot, "joint_vel_cmd", 0.001), np.array(robot.home["joint_pos"])
+    world.set_params({"grip.force_w": np.array([0.0, 0.0, -20.0])})
+    world.step(np.zeros(7), 1000)
+    assert np.abs(world.signals()["joint_pos"] - home).max() < 0.01  # 10 N m on 3000 N m/rad
+    world.set_params({"grip.force_w": np.zeros(3)})
+    speed = np.array([0.4, -0.1, 0.2, 0.3, -0.5, 0.6, -0.7])
+    world.step(speed, 1000)
+    assert world.signals()["joint_vel"] == pytest.approx(speed, abs=2e-3)
+    assert np.abs(world.signals()["joint_pos"] - home - speed).max() < 0.05  # behind by the servos' lag
+    world.step(np.array([2.0] + [0.0] * 6), 3000)
+    assert world.signals()["joint_pos"][0] == pytest.approx(robot.command("joint_pos_cmd").high[0], abs=2e-3)
+    world.reset({"joint_pos": home + 0.2})
+    world.step(np.zeros(7), 500)
+    assert world.signals()["joint_pos"] == pytest.approx(home + 0.2, abs=1e-4)
+
+
+def test_efforts_turn_joints_as_newton_says_and_none_floats():
+    robot = load_robot("franka")
+    world, home = World(robot, "joint_effort_cmd", 0.001), np.array(robot.home["joint_pos"])
+    assert "kp" not in world.params() and "strength" in world.params()
+    world.step(np.zeros(7), 1000)
+    assert world.signals()["joint_pos"] == pytest.approx(home, abs=1e-6)  # the robot itself carries its weight
+    world.set_params({"frictionloss": np.zeros(9), "damping": np.zeros(9)})
+    world.reset({"joint_pos": home})
+    world.step(np.array([0.0] * 6 + [0.5]), 100)
+    inertia = 0.074 + 0.0016  # kg m^2: the motor's, and about the hand's own about its axis
+    assert world.signals()["joint_vel"][6] == pytest.approx(0.05 / inertia, rel=0.05)
+    world.set_params({"strength": np.array([87.0] * 4 + [12.0] * 2 + [0.25] + [140.0])})
+    world.reset({"joint_pos": home})
+    world.step(np.array([0.0] * 6 + [0.5]), 100)
+    assert world.signals()["joint_vel"][6] == pytest.approx(0.025 / inertia, rel=0.05)
 
 
 def test_what_is_wrong_is_said():

@@ -2,13 +2,14 @@
 
 It knows the robot's ``spec.py`` and ``ros.yaml``, and nothing of the guard: limits are looked up in the files, speed,
 acceleration and jerk are plain differences of what was on the wire, divided by the control period (backward Euler, as
-libfranka checks them, ``rate_limiting.h``). Where servos have a law and a limit (``effort``), it reads the state, too.
+libfranka checks them, ``rate_limiting.h``). Where the state has a say in it (``effort``, ``ends``), it reads that.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,17 +42,44 @@ class Times(NamedTuple):
 NEVER = Times(-np.inf, -np.inf)
 
 
-class Servos:
-    """What servos with the law ``kp (command - position) - kd velocity`` are asked for, by the states on the bus.
+def servo_ends(rule: Mapping[str, Any], position: np.ndarray, velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest command [B] by the section ``effort``: servos with the law ``kp (command - position) -
+    kd velocity`` and a limit."""
+    kp, kd, limit = (np.asarray(rule[key], dtype=float) for key in ("kp", "kd", "limit"))
+    return position + (kd * velocity - limit) / kp, position + (kd * velocity + limit) / kp
+
+
+def range_ends(
+    rule: Mapping[str, Any], robot: RobotSpec, position: np.ndarray, velocity: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest command [B] by the section ``ends``: speeds that stop within the range, or what brings an
+    effort's joints to them."""
+    spec, brake = robot.command(rule["range"]), np.asarray(rule["brake"], dtype=float)
+    low, high = (np.array(end)[: position.size] + sign * np.asarray(rule.get("margin", 0.0), dtype=float)
+                 for end, sign in ((spec.low, 1.0), (spec.high, -1.0)))
+    most, up, down = np.asarray(rule["speed"], dtype=float), high - position, position - low
+    fastest = np.minimum(most, np.sqrt(2.0 * brake * np.where(up > 0.0, up, 0.0)))
+    slowest = np.maximum(-most, -np.sqrt(2.0 * brake * np.where(down > 0.0, down, 0.0)))
+    if velocity is None:
+        return slowest, fastest
+    gain = np.asarray(rule["gain"], dtype=float)
+    return gain * (slowest - velocity), gain * (fastest - velocity)
+
+
+class Windows:
+    """Between which commands a robot may be sent something, by the states on the bus.
 
     Args:
-        rule: the section ``effort`` of a command in ``ros.yaml``. timed: whether a command was made of the newest state
-            read; else of any that is fresh, for topics have no order among each other.
+        names: signals that tell. ends: lowest and highest command [B] of their values.
+        timed: whether a command was made of the newest state read; else of any that is fresh, for topics have no order
+            among each other.
     """
 
-    def __init__(self, interface: Interface, rule: Mapping[str, Any], timed: bool) -> None:
-        self.names, self.timed = (rule["position"], rule["velocity"]), timed
-        self.kp, self.kd, self.limit = (np.asarray(rule[key], dtype=float) for key in ("kp", "kd", "limit"))
+    def __init__(
+        self, interface: Interface, names: Sequence[str], ends: Callable[..., tuple[np.ndarray, np.ndarray]],
+        timed: bool,
+    ) -> None:
+        self.names, self.ends, self.timed = tuple(names), ends, timed
         self.stale_s = float(interface.safety["stale_after_s"])
         self.newest: dict[str, np.ndarray] = {}
         self.stamps: dict[str, int] = {}
@@ -72,18 +100,29 @@ class Servos:
         self.stamps[topic.topic] = stamp
         self.newest.update(said)
         if len(self.newest) == len(self.names):
-            position, velocity = (self.newest[name] for name in self.names)
-            least, most = ((self.kd * velocity + sign * self.limit) / self.kp for sign in (-1.0, 1.0))
-            self.windows.append((at, position + least, position + most))
+            self.windows.append((at, *self.ends(*(self.newest[name] for name in self.names))))
 
     def recent(self, at: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """Ends [K, B] of the commands that the servos may be given at ``at`` [s], by each state that may have been the
+        """Ends [K, B] of the commands that may be sent at ``at`` [s], by each state that may have been the
         last one then; None: the state is old, or nearly."""
         fresh = [(low, high) for taken, low, high in self.windows if at - taken <= STALE * self.stale_s]
         if not fresh:
             return None
         low, high = (np.stack(ends) for ends in zip(*fresh[-1 if self.timed else 0 :]))
         return low, high
+
+
+def windows_of(
+    robot: RobotSpec, interface: Interface, section: Mapping[str, Any], timed: bool
+) -> Windows | None:
+    """What a command's ``section`` of ``ros.yaml`` demands of it by the state; None: nothing."""
+    effort, ends = section.get("effort"), section.get("ends")
+    if effort is not None:
+        return Windows(interface, (effort["position"], effort["velocity"]), partial(servo_ends, effort), timed)
+    if ends is None:
+        return None
+    names = (ends["position"], *([ends["velocity"]] if "velocity" in ends else []))
+    return Windows(interface, names, lambda position, velocity=None: range_ends(ends, robot, position, velocity), timed)
 
 
 class Oracle:
@@ -105,8 +144,7 @@ class Oracle:
         self.spec, self.period, self.topic = robot.command(command), period, interface.command(command)
         section: Mapping[str, Any] = interface.safety["commands"][command]
         own: Mapping[str, Any] = section.get("motion") or {}
-        rule = section.get("effort") if self.spec.unit != "N m" else None
-        self.servos = None if rule is None else Servos(interface, rule, timed)
+        self.servos = windows_of(robot, interface, section, timed)
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
         self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))

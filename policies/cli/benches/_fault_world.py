@@ -34,6 +34,8 @@ from temporeal_bridge.transport import QOS, QoS
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
 CHUNK_STEPS = 20
+INERTIA, FRICTION = 1.0, 2.0  # kg m^2, N m s/rad: of the stand-in's joints that take efforts
+ROLLS = (0, 4, 6)  # joints of an arm that turn it about itself: it does not come too near to itself by these
 PUSHED = 2  # joint that is pushed: half a rad to either side of its home are in its range
 SETTLED_S = 0.6  # for the first state, the greeting and the first heartbeat
 
@@ -54,6 +56,8 @@ KINDS = {
     "crazyflie-chunks": Kind("crazyflie", "odometry", "ctbr_cmd", 50.0, chunks=True),
     "franka": Kind("franka", "franka_ros2", "joint_pos_cmd", 25.0),
     "franka-forward": Kind("franka", "forward_position", "joint_pos_cmd", 50.0),
+    "franka-velocity": Kind("franka", "forward_velocity", "joint_vel_cmd", 50.0),
+    "franka-effort": Kind("franka", "forward_effort", "joint_effort_cmd", 50.0),
     "leap_hand": Kind("leap_hand", "leap_hand_api", "joint_pos_cmd", 20.0),
     "allegro_hand": Kind("allegro_hand", "allegro_hand_ros2", "joint_pos_cmd", 20.0),
 }
@@ -218,6 +222,10 @@ class World:
             ("mission/start", "UInt64"), ("mission/stop", "Empty"), ("mission/reset", "Empty"), ("estop", "Bool"),
             ("monitor/verdict", "String"))}
         self.target = self.place = np.array(self.robot.home["joint_pos"]) if self.arm else np.array([0.0, 0.0, 1.0])
+        self.speed = np.zeros(self.place.size)
+        self.drive = self.robot.drives.get(kind.command, "position")
+        if self.drive != "position":
+            self.target = np.zeros(self.spec.size)
         self.fault: faults.Fault | None = None
         self.blocked: list[int] = []
         self.clock_off_ns, self.heart, self.estop = 0, True, False
@@ -238,12 +246,23 @@ class World:
         plan = self.plan
         if not self.arm:
             return np.array([0.31, 0.0, 0.0, 0.0]) + 0.2 * np.sin(plan["phase"] * t) * np.array([0.1, 1.0, 1.0, 1.0])
+        if self.drive != "position":
+            return self._wished_rate(t)
         home = np.array(self.robot.home["joint_pos"])
         swing = 0.2 * np.sin(plan["phase"] * t + np.arange(home.size)) - 0.2 * np.sin(np.arange(home.size))
         if plan["wild"] and t > 0.8:
             leap = np.random.default_rng([plan["seed"], int(t / 0.3)])
             swing = leap.uniform(-0.3, 0.3, home.size)
         return np.clip(home + swing + plan["offset"], self.spec.low, self.spec.high)
+
+    def _wished_rate(self, t: float) -> np.ndarray:
+        """Speeds, or efforts with about these in their wake, that sway; some leap, and go on to an end of the range."""
+        plan, turn = self.plan, np.sin(self.plan["phase"] * t + np.arange(self.spec.size))
+        if plan["wild"] and t > 0.8:
+            leap = np.random.default_rng([plan["seed"], int(t / 1.5)]).uniform(-30.0, 30.0, self.spec.size)
+            turn = np.where(np.isin(np.arange(self.spec.size), ROLLS), leap, turn)
+        unit = 0.1 * (FRICTION if self.drive == "effort" else 1.0)
+        return np.clip(unit * turn * min(t, 1.0) + plan["offset"], self.spec.low, self.spec.high)
 
     def _stall(self, seconds: float) -> None:
         self.line.holding = True
@@ -259,6 +278,8 @@ class World:
             error = max(float(noise.get(name, 0.0)), 1e-6) * rng.normal(size=spec.shape)
             if name in ("joint_pos", "base_pos_w"):
                 out[name] = self.place[: spec.size] + error
+            elif name == "joint_vel" and self.drive != "position":
+                out[name] = self.speed + error
             elif spec.unit == "wxyz":
                 quat = np.array([1.0, 0.0, 0.0, 0.0]) + 0.003 * rng.normal(size=4)
                 out[name] = quat / np.linalg.norm(quat)
@@ -276,10 +297,7 @@ class World:
     def publish(self) -> None:
         """One state of the robot, which has moved on."""
         if self.arm:
-            free = [i for i in range(len(self.place)) if i not in self.blocked]
-            place = self.place.copy()
-            place[free] += 0.5 * (self.target[: len(place)] - place)[free]
-            self.place = place
+            self._move()
         elif self.target is not self.place and self.target[0] < 0.3:  # less than its weight: it sinks
             self.place = self.place - np.array([0.0, 0.0, min(0.006, self.place[2])])
         true = self.signals()
@@ -298,8 +316,22 @@ class World:
                 self.oracle.servos.read(topic, self.bus.seconds, data)
             self.own.publish(endpoint, data)
         if self.arm:
-            self.oracle.measured = true["joint_pos"]
-            self._look_behind(true["joint_pos"])
+            found = {"position": true["joint_pos"], "velocity": true["joint_vel"] if self.drive == "velocity" else None,
+                     "effort": np.zeros(self.spec.size)}[self.drive]
+            self.oracle.measured = found
+            self._look_behind(found)
+
+    def _move(self) -> None:
+        """The joints that are not blocked follow their command for a state period."""
+        free = np.array([i not in self.blocked for i in range(self.place.size)])
+        wanted = self.target[: self.place.size]
+        if self.drive == "position":
+            self.place = self.place + np.where(free, 0.5 * (wanted - self.place), 0.0)
+            return
+        force = (wanted - FRICTION * self.speed) / INERTIA
+        speed = wanted if self.drive == "velocity" else self.speed + STATE_S * force
+        self.speed = np.where(free, speed, 0.0)
+        self.place = self.place + STATE_S * self.speed
 
     def _look_behind(self, measured: np.ndarray) -> None:
         rule = self.guard.profile.tracking
@@ -421,8 +453,10 @@ class Case:
 
 
 PLAIN = tuple(name for name in KINDS if name != "crazyflie-chunks")
-ARMS = ("franka", "franka-forward")
+ARMS = ("franka", "franka-forward", "franka-velocity", "franka-effort")
+FELT = ("franka", "franka-forward", "franka-velocity")  # an arm that takes efforts may not move for its own reasons
 JOINTS = (*ARMS, "leap_hand", "allegro_hand")
+MEASURED = (*FELT, "leap_hand", "allegro_hand")  # where a first command is compared with what is measured
 FROZEN = ("crazyflie", "crazyflie-chunks", *ARMS, "leap_hand")
 SEEN_S = STATE_S + TICK_S  # a state comes, and the guard looks
 SERVO = "MoveIt Servo halts 100 ms after the last command"
@@ -510,9 +544,10 @@ def burst(world: World) -> None:
 
 def blocked(world: World) -> None:
     """A joint does not move any more, and the policy wants it to."""
-    world.blocked = [1]
+    joint, more = (ROLLS[0], 1.5) if world.drive == "velocity" else (1, 0.9)  # others would lead it too near to itself
+    world.blocked = [joint]
     world.plan["wild"] = False
-    world.plan["offset"] = 0.9 * np.eye(world.spec.size)[1]
+    world.plan["offset"] = more * np.eye(world.spec.size)[joint]
 
 
 def pushed(world: World) -> None:
@@ -596,9 +631,9 @@ CASES: dict[str, Case] = {
     "operator: stop flaps": Case(flapping, "operator", lambda w: TICK_S),
     "operator: stop lost": Case(lambda w: setattr(w, "heart", False), "operator",
                                 lambda w: w.guard.profile.estop.heartbeat_s + TICK_S),
-    "start far from the pose": Case(far, "start", lambda w: 2 * w.period + SEEN_S, JOINTS, before=True),
-    "joint blocked": Case(blocked, "tracking", lambda w: w.guard.profile.tracking.after_s + SEEN_S, ARMS),
-    "joint blocked, no rule": Case(blocked, ANY, kinds=("leap_hand", "allegro_hand")),
+    "start far from the pose": Case(far, "start", lambda w: 2 * w.period + SEEN_S, MEASURED, before=True),
+    "joint blocked": Case(blocked, "tracking", lambda w: w.guard.profile.tracking.after_s + SEEN_S, FELT),
+    "joint blocked, no rule": Case(blocked, ANY, kinds=("leap_hand", "allegro_hand", "franka-effort")),
     "world pushes a finger": Case(pushed, GOES_ON, kinds=("allegro_hand",)),
     "world pushes a finger that was stopped": Case(
         stopped_and_pushed, "operator", lambda w: TICK_S, kinds=("allegro_hand",)),

@@ -32,7 +32,7 @@ def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Re
 def refused_start(asked: Array, now: float, profile: Profile, watch: Watch) -> Reason:
     """What speaks against ``asked`` [A] as the first command: the robot is outside, moves, or is far from there."""
     rule, limits = profile.start, profile.limits
-    if rule is None:
+    if rule is None or not rule.signal:
         return NOTHING
     measured = watch.values[rule.signal].reshape(-1)
     low, high = limits.low[: measured.size], limits.high[: measured.size]
@@ -48,19 +48,29 @@ def origin(asked: Array, profile: Profile, watch: Watch) -> Array | None:
     """Where [A] the robot is as its first command ``asked`` [A] counts it; None where no rule says where it begins."""
     if profile.start is None:
         return None
+    if not profile.start.signal:
+        return np.zeros(asked.size)
     measured = watch.values[profile.start.signal].reshape(-1).astype(float)
     return np.concatenate([measured, np.clip(asked, profile.limits.low, profile.limits.high)[measured.size :]])
 
 
-def window(profile: Profile, spec: CommandSpec, values: Mapping[str, np.ndarray] | None) -> shield.Window | None:
-    """Between which commands no servo needs more effort than it may. None where nobody knows: there is no rule, the
-    command is an effort itself, or the state is stale (``values``: None)."""
-    effort = profile.effort
-    if effort is None or values is None or spec.unit == "N m":
+def window(profile: Profile, values: Mapping[str, np.ndarray] | None) -> shield.Window | None:
+    """Between which commands no servo needs more effort than it may, or no joint runs into an end of its range. None
+    where nobody knows: there is no rule, or the state is stale (``values``: None)."""
+    if values is None:
         return None
-    position, velocity = (values[name].reshape(-1) for name in (effort.position, effort.velocity))
-    return shield.effort_window(
-        position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
+    effort, ends = profile.effort, profile.ends
+    if effort is not None:
+        position, velocity = (values[name].reshape(-1) for name in (effort.position, effort.velocity))
+        return shield.effort_window(
+            position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
+    if ends is None:
+        return None
+    speeds = shield.speed_window(values[ends.position].reshape(-1), ends.low, ends.high, ends.brake, ends.speed)
+    if not ends.velocity:
+        return speeds
+    velocity, gain = values[ends.velocity].reshape(-1), np.asarray(ends.gain)
+    return gain * (speeds[0] - velocity), gain * (speeds[1] - velocity)
 
 
 def within(asked: Array, window: shield.Window | None) -> Array:
@@ -83,16 +93,30 @@ def wanted(
     return within(asked, window)
 
 
-def collision(near: Nearness, limits: Bounds, motion: Motion, before: Motion | None) -> str:
-    """Would the robot, if it stopped after ``motion``, rest too near to itself, and nearer than after ``before``?"""
-    rest = resting(limits, motion)[: near.capsules.count]
-    if near.clear(rest):
+def rests(
+    profile: Profile, limits: Bounds, motion: Motion, values: Mapping[str, np.ndarray] | None
+) -> Array | None:
+    """Where [A] the robot comes to rest if it stops after ``motion``; of speeds and efforts, where [B] its joints do.
+    None: the state is stale, and nobody knows."""
+    ends = profile.ends
+    if ends is None:
+        return resting(limits, motion)
+    if values is None:
+        return None
+    position = values[ends.position].reshape(-1)
+    speed = values[ends.velocity].reshape(-1) if ends.velocity else motion.command[: position.size]
+    return np.clip(position + 0.5 * speed * np.abs(speed) / np.asarray(ends.brake), ends.low, ends.high)
+
+
+def collision(near: Nearness, rest: Array, before: Array | None) -> str:
+    """Would the robot ``rest`` [A] too near to itself, and nearer than where it rests else (``before``)?"""
+    if near.clear(rest[: near.capsules.count]):
         return ""
-    clear, who = near.distance(rest)
+    clear, who = near.distance(rest[: near.capsules.count])
     if clear >= near.margin:
         return ""
     if before is not None:
-        now, _ = near.capsules.distance(resting(limits, before)[: near.capsules.count])
+        now, _ = near.capsules.distance(before[: near.capsules.count])
         if clear >= now:
             return ""
     return f"{who} would come to {clear:.3f} m of each other, {near.margin:g} m is allowed"

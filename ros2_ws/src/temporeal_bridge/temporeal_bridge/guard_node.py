@@ -46,7 +46,7 @@ from policies.export.manifest import Manifest, load_manifest, to_json
 from robots import shield
 from robots.collision import Nearness
 from robots.course import course
-from robots.motion import Array, Motion, at_rest
+from robots.motion import Array, Motion, at_rest, resting
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import admission, codecs, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
@@ -56,7 +56,7 @@ from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, MOVING, Told, check_fi
 from temporeal_bridge.node import AHEAD, add_artifact, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.stop_actions import Step, Stopping
+from temporeal_bridge.stop_actions import Step, Stopping, Values
 from temporeal_bridge.swap import Swap
 from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
@@ -123,6 +123,7 @@ class GuardNode:
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
         rule = self.profile.self_collision
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
+        self.looks = self.profile.effort is not None or self.profile.ends is not None  # the state has a say
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
         self.exchange = Exchange(manifest, self.profile, robot, interface, line, self._tell, trust)
         self.topic = interface.command(self.spec.name)
@@ -450,7 +451,7 @@ class GuardNode:
             mode, self.due = "finished", np.inf
         self._say(mode)
 
-    def _fresh_values(self, now: float) -> stop_actions.Values | None:
+    def _fresh_values(self, now: float) -> Values | None:
         """The newest signals; None while the state is stale, and where the watch fails: every stop can do without."""
         try:
             return self.watch.values if self.watch.fresh(now) else None
@@ -571,8 +572,7 @@ class GuardNode:
         self.acting = now
         self._catch_up(now)
         assert self.motion is not None  # there was a command
-        window = self._window(now)
-        self.motion = stop_actions.ramped(self.limits, self.motion, window)
+        self.motion = stop_actions.eased(self.profile, self.spec, self.motion, self._fresh_values(now))
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
 
@@ -634,17 +634,24 @@ class GuardNode:
 
     def _limited(self, asked: Array, now: float) -> tuple[shield.Verdict, Motion | None, str]:
         """What may be sent of ``asked`` [A], the motion that this is, and why it may not because of a collision."""
-        window = self._window(now)
+        values = self._fresh_values(now) if self.looks else None
+        window = admission.window(self.profile, values)
         wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, window)
         verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion, window)
         if self.nearness is None or motion is None:
             return verdict, motion, ""
-        return verdict, motion, admission.collision(self.nearness, self.limits, motion, self.motion)
+        return verdict, motion, self._collision(motion, values)
 
-    def _window(self, now: float) -> shield.Window | None:
-        """Between which commands no servo needs more effort than it may; None where no rule says, or nobody knows."""
-        known = self.profile.effort is not None
-        return admission.window(self.profile, self.spec, self._fresh_values(now)) if known else None
+    def _collision(self, motion: Motion, values: Values | None) -> str:
+        """Why ``motion`` leads the robot too near to itself."""
+        rest = admission.rests(self.profile, self.limits, motion, values)
+        if rest is None or self.nearness is None:
+            return ""
+        if self.profile.ends is not None:
+            assert values is not None  # or nobody knew where it rests
+            return admission.collision(self.nearness, rest, values[self.profile.ends.position].reshape(-1))
+        before = None if self.motion is None else resting(self.limits, self.motion)
+        return admission.collision(self.nearness, rest, before)
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""

@@ -244,7 +244,8 @@ class Articulated:
     def reset(self, rng: np.random.Generator) -> None:
         """See :class:`Plant`."""
         drawn = draw_parameters(self.robot, rng, float(self.settings["spread"]))
-        self.body.set_params({**self.nominal, **drawn})
+        # a robot that takes efforts has no servos, and so none of their gains
+        self.body.set_params({**self.nominal, **{name: v for name, v in drawn.items() if name in self.nominal}})
         self.drawn, self.limp = self.body.params(), False
         self.body.reset(self.start(rng))
         self.setpoint: np.ndarray = self.body.holding()

@@ -20,6 +20,10 @@
           effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}  # of the servos' law
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
           self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
+        joint_effort_cmd:         # and of one that is a speed or an effort
+          ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
+                 gain: 30.0}
+          start: {ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there.
@@ -36,7 +40,14 @@ guard's own in its gaps, and those of the stop actions, which keep a robot for a
 pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
 there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
-of efforts: then the command goes as it is. A command that is an effort itself (N m) has no such law.
+of efforts: then the command goes as it is.
+
+``ends`` is the like for commands that are speeds or efforts, which say nothing of a place: towards an end of the
+joints' ``range`` (the limits of that command, and the ``margin`` inside them) a joint may only be as fast as braking
+with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that; an effort may be
+``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so that it brakes one that is faster. Such
+commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp`` of an effort is ``-gain`` times the
+velocity.
 """
 
 from __future__ import annotations
@@ -57,7 +68,7 @@ ACTIONS = {
     "hold": "go to the measured position and keep it", "ramp": "come to rest within the limits and keep it",
     "damp": "zero velocity or effort", "level": "level out and sink (quadrotors)", "silence": "say nothing more"}
 ONLY = {"autopilot": "silence"}  # whatever else is sent brings PX4 back to offboard, against its pilot or its failsafe
-PLACES, RATES = ("rad", "m"), ("rad/s", "m/s", "N m", "N")  # units of commands
+PLACES, RATES, EFFORTS = ("rad", "m"), ("rad/s", "m/s", "N m", "N"), ("N m", "N")  # units of commands
 NEEDS = {"hold": PLACES, "ramp": PLACES, "damp": RATES}  # a place of 0 is no rest, a speed that is kept neither
 KEEPS = ("hold", "ramp", "damp")  # actions after which commands go on, until somebody resets
 CODES = {
@@ -115,8 +126,24 @@ class Effort:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """Towards the ends ``low`` and ``high`` [B] of the measured ``position`` the first components of a command in rad/s
+    or N m may only be as fast as ``brake`` [B] can stop, up to ``speed`` [B]. ``gain`` [B] and the measured
+    ``velocity`` are an effort's; see the module's text."""
+
+    position: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    brake: tuple[float, ...]
+    speed: tuple[float, ...]
+    velocity: str = ""
+    gain: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Start:
-    """The first command may be ``within`` [A] of the measured ``signal``; from there it is faded in over ``ramp_s``."""
+    """The first command may be ``within`` [A] of the measured ``signal``; from there it is faded in over ``ramp_s``.
+    No signal: from 0, for speeds and efforts."""
 
     signal: str
     within: tuple[float, ...]
@@ -159,6 +186,7 @@ class Profile:
     level: Mapping[str, float] | None = None
     tracking: Tracking | None = None
     effort: Effort | None = None
+    ends: Ends | None = None
     start: Start | None = None
     self_collision: SelfCollision | None = None
 
@@ -169,7 +197,8 @@ class Profile:
             "frozen": self.frozen.signals if self.frozen else (), "jump": list(self.jump or ()),
             "tracking": [self.tracking.signal] if self.tracking else (),
             "effort": [self.effort.position, self.effort.velocity] if self.effort else (),
-            "start": [self.start.signal] if self.start else (),
+            "ends": [name for name in (self.ends.position, self.ends.velocity) if name] if self.ends else (),
+            "start": [self.start.signal] if self.start and self.start.signal else (),
             "level": ("base_quat_w", "height") if "level" in self.stop.values() else (),
             "unlock_below_m": ("height",) if self.unlock_below_m is not None else ()}
 
@@ -184,7 +213,7 @@ class Profile:
 
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
           "swap", "unlock_below_m", "level", "commands")
-OF_COMMAND = ("stop", "motion", "tracking", "effort", "start", "self_collision")
+OF_COMMAND = ("stop", "motion", "tracking", "effort", "ends", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
 SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
@@ -223,8 +252,9 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
+        ends=ends(f"{where}.ends", robot, own.get("ends"), spec),
         start=start(f"{where}.start", robot, own.get("start"), spec),
-        self_collision=self_collision(f"{where}.self_collision", robot, own.get("self_collision"), spec))
+        self_collision=self_collision(f"{where}.self_collision", robot, own, spec))
 
 
 def motion_limits(where: str, row: Mapping[str, Any], spec: CommandSpec, period: float) -> Bounds:
@@ -337,6 +367,9 @@ def effort(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Co
         return None
     keys = ("position", "velocity", "kp", "kd", "limit")
     legal(where, row, keys, keys)
+    if is_rate(spec):
+        raise SafetyError(f"{where}: {spec.name} is in {spec.unit}; effort is the law of servos that are given places. "
+                          "What holds a speed or an effort is ends")
     size = measured_size(f"{where}.position", robot, row["position"], spec)
     if measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
         raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
@@ -344,22 +377,63 @@ def effort(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Co
     return Effort(row["position"], row["velocity"], kp, components(f"{where}.kd", row["kd"], size, at_least=0.0), limit)
 
 
+def is_rate(spec: CommandSpec) -> bool:
+    """Whether the command is a speed or an effort: 0 is its rest, wherever the robot is."""
+    return set(spec.unit.split(",")) <= set(RATES)
+
+
+def ends(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Ends | None:
+    """How fast joints may be near the ends of their range."""
+    if row is None:
+        return None
+    if not is_rate(spec):
+        raise SafetyError(f"{where}: {spec.name} is in {spec.unit}; ends hold commands in {' or '.join(RATES)}: "
+                          "places have limits of their own")
+    pushes = spec.unit in EFFORTS
+    own = ("velocity", "gain") if pushes else ()
+    needed = ("position", "range", "brake", "speed", *own)
+    legal(where, row, (*needed, "margin"), needed)
+    size = measured_size(f"{where}.position", robot, row["position"], spec)
+    if pushes and measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
+        raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
+    known = [name for name, other in robot.commands.items() if set(other.unit.split(",")) <= set(PLACES)]
+    if row["range"] not in known or robot.commands[row["range"]].size < size:
+        raise SafetyError(f"{where}.range is {row['range']!r}; a command of {robot.name!r} in {' or '.join(PLACES)} is "
+                          f"needed, with {size} components or more: {', '.join(known) or 'there is none'}")
+    margin = components(f"{where}.margin", row.get("margin", 0.0), size, at_least=0.0)
+    limits = robot.commands[row["range"]]
+    low, high = (tuple(end + sign * m for end, m in zip(each[:size], margin))
+                 for each, sign in ((limits.low, 1.0), (limits.high, -1.0)))
+    if any(lo >= hi for lo, hi in zip(low, high)):
+        raise SafetyError(f"{where}.margin is {row['margin']!r}: it leaves nothing of the range of {row['range']}")
+    brake, speed = (components(f"{where}.{key}", row[key], size) for key in ("brake", "speed"))
+    if not pushes:
+        return Ends(row["position"], low, high, brake, speed)
+    return Ends(row["position"], low, high, brake, speed, row["velocity"], components(
+        f"{where}.gain", row["gain"], size))
+
+
 def start(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Start | None:
     """Where and how commands begin."""
     if row is None:
         return None
+    if is_rate(spec) and isinstance(row, Mapping) and "signal" not in row:
+        legal(where, row, ("ramp_s",), ("ramp_s",))
+        return Start("", (), positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True))
     legal(where, row, ("signal", "within", "ramp_s"), ("signal", "within", "ramp_s"))
     size = measured_size(f"{where}.signal", robot, row["signal"], spec)
     within = components(f"{where}.within", row["within"], size)
     return Start(row["signal"], within, positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True))
 
 
-def self_collision(
-    where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec
-) -> SelfCollision | None:
-    """The robot's shapes, from its model; the joints are those of the signal."""
+def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: CommandSpec) -> SelfCollision | None:
+    """The robot's shapes, from its model; the joints are those of the signal. ``own``: the command's section."""
+    row = own.get("self_collision")
     if row is None:
         return None
+    if is_rate(spec) and (own.get("ends") or {}).get("position") != row.get("signal"):
+        raise SafetyError(f"{where}: {spec.name} is in {spec.unit}: where the robot comes to rest is known by the "
+                          f"section ends of the same position, {row.get('signal')!r}")
     legal(where, row, ("signal", "margin"), ("signal", "margin"))
     measured_size(f"{where}.signal", robot, row["signal"], spec)
     margin, source = positive(f"{where}.margin", row["margin"]), robot.sources.get(row["signal"])

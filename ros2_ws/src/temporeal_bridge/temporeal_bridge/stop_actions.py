@@ -19,7 +19,7 @@ from robots.motion import Array, Bounds, Motion, at_rest, following, stopping
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec
 from temporeal_bridge import admission
-from temporeal_bridge.safety import Profile
+from temporeal_bridge.safety import Profile, is_rate
 
 Values = Mapping[str, np.ndarray]
 GRAVITY = 9.81  # m/s^2
@@ -73,7 +73,7 @@ def measured(profile: Profile, motion: Motion, values: Values) -> Array:
 def calmed(stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None) -> Step:
     """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its
     servos may give."""
-    limits, window = profile.limits, admission.window(profile, spec, values)
+    limits, window = profile.limits, admission.window(profile, values)
     before = motion or at_rest(inside(limits, np.zeros(spec.size)))
     if stop.action == "ramp":
         after = ramped(limits, before, window)
@@ -87,11 +87,20 @@ def calmed(stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion |
 
 def damping(profile: Profile, spec: CommandSpec, values: Values | None) -> Array:
     """Zero velocity [A]; of an effort command, the effort that brakes."""
-    out, effort = np.zeros(spec.size), profile.effort
-    if effort is not None and spec.unit == "N m" and values is not None:
-        velocity = values[effort.velocity].reshape(-1)
-        out[: velocity.size] = -np.asarray(effort.kd) * velocity
+    out, ends = np.zeros(spec.size), profile.ends
+    if ends is not None and ends.velocity and values is not None:
+        velocity = values[ends.velocity].reshape(-1)
+        out[: velocity.size] = -np.asarray(ends.gain) * velocity
     return inside(profile.limits, out)
+
+
+def eased(profile: Profile, spec: CommandSpec, motion: Motion, values: Values | None) -> Motion:
+    """One period further on the way to rest: of places where that leads, of speeds and efforts to none."""
+    window = admission.window(profile, values)
+    if not is_rate(spec):
+        return ramped(profile.limits, motion, window)
+    after, _ = following(profile.limits, motion, damping(profile, spec, values))
+    return shield.spare(profile.limits, motion, after, window)[0]
 
 
 def looked(stop: Stopping, values: Values | None, now: float) -> Stopping:

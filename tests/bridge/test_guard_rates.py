@@ -1,0 +1,173 @@
+"""The guard of commands that are speeds or efforts: none leads a joint out of its range, and their rest is 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import Manifest, identity
+from robots.shield import speed_window
+from robots.spec import load_robot
+from temporeal_bridge import codecs, link, messages
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.safety import profile
+from temporeal_bridge.stop_actions import damping
+from temporeal_bridge.transport import QOS
+
+ROBOT = load_robot("franka")
+HOME = np.array(ROBOT.home["joint_pos"])
+DT, TICK = 0.02, 0.005  # s: of the policy; of the arm
+INERTIA = np.array([1.0, 1.0, 1.0, 1.0, 0.2, 0.2, 0.2])  # kg m^2
+INTERFACES = {"joint_vel_cmd": "forward_velocity", "joint_effort_cmd": "forward_effort"}
+PULLS = {"joint_vel_cmd": np.full(7, 0.2), "joint_effort_cmd": 0.5 * INERTIA}
+
+
+class Arm:
+    """A guard, a controller, and joints that have the speed, or the acceleration, that they are told."""
+
+    def __init__(self, lockstep: Any, command: str, **changes: Any) -> None:
+        found = load_interface(ROBOT, INTERFACES[command])
+        own = {**found.safety["commands"][command], **changes}
+        self.interface = replace(found, safety={**found.safety, "geofence": None, "commands": {command: own}})
+        self.spec, self.lockstep, self.pushes = ROBOT.command(command), lockstep, command == "joint_effort_cmd"
+        manifest = Manifest(
+            name="arm", robot="franka", signals=(ROBOT.signals["joint_pos"],), commands=(self.spec,), rate_hz=1 / DT,
+            memory=(), formula="G[0,10] (joint_pos[0] < 3)", constants={}, horizon_s=10.0, stop="damp", training={},
+            versions={}, seed=0, git_revision="test", created="2026-01-01T00:00:00Z", files={})
+        self.own = MemoryTransport(lockstep.bus, "peer", "/arm")
+        self.controller, guarded = line()
+        transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
+        self.guard = lockstep.add(transport, GuardNode(transport, manifest, ROBOT, self.interface, guarded))
+        topic = self.interface.command(command)
+        self.topic, self.codec = topic, codecs.COMMANDS[topic.codec]
+        self.own.subscribe(topic.topic, topic.type, QOS["deep"], self._take)
+        self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
+        self.stop = self.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"])
+        self.rng, self.step, self.blocked = np.random.default_rng(0), -1, False
+        self.place, self.speed, self.told = HOME.copy(), np.zeros(7), np.zeros(7)
+        self.sent: list[np.ndarray] = []
+        self.track: list[tuple[np.ndarray, np.ndarray]] = []
+        self.controller.send(Proposal(link.HELLO, text=identity(manifest)))
+        self.run(0.3)
+        assert self.guard.mode == "ready"
+        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+
+    def _take(self, received: Any) -> None:
+        self.told = self.codec.decode(messages.decode(received.type, received.data), self.topic.options)
+        self.sent.append(self.told)
+
+    def publish(self) -> None:
+        if self.blocked:
+            self.speed = np.zeros(7)
+        elif self.pushes:
+            self.speed = self.speed + TICK * self.told / INERTIA
+        else:
+            self.speed = self.told.copy()
+        self.place = self.place + TICK * self.speed
+        self.track.append((self.place, self.speed))
+        signals = {"joint_pos": self.place, "joint_vel": self.speed + 1e-4 * self.rng.normal(size=7),
+                   "joint_torque": self.rng.normal(size=7)}
+        for topic, endpoint in reversed(self.states):
+            message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
+            self.own.publish(endpoint, messages.encode(topic.type, message))
+
+    def run(self, seconds: float, command: Any = None) -> None:
+        for k in range(round(seconds / TICK)):
+            self.publish()
+            if command is not None and k % round(DT / TICK) == 0:
+                self.step += 1
+                now = self.own.monotonic()
+                self.controller.send(Proposal(
+                    link.COMMAND, 1, self.step, 5, now, now, np.asarray(command, dtype=float)))
+            self.lockstep.run(TICK)
+            self.own.wait(0.0)
+
+
+@pytest.fixture(params=["joint_vel_cmd", "joint_effort_cmd"])
+def arm(request, lockstep):
+    return Arm(lockstep, request.param)
+
+
+def test_a_command_begins_at_zero_and_comes_as_it_is_asked_for(arm):
+    asked = PULLS[arm.spec.name]
+    arm.run(0.9, asked)
+    assert np.abs(arm.sent[0]).max() <= 1e-3 * asked.max() and arm.guard.flight.limited == 0
+    assert arm.sent[-1] == pytest.approx(asked, abs=1e-9)
+    assert (np.diff(arm.sent, axis=0) >= -1e-9).all()  # faded in
+
+
+def test_no_command_drives_a_joint_out_of_its_range(arm):
+    """The most that may be asked for, for 6 s, one way and the other: joints stop at the ends, and keep their speed."""
+    ends = arm.guard.profile.ends
+    low, high = (np.array(ROBOT.command("joint_pos_cmd").low), np.array(ROBOT.command("joint_pos_cmd").high))
+    turns = np.isin(np.arange(7), (0, 4, 6))  # those that never lead it too near to itself
+    arm.run(0.1, np.zeros(7))  # a mission begins at rest
+    for way in (1.0, -1.0):
+        arm.track.clear()
+        arm.run(6.0, np.where(turns, way * np.array(arm.spec.high), 0.0))
+        assert arm.guard.mode == "active", arm.guard.flight.reason
+        place, speed = (np.array(rows) for rows in zip(*arm.track))
+        assert (place >= low).all() and (place <= high).all()
+        assert (np.abs(speed) <= np.array(ends.speed) * (1.3 if arm.pushes else 1.0) + 1e-6).all()
+        reached = place[-1] - (ends.high if way > 0 else ends.low)
+        assert (np.abs(reached[turns]) < 0.03).all() and np.abs(speed[-1]).max() < 0.02
+
+
+def test_beyond_an_end_it_may_only_go_back():
+    low, high = speed_window(np.array([2.0, -3.0, 0.0]), [-1.0] * 3, [1.0] * 3, [2.0] * 3, [1.5] * 3)
+    assert low.tolist() == [-1.5, 0.0, -1.5] and high.tolist() == [0.0, 1.5, 1.5]
+
+
+def test_a_stop_brings_the_arm_to_rest_and_keeps_it_there(arm):
+    arm.run(1.5, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    assert np.abs(arm.speed).max() > 0.15
+    arm.own.publish(arm.stop, messages.empty())
+    arm.run(1.5)
+    assert arm.guard.flight.action == "damp" and arm.guard.mode == "holding"
+    assert np.abs(arm.speed).max() < 2e-3
+    if not arm.pushes:
+        assert not arm.sent[-1].any()
+
+
+def test_who_falls_silent_is_slowed_at_once(arm):
+    """Before the guard gives the controller up (0.12 s) it makes speeds and efforts less: a place would be kept."""
+    arm.run(1.2, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    before = np.abs(arm.speed).max()
+    arm.run(0.1)
+    assert arm.guard.mode == "active" and arm.guard.flight.bridged > 0
+    assert np.abs(arm.speed).max() < 0.8 * before
+    arm.run(0.5)
+    assert arm.guard.mode in ("stopping", "holding") and "the controller has proposed" in arm.guard.flight.reason
+    assert np.abs(arm.speed).max() < 0.05
+
+
+def test_links_that_would_come_together_stop_it(lockstep):
+    arm = Arm(lockstep, "joint_vel_cmd")
+    arm.run(0.1, np.zeros(7))
+    arm.run(4.0, [0, -0.5, 0, -1.0, 0, -1.0, 0])  # it curls up
+    assert arm.guard.flight.action == "damp" and "would come to" in arm.guard.flight.reason
+    assert abs(arm.speed).max() < 1e-6
+    clear, _ = arm.guard.nearness.distance(arm.place)
+    assert clear > 0.015
+
+
+def test_an_arm_that_does_not_follow_its_speed_is_stopped(lockstep):
+    arm = Arm(lockstep, "joint_vel_cmd")
+    arm.run(0.8, [0.3] + [0.0] * 6)
+    arm.blocked = True
+    arm.run(1.0, [1.4] + [0.0] * 6)
+    assert "from its command" in arm.guard.flight.reason
+
+
+def test_a_reason_to_stop_an_effort_that_nobody_sees_is_none():
+    """Of a stale state nobody knows the velocity: no effort, rather than one against a speed that is gone."""
+    found = profile(ROBOT, load_interface(ROBOT, "forward_effort").safety, ROBOT.command("joint_effort_cmd"), DT)
+    assert not damping(found, ROBOT.command("joint_effort_cmd"), None).any()
+    moving = damping(found, ROBOT.command("joint_effort_cmd"), {"joint_vel": np.array([0.5, 0, 0, 0, 0, 0, -1.0])})
+    assert moving.tolist() == [-15.0, 0, 0, 0, 0, 0, 5.0]
