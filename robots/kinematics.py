@@ -52,6 +52,26 @@ class Chain:
         """The position [3] m alone, for half the work."""
         return self._follow(angles)[0]
 
+    def jacobians(self, angles: Any) -> Array:
+        """[N, 6, J]: velocity of the tool (m/s) and its angular velocity (rad/s) per joint velocity, in the base frame,
+        of arms at ``angles`` [N, J] rad."""
+        q = np.asarray(angles, dtype=np.float64)
+        if q.ndim != 2 or q.shape[1] != self.joints:
+            raise KinematicsError(f"{self.joints} joints are needed, got angles {q.shape}")
+        turn, place = np.broadcast_to(np.eye(3), (len(q), 3, 3)), np.zeros((len(q), 3))
+        axes, places = [], []
+        for i, (a, b, e, c, s) in enumerate(self.links):
+            place = place + turn @ np.array([a, b, e])
+            turn = turn @ np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
+            if i < self.joints:
+                u, v, zero, one = np.cos(q[:, i]), np.sin(q[:, i]), np.zeros(len(q)), np.ones(len(q))
+                turn = turn @ np.stack([u, -v, zero, v, u, zero, zero, zero, one], axis=-1).reshape(-1, 3, 3)
+                axes.append(turn[:, :, 2])
+                places.append(place)
+        tool = place + turn @ self.reach
+        z, p = np.stack(axes, axis=1), np.stack(places, axis=1)
+        return np.concatenate([np.cross(z, tool[:, None] - p), z], axis=-1).transpose(0, 2, 1)
+
     def _follow(self, angles: Any) -> tuple[Array, Array, Array, Array]:
         """Along the arm: the tool's position [3], the flange's rotation [3, 3], joints' axes and places [J, 3]."""
         q = np.asarray(angles, dtype=np.float64)

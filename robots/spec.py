@@ -58,6 +58,7 @@ SOURCES = {
 DRIVES = {
     "position": "setpoints of position servos (rad or m)",
     "velocity": "the speeds of those setpoints (rad/s or m/s): the robot integrates them, within the joints' range",
+    "tool": "the velocity of an arm's tool (m/s, rad/s; base frame): a servo before the robot makes setpoints of it",
     "effort": "what the actuators exert (N m or N); what the robot adds against gravity is its own"}
 """What a command is to the actuators that take it."""
 

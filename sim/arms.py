@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from robots.franka.spec import DENAVIT_HARTENBERG, HOME, TOOL, motion
+from robots.franka.spec import DENAVIT_HARTENBERG, HOME, TOOL, TOOL_ACCELERATIONS, motion
 from robots.signals import SignalSpec, schema
 from robots.spec import RobotSpec, Source
 from sim.limits import Limiter
@@ -204,7 +204,7 @@ class ToolAction(Limited):
     ) -> None:
         super().__init__(robot, command)
         self.chain, self.limiter, self.joints, self.pull = chain, limiter, len(home), pull
-        self.gripper = len(self.low) - self.joints
+        self.gripper = max(len(self.low) - self.joints, 0)
         if leash is not None and not leash > 0:
             raise ValueError(f"leash is how far targets may be from the joints, rad: positive or None, got {leash}")
         if leash is not None and not bool((limiter.within(torch.tensor([leash])) > 0.25 * leash).all()):
@@ -218,7 +218,7 @@ class ToolAction(Limited):
             self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
         self.home: Tensor
         self.scale: Tensor
-        self.memory = {"target": (len(self.low),), "begun": (), "step": (self.joints,),
+        self.memory = {"target": (self.joints + self.gripper,), "begun": (), "step": (self.joints,),
                        **({} if leash is None and stiffness is None else {"measured": (self.joints,)}),
                        **({} if leash is None else {"moved": (self.joints,)}),
                        **({} if stiffness is None else {"sent": (len(self.low),), "sent_step": (self.joints,)})}
@@ -321,6 +321,45 @@ class SpeedAction(ToolAction):
         return super().inverse(memory["target"] + self.control_dt * command, memory)
 
 
+class TwistAction(ToolAction):
+    """As :class:`ToolAction`, for a robot behind a Cartesian servo: the command is the tool's velocity [6] m/s and
+    rad/s in the base's frame. What joints the servo makes of it is not known here: targets are the joints themselves.
+
+    Args:
+        accelerations: [6] m/s^2 and rad/s^2, how fast the command changes at most.
+    """
+
+    def __init__(
+        self, robot: RobotSpec, command: str, *args: Any, control_dt: float, accelerations: Sequence[float],
+        **settings: Any,
+    ) -> None:
+        super().__init__(robot, command, *args, **settings)
+        if self.stiffness is not None or self.leash is not None:
+            raise ValueError(f"command {command!r} goes to a servo: it has no stiffness and no leash")
+        self.control_dt = control_dt
+        self.register_buffer("change", control_dt * torch.tensor(accelerations))
+        self.change: Tensor
+        self.memory |= {"twist": (6,)}
+
+    def follow(self, measured: Tensor, memory: Memory, speed: Tensor | None = None) -> Memory:
+        """The memory of this sample: where the joints ``measured`` [N, J] are."""
+        return {**memory, "target": measured[:, : self.joints], "begun": torch.ones_like(memory["begun"])}
+
+    def move(self, memory: Memory, action: Tensor) -> Memory:
+        """The memory with the velocity changed towards that of ``action`` [N, 6]."""
+        wanted = self.limit(self.scale * action.clamp(-1.0, 1.0) / self.control_dt)
+        step = torch.minimum(torch.maximum(wanted - memory["twist"], -self.change), self.change)
+        return {**memory, "twist": memory["twist"] + step}
+
+    def forward(self, action: Tensor, memory: Memory) -> Tensor:
+        """Command [N, 6]."""
+        return memory["twist"]
+
+    def inverse(self, command: Tensor, memory: Memory) -> Tensor:
+        """The action [N, 6] that leads to ``command`` [N, 6]."""
+        return command * self.control_dt / self.scale
+
+
 class EffortAction(ToolAction):
     """As :class:`ToolAction`, for a robot that takes the efforts of its joints [J] N m and adds what gravity needs.
 
@@ -420,6 +459,8 @@ def franka_action(
     made: Callable[..., ToolAction] = ToolAction
     if drive == "velocity":
         made = partial(SpeedAction, control_dt=control_dt)
+    if drive == "tool":
+        made = partial(TwistAction, control_dt=control_dt, accelerations=TOOL_ACCELERATIONS)
     if drive == "effort":
         if control_dt > 1.0 / LEAST_RATE + 1e-9:
             raise ValueError(f"control_dt is {control_dt} s; an impedance made of efforts needs {1 / LEAST_RATE:g} s "

@@ -23,6 +23,7 @@ from sim.random import stream, uniform
 from sim.randomize import Distribution, parse_randomization
 from sim.sensors import SensorConfig, Sensors
 from sim.task import Task
+from sim.tool_servo import commanded
 from sim.types import Backend, Obs, Step
 
 if TYPE_CHECKING:
@@ -713,7 +714,7 @@ def make_env(
         backend = OF_KIND.get(task.robot.kind, "mujoco")
     if backend not in backend_names():
         raise UnknownName(f"no backend {backend!r}; known: {', '.join(backend_names())}")
-    built = resolve("sim.backends", backend).make(
+    built = commanded(resolve("sim.backends", backend).make(
         task.scene, num_worlds, task.command, dt=task.control_dt / task.substeps, device=device, seed=seed,
-        threads=threads, **dict(options or {}))
+        threads=threads, **dict(options or {})))
     return Env(task, built, seed=seed, randomize=randomize, **settings)

@@ -54,6 +54,11 @@ END_LOW = (-2.7501, -1.7918, -2.9065, -3.0481, -2.8101, 0.54092, -3.0196)
 END_HIGH = (2.7501, 1.7918, 2.9065, -0.1458, 2.8101, 4.5205, 3.0196)
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)  # N m [U]
 TORQUE_RATE = (1000.0,) * 7  # N m/s [C]
+# m/s, rad/s: chosen, as fast as the tasks' actions (sim/tasks/reach.py); below the 1.7 and 2.5 of the older arm
+# (libfranka, rate_limiting.h)
+TOOL_LINEAR, TOOL_ROTATIONAL = 0.6, 2.0
+TOOL_ACCELERATIONS = (2.0,) * 3 + (8.0,) * 3  # m/s^2, rad/s^2: chosen; joints then keep motion(0.6), mostly
+TOOL_SPEEDS = (TOOL_LINEAR,) * 3 + (TOOL_ROTATIONAL,) * 3
 GRIP_FORCE, FINGER_SPEED = 70.0, 0.05  # N per finger, m/s [H]
 
 HOME = (0.0, -pi / 4, 0.0, -3 * pi / 4, 0.0, pi / 2, pi / 4)  # the pose that libfranka's examples start from
@@ -146,6 +151,8 @@ SPEC = RobotSpec(
         # speeds of the joints' setpoints, and efforts of the motors: gravity is compensated by the robot
         "joint_vel_cmd": CommandSpec("joint_vel_cmd", (7,), "rad/s", low=negative(SPEED), high=SPEED),
         "joint_effort_cmd": CommandSpec("joint_effort_cmd", (7,), "N m", low=negative(TORQUE), high=TORQUE),
+        # of the point between the fingertips and about it, in the base's frame: for a Cartesian servo (robots/servo.py)
+        "tool_vel_cmd": CommandSpec("tool_vel_cmd", (6,), "m/s,rad/s", low=negative(TOOL_SPEEDS), high=TOOL_SPEEDS),
     },
     limits={
         **limit("vel", SPEED), **limit("acc", ACCELERATION), **limit("jerk", JERK), **limit("torque", TORQUE),
@@ -162,6 +169,7 @@ SPEC = RobotSpec(
         "grip_pos_w": Source("pos", ("grip",)), "grip_quat_w": Source("quat", ("grip",)),
         "grip_vel_w": Source("lin_vel", ("grip",))},
     actuators={
-        "joint_pos_cmd": JOINTS, "arm_cmd": (*JOINTS, GRIPPER), "joint_vel_cmd": JOINTS, "joint_effort_cmd": JOINTS},
-    drives={"joint_vel_cmd": "velocity", "joint_effort_cmd": "effort"},
+        "joint_pos_cmd": JOINTS, "arm_cmd": (*JOINTS, GRIPPER), "joint_vel_cmd": JOINTS, "joint_effort_cmd": JOINTS,
+        "tool_vel_cmd": JOINTS},
+    drives={"joint_vel_cmd": "velocity", "joint_effort_cmd": "effort", "tool_vel_cmd": "tool"},
 )  # fmt: skip

@@ -125,7 +125,7 @@ def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto"
     groups += links(mj, scene, groups)
     qpos, ctrl = home(mj, scene.robot)
     driven = actuators_of(mj, scene.robot, command) if command is not None else np.zeros(0, int)
-    if command in scene.robot.drives:  # the key is of position servos
+    if command is not None and scene.robot.drives.get(command) in ("velocity", "effort"):  # the key is of places
         ctrl[driven] = 0.0
     return Model(scene, mj, reads, writes_of(mj, scene, reads), stage, acc in stages, driven, qpos, ctrl, groups,
                  parameters(mj, groups, scene.robot), integrator)
@@ -235,7 +235,7 @@ def drive(spec: mujoco.MjSpec, robot: RobotSpec, command: str) -> None:
     A velocity servo integrates its setpoint (MuJoCo's ``intvelocity``), within the control range of the position servo.
     """
     kind = robot.drives.get(command, "position")
-    if kind == "position":
+    if kind in ("position", "tool"):
         return
     limits = robot.command(command)
     for name, low, high in zip(robot.actuators[command], limits.low, limits.high):
@@ -374,10 +374,10 @@ def as_slice(columns: Array) -> slice | Array:
 
 
 def actuators_of(mj: mujoco.MjModel, robot: RobotSpec, command: str) -> Array:
-    """Columns of ``ctrl`` that the components of ``command`` set."""
+    """Columns of ``ctrl`` that the components of ``command`` set, or the servo that it is for."""
     spec = robot.command(command)
     names = robot.actuators.get(command, ())
-    if len(names) != spec.size:
+    if len(names) != spec.size and robot.drives.get(command) != "tool":
         raise ValueError(f"robot {robot.name!r}: command {command!r} has {spec.size} components, its actuators are "
                          f"{', '.join(names) or 'not named'}")
     return np.array([element(mj, "actuator", n).id for n in names])

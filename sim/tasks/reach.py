@@ -1,8 +1,8 @@
 """Reach: bring the gripper of a Franka arm to a pose (position and attitude) and hold it there.
 
 Goals are poses of random postures, so that each can be reached. Actions move the tool (:class:`sim.arms.ToolAction`);
-the robot gets joint positions, at 25 Hz; or, as ``drive`` says, velocities of its joints at 25 Hz, or their efforts at
-250 Hz.
+the robot gets joint positions, at 25 Hz; or, as ``drive`` says, velocities of its joints or of its tool at 25 Hz, or
+efforts at 250 Hz.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POSITIVE = ("reach", "turn")
 GOAL = Constant(SignalSpec("goal_pos_w", (3,), "m", "w"), SignalSpec("goal_quat_w", (4,), "wxyz", "w"))
 TOOL_SPEED, TOOL_TURN = 0.6, 2.0  # m/s, rad/s at action 1
 DRIVES = {"position": ("joint_pos_cmd", 0.04, 10), "velocity": ("joint_vel_cmd", 0.04, 10),
-          "effort": ("joint_effort_cmd", 0.004, 2)}  # command; s; physics steps
+          "effort": ("joint_effort_cmd", 0.004, 2), "tool": ("tool_vel_cmd", 0.04, 10)}  # command; s; physics steps
 ASKED = 8  # postures drawn for a goal: the first whose tool is where it may be is taken
 
 
@@ -100,7 +100,8 @@ def make(
     """The task.
 
     Args:
-        drive: what the robot is commanded with: ``position``, ``velocity`` or ``effort``.
+        drive: what the robot is commanded with: ``position``, ``velocity`` or ``effort`` of its joints, or the velocity
+            of its ``tool`` (behind a Cartesian servo).
         control_dt: s. substeps: physics steps in it. None: as :data:`DRIVES` has them.
         spread: of the goals' postures around home, rad; starts lie within 0.15 rad of home.
         stiffness: see :class:`sim.arms.ToolAction`.

@@ -5,21 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from robots.frames import conjugate, from_rotation_vector, multiply
+from robots.kinematics import chain
+from robots.servo import HARD, servo_of
+from robots.spec import load_robot
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.drivers import (
     ForwardCommandController,
     JointTrajectoryController,
     LeapNode,
+    MoveItServo,
     Refused,
     driver_of,
 )
 from temporeal_bridge.interface import CommandTopic, InterfaceError
 
+FRANKA = load_robot("franka")
+HOME = np.array(FRANKA.home["joint_pos"])
 JOINTS = ["a", "b"]
 FORWARD = CommandTopic("c/commands", "std_msgs/msg/Float64MultiArray", "forward_array", "command",
                        {"joints": JOINTS, "index": [1, 0]})
 LEAP = CommandTopic("cmd_leap", "sensor_msgs/msg/JointState", "joint_state_command", "command",
                     {"joints": JOINTS, "index": [1, 0], "offset": 3.0})
+TWIST = CommandTopic("servo_node/delta_twist_cmds", "geometry_msgs/msg/TwistStamped", "twist_command", "command",
+                     {"frame": "fr3_link0"})
 TRAJECTORY = CommandTopic("c/joint_trajectory", "trajectory_msgs/msg/JointTrajectory", "joint_trajectory", "command",
                           {"joints": JOINTS, "reach_s": 0.1})
 
@@ -220,14 +229,90 @@ def test_nothing_looks_for_numbers_that_are_not_finite():
 
 
 def test_what_our_codec_sends_is_taken():
-    driver = driver_of(TRAJECTORY, np.zeros(2))
+    driver = driver_of(TRAJECTORY, np.zeros(2), robot=FRANKA)
     give(driver, codecs.COMMANDS[TRAJECTORY.codec].encode(np.array([1.0, 2.0]), TRAJECTORY.options), 0.0)
     assert driver.output(0.1).tolist() == [1.0, 2.0]
 
 
 def test_the_message_type_chooses_the_driver():
-    assert isinstance(driver_of(FORWARD, np.zeros(2)), ForwardCommandController)
-    assert isinstance(driver_of(LEAP, np.zeros(2)), LeapNode)
-    twist = CommandTopic("servo", "geometry_msgs/msg/TwistStamped", "twist_command", "command", {})
-    with pytest.raises(InterfaceError, match=r"TwistStamped \(servo\); legal: .*JointTrajectory"):
-        driver_of(twist, np.zeros(2))
+    assert isinstance(driver_of(FORWARD, np.zeros(2), robot=FRANKA), ForwardCommandController)
+    assert isinstance(driver_of(LEAP, np.zeros(2), robot=FRANKA), LeapNode)
+    assert isinstance(driver_of(TWIST, HOME, robot=FRANKA), MoveItServo)
+    pose = CommandTopic("servo", "geometry_msgs/msg/PoseStamped", "pose", "command", {})
+    with pytest.raises(InterfaceError, match=r"PoseStamped \(servo\); legal: .*JointTrajectory"):
+        driver_of(pose, np.zeros(2), robot=FRANKA)
+
+
+# ---------------------------------------------------------------- MoveIt Servo
+
+
+def twist(values, stamp_ns=0, frame="fr3_link0"):
+    return codecs.COMMANDS["twist_command"].encode(np.asarray(values, dtype=float), {"frame": frame}, stamp_ns)
+
+
+def servoed(until, lag_s=0.0, told=(0.2, 0, 0, 0, 0, 0.5), every=0.04, last=np.inf):
+    """Joints [T, 7] each 10 ms, of an arm that is told a twist as long as ``last`` [s]."""
+    driver, out = MoveItServo(TWIST, servo_of(FRANKA), HOME, lag_s), []
+    for k in range(round(until / 0.01)):
+        now = 0.01 * k
+        if now < last and k % round(every / 0.01) == 0:
+            driver.receive(driver.read(twist(told, round(1e9 * now)), round(1e9 * now)), now)
+        out.append(driver.output(now))
+    return np.array(out)
+
+
+def test_a_servo_moves_the_tool_as_it_is_told():
+    found, (pos, quat, _) = servoed(1.0), chain("franka")(HOME)
+    there, turned, _ = chain("franka")(found[-1])
+    assert there - pos == pytest.approx([0.2, 0, 0], abs=3e-3)
+    turn = multiply(turned, conjugate(quat))
+    assert abs(turn @ from_rotation_vector(np.array([0, 0, 0.5]))) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_servo_halts_when_nobody_speaks_and_lags_as_it_is_set():
+    found = servoed(1.0, last=0.5)
+    moved = np.abs(np.diff(found, axis=0)).max(axis=1) > 1e-9
+    assert moved[:55].all() and not moved[60:].any()  # the last message is of 0.48 s
+    late = servoed(1.0, lag_s=0.1, last=0.5)
+    assert late[40] == pytest.approx(found[30], abs=1e-9)
+
+
+def test_a_servo_refuses_another_frame_and_numbers_that_are_none():
+    driver = MoveItServo(TWIST, servo_of(FRANKA), HOME, 0.0)
+    assert driver.output(1.0) is None
+    with pytest.raises(Refused, match="frame 'tool0', 'fr3_link0' is needed"):
+        driver.read(twist(np.zeros(6), frame="tool0"), 0)
+    wrong = twist(np.zeros(6))
+    wrong.twist.linear.x = float("nan")
+    with pytest.raises(Refused, match="not finite"):
+        driver.read(wrong, 0)
+    old = driver.read(twist(np.ones(6), stamp_ns=10**9), 2 * 10**9)
+    driver.receive(old, 5.0)
+    assert driver.output(5.0) == pytest.approx(HOME) and driver.output(6.0) == pytest.approx(HOME)
+
+
+def test_a_servo_slows_down_near_a_singularity_and_stops_at_an_end():
+    servo, arm = servo_of(FRANKA), chain("franka")
+    stretched, still, condition = HOME.copy()[None], None, []
+    for _ in range(400):  # out along x: the arm stretches
+        before = stretched
+        stretched = servo.step(stretched, np.array([[0.3, 0, 0.3, 0, 0, 0]]), 0.01)
+        condition.append(np.linalg.cond(arm.jacobians(stretched)[0]))
+        still = np.abs(stretched - before).max()
+    assert max(condition) < HARD + 0.5 and still < 1e-3
+    back = servo.step(stretched, np.array([[-0.3, 0, -0.3, 0, 0, 0]]), 0.01)
+    assert np.abs(back - stretched).max() > 0.0 or max(condition) >= HARD
+    turning = HOME.copy()[None]
+    for _ in range(600):
+        turning = servo.step(turning, np.array([[0, 0, 0, 0, 0, 1.0]]), 0.01)
+    assert (turning >= servo.low + 0.09).all() and (turning <= servo.high - 0.09).all()
+    assert servo.step(turning, np.array([[0, 0, 0, 0, 0, -1.0]]), 0.01) != pytest.approx(turning, abs=1e-5)
+
+
+def test_many_arms_are_each_served_as_one():
+    servo, rng = servo_of(FRANKA), np.random.default_rng(0)
+    joints, twists = HOME + 0.4 * rng.normal(size=(6, 7)), rng.normal(size=(6, 6))
+    together = servo.step(joints, twists, 0.01)
+    for i in range(6):
+        assert servo.step(joints[i : i + 1], twists[i : i + 1], 0.01)[0] == pytest.approx(together[i], abs=1e-12)
+    assert (np.abs(together - joints) <= 0.01 * servo.speed + 1e-12).all()

@@ -7,12 +7,14 @@ read when it reaches the driver, ``output`` is the setpoint in force. Behaviour 
   ``forward_command_controller/src/forward_controllers_base.cpp`` and
   ``joint_trajectory_controller/src/{joint_trajectory_controller,trajectory}.cpp``
 - ros2_control, ``controller_manager/src/controller_manager.cpp``, ``update``
+- moveit2 (8fcb5d2), ``moveit_servo/src/servo_node.cpp``, and see :mod:`robots.servo`
 - LEAP_Hand_API (0c3a124), ``ros2_module/scripts/leaphand_node.py`` and ``leap_hand_utils/dynamixel_client.py``
 - crazyflie-firmware (2a18fc2), ``supervisor.c``; see ``robots/crazyflie/ros.yaml``
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +22,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from robots import shield
+from robots.servo import PERIOD, TIMEOUT, Servo, servo_of
+from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.codecs_joints import shares
 from temporeal_bridge.interface import CommandTopic, InterfaceError
@@ -278,14 +282,70 @@ def polynomial(t: float, *coefficients: Array) -> Point:
     return Point(powers @ rows, first @ rows[1:], second @ rows[2:])
 
 
-def driver_of(topic: CommandTopic, start: Array, *, moving_end: bool = False) -> Driver:
-    """The driver that reads ``topic`` of an articulated robot, whose joints are held at ``start`` [U]."""
+class MoveItServo:
+    """MoveIt Servo before a position controller: a velocity of the tool moves the joints by :mod:`robots.servo`.
+
+    One that is older than TIMEOUT halts them; so does one in another frame, or with a number that is not finite, when
+    it is to be used (``isValidCommand``; here it is refused on arrival). What Servo sends goes ``max_expected_latency``
+    ahead in its trajectories, so the controller is behind by that.
+
+    Args:
+        joints: [J] rad, at the start. lag_s: ``max_expected_latency``.
+    """
+
+    failed, dead = "", False
+
+    def __init__(self, topic: CommandTopic, servo: Servo, joints: Array, lag_s: float) -> None:
+        self.codec, self.options, self.servo, self.lag_s = codecs.COMMANDS[topic.codec], topic.options, servo, lag_s
+        self.twist, self.stamped, self.told = np.zeros(6), -np.inf, False
+        self.rows = deque([(-np.inf, np.array(joints, dtype=np.float64))])  # (when, where) [s], [J]
+
+    def read(self, message: Any, now_ns: int) -> tuple[Array, float]:
+        """See :class:`Driver`: the twist, and its age [s]."""
+        age = 1e-9 * (now_ns - messages.nanoseconds(message.header.stamp))
+        try:
+            return np.asarray(self.codec.decode(message, self.options), dtype=np.float64), age
+        except codecs.CodecError as error:
+            raise Refused(str(error)) from error
+
+    def receive(self, content: tuple[Array, float], now: float) -> None:
+        """See :class:`Driver`."""
+        (self.twist, age), self.told = content, True
+        self.stamped = now - age
+
+    def output(self, now: float) -> Array | None:
+        """See :class:`Driver`: where the joints of so long ago were sent."""
+        if not self.told:
+            return None
+        last, joints = self.rows[-1]
+        if last == -np.inf:
+            last = now - PERIOD
+            self.rows[-1] = (last, joints)
+        while now - last >= PERIOD - 1e-9:
+            last += PERIOD
+            if last - self.stamped < TIMEOUT:
+                joints = self.servo.step(joints[None], self.twist[None], PERIOD)[0]
+            self.rows.append((last, joints))
+        then = now - self.lag_s
+        while len(self.rows) > 2 and self.rows[1][0] <= then:
+            self.rows.popleft()
+        (a, before), (b, after) = self.rows[0], self.rows[min(1, len(self.rows) - 1)]
+        share = float(np.clip((then - a) / (b - a), 0.0, 1.0)) if b > a else 1.0
+        return np.asarray(before + share * (after - before))
+
+
+def driver_of(
+    topic: CommandTopic, start: Array, *, robot: RobotSpec, moving_end: bool = False, servo_lag_s: float = 0.1
+) -> Driver:
+    """The driver that reads ``topic`` of the articulated ``robot``, whose joints are held at ``start`` [U]."""
     if topic.type == "trajectory_msgs/msg/JointTrajectory":
         return JointTrajectoryController(topic.options["joints"], start, moving_end=moving_end)
+    if topic.type == "geometry_msgs/msg/TwistStamped":
+        return MoveItServo(topic, servo_of(robot), start, servo_lag_s)
     if topic.type == "std_msgs/msg/Float64MultiArray":
         return ForwardCommandController(topic, len(start))
     if topic.type == "sensor_msgs/msg/JointState":
         return LeapNode(topic, len(start))
     raise InterfaceError(
         f"no simulated driver takes {topic.type} ({topic.topic}); legal: trajectory_msgs/msg/JointTrajectory, "
-        "std_msgs/msg/Float64MultiArray, sensor_msgs/msg/JointState")
+        "std_msgs/msg/Float64MultiArray, geometry_msgs/msg/TwistStamped, sensor_msgs/msg/JointState")

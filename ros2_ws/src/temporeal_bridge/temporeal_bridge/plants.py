@@ -249,7 +249,9 @@ class Articulated:
         self.drawn, self.limp = self.body.params(), False
         self.body.reset(self.start(rng))
         self.setpoint: np.ndarray = self.body.holding()
-        self.driver: Driver = driver_of(self.topic, self.setpoint, moving_end=bool(self.settings.get("moving_end")))
+        self.driver: Driver = driver_of(
+            self.topic, self.setpoint, robot=self.robot, moving_end=bool(self.settings.get("moving_end")),
+            servo_lag_s=float(self.settings.get("servo_lag_s", 0.1)))
 
     def read(self, message: Any, now_ns: int) -> Any:
         """See :class:`Plant`."""

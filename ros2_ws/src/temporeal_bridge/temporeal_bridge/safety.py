@@ -44,9 +44,9 @@ of efforts: then the command goes as it is.
 
 ``ends`` is the like for commands that are speeds or efforts, which say nothing of a place: towards an end of the
 joints' ``range`` (the limits of that command, and the ``margin`` inside them) a joint may only be as fast as braking
-with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that; an effort may be
-``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so that it brakes one that is faster. Such
-commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp`` of an effort is ``-gain`` times the
+with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that; an effort may
+be ``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so that it brakes one that is faster.
+Such commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp`` of an effort is ``-gain`` times the
 velocity.
 """
 

@@ -1,0 +1,95 @@
+"""MoveIt Servo's law: the velocity of an arm's tool becomes steps of its joints. numpy, for one arm or many at once.
+
+As read in moveit2 8fcb5d2, ``moveit_servo/src/utils/{command,common}.cpp`` and ``servo.cpp``, with the defaults of
+``config/servo_parameters.yaml`` but for the speeds: joint steps by the pseudo-inverse of the Jacobian (what Servo does
+without an IK plugin; a plugin's solution for an arm of seven joints may differ in what does not move the tool), slower
+near singularities, slower where a joint would be faster than it may, and halted where a joint comes near an end of its
+range. Collisions with a scene and the smoothing filter are not here.
+
+N arms of J joints. Twists are m/s and rad/s in the base frame, about the tool's centre.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robots.kinematics import Array, Chain, chain
+from robots.motion import Flags
+from robots.registry import resolve
+from robots.spec import RobotSpec
+
+PERIOD = 0.01  # s: publish_period
+TIMEOUT = 0.1  # s: incoming_command_timeout
+LOWER, HARD, LEAVING = 17.0, 30.0, 2.0  # condition numbers: slower from the first on, still from the second on
+PROBE = 0.01  # singularity_step_scale
+MARGIN = 0.1  # rad: joint_limit_margins
+
+
+@dataclass(frozen=True)
+class Servo:
+    """What a Servo node knows of its arm.
+
+    Args:
+        low, high: [J] rad. speed: [J] rad/s. linear, rotational: m/s, rad/s: longer twists are shortened (``scale``).
+    """
+
+    chain: Chain
+    low: Array
+    high: Array
+    speed: Array
+    linear: float
+    rotational: float
+    margin: float = MARGIN
+
+    def step(self, joints: Array, twist: Array, dt: float) -> Array:
+        """The joints [N, J] rad, ``dt`` [s] later, of arms at ``joints`` [N, J] whose tools are to move with ``twist``
+        [N, 6]."""
+        wanted = self.shortened(twist) * dt
+        jacobian = self.chain.jacobians(joints)
+        u, sizes, vt = np.linalg.svd(jacobian, full_matrices=False)
+        inverse = np.einsum("nkj,nk,nik->nji", vt, 1.0 / np.maximum(sizes, 1e-9), u)
+        delta = np.einsum("nji,ni->nj", inverse, wanted)
+        delta *= self.near_singularity(joints, u[:, :, -1], sizes, inverse, wanted)[:, None]
+        delta /= np.maximum(np.abs(delta / (self.speed * dt)).max(axis=1, keepdims=True), 1.0)
+        out: Array = np.where(self.bounded(joints + delta, delta)[:, None], joints, joints + delta)
+        return out
+
+    def shortened(self, twist: Array) -> Array:
+        """``twist`` [N, 6] with each of its halves no longer than it may be."""
+        parts = []
+        for part, most in ((twist[:, :3], self.linear), (twist[:, 3:], self.rotational)):
+            size = np.linalg.norm(part, axis=1, keepdims=True)
+            parts.append(part / np.maximum(size / most, 1.0))
+        return np.concatenate(parts, axis=1)
+
+    def near_singularity(self, joints: Array, weakest: Array, sizes: Array, inverse: Array, wanted: Array) -> Array:
+        """Share [N] of their step that arms may make. ``weakest`` [N, 6]: the direction in which they move least;
+        ``velocityScalingFactorForSingularity``."""
+        condition = sizes[:, 0] / np.maximum(sizes[:, -1], 1e-9)
+        share = np.ones(len(joints))
+        near = np.flatnonzero(condition > LOWER)
+        if len(near):
+            probe = joints[near] + np.einsum("nji,ni->nj", inverse[near], PROBE * weakest[near])
+            there = np.linalg.svd(self.chain.jacobians(probe), compute_uv=False)
+            grows = there[:, 0] / np.maximum(there[:, -1], 1e-9) > condition[near]
+            into = np.where(grows, 1.0, -1.0) * (weakest[near] * wanted[near]).sum(axis=1) > 0.0
+            upper = np.where(into, HARD, LOWER + LEAVING * (HARD - LOWER))
+            share[near] = np.where(condition[near] < HARD, 1.0 - (condition[near] - LOWER) / (upper - LOWER), 0.0)
+        return share
+
+    def bounded(self, joints: Array, delta: Array) -> Flags:
+        """Which arms [N] would be, with ``joints`` [N, J], nearer to an end than the margin, and go on towards it: all
+        of their joints halt (``halt_all_joints_in_cartesian_mode``)."""
+        down = (delta < 0.0) & (joints < self.low + self.margin)
+        up = (delta > 0.0) & (joints > self.high - self.margin)
+        return np.asarray((down | up).any(axis=1))
+
+
+def servo_of(robot: RobotSpec) -> Servo:
+    """The servo of an arm: kinematics and limits of its ``spec.py``, speeds of its command ``tool_vel_cmd``."""
+    spec, places, tool = resolve(f"robots.{robot.name}", "spec"), robot.command("joint_pos_cmd"), robot.command(
+        "tool_vel_cmd")
+    return Servo(chain(robot.name), np.array(places.low), np.array(places.high), np.array(spec.SPEED), tool.high[0],
+                 tool.high[3])
