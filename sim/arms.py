@@ -304,46 +304,46 @@ class ToolAction(Limited):
         return torch.cat(parts, -1)
 
 
-class SpeedAction(ToolAction):
-    """As :class:`ToolAction`, for a robot that takes the speeds of its joints' setpoints [J] rad/s and integrates them
-    itself: the command is how fast the target moves."""
+class RateAction(ToolAction):
+    """As :class:`ToolAction`, for a robot that keeps its setpoints itself and takes their speeds: what they are is not
+    known here. Targets are the joints as they are measured, so that nothing drifts where a command was lost, or was less
+    than what was asked for."""
 
     def __init__(self, robot: RobotSpec, command: str, *args: Any, control_dt: float, **settings: Any) -> None:
         super().__init__(robot, command, *args, **settings)
+        if self.stiffness is not None or self.leash is not None:
+            raise ValueError(f"command {command!r} is a speed: it has no stiffness and no leash")
         self.control_dt = control_dt
 
+    def follow(self, measured: Tensor, memory: Memory, speed: Tensor | None = None) -> Memory:
+        """The memory of this sample: where the joints ``measured`` [N, J] are."""
+        return {**memory, "target": measured[:, : self.joints], "begun": torch.ones_like(memory["begun"])}
+
+
+class SpeedAction(RateAction):
+    """The command is how fast the joints [J] move, rad/s; they keep the limits of the robot's motion."""
+
     def forward(self, action: Tensor, memory: Memory) -> Tensor:
-        """Command [N, J]: the last step of what is sent, per second."""
-        return memory["step" if self.stiffness is None else "sent_step"] / self.control_dt
+        """Command [N, J]."""
+        return memory["step"] / self.control_dt
 
     def inverse(self, command: Tensor, memory: Memory) -> Tensor:
-        """About the action [N, A] of ``command`` [N, J]."""
+        """About the action [N, 6] of ``command`` [N, J]."""
         return super().inverse(memory["target"] + self.control_dt * command, memory)
 
 
-class TwistAction(ToolAction):
-    """As :class:`ToolAction`, for a robot behind a Cartesian servo: the command is the tool's velocity [6] m/s and
-    rad/s in the base's frame. What joints the servo makes of it is not known here: targets are the joints themselves.
+class TwistAction(RateAction):
+    """The command is the tool's velocity [6] m/s and rad/s in the base's frame, for a Cartesian servo.
 
     Args:
         accelerations: [6] m/s^2 and rad/s^2, how fast the command changes at most.
     """
 
-    def __init__(
-        self, robot: RobotSpec, command: str, *args: Any, control_dt: float, accelerations: Sequence[float],
-        **settings: Any,
-    ) -> None:
-        super().__init__(robot, command, *args, **settings)
-        if self.stiffness is not None or self.leash is not None:
-            raise ValueError(f"command {command!r} goes to a servo: it has no stiffness and no leash")
-        self.control_dt = control_dt
-        self.register_buffer("change", control_dt * torch.tensor(accelerations))
+    def __init__(self, *args: Any, accelerations: Sequence[float], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.register_buffer("change", self.control_dt * torch.tensor(accelerations))
         self.change: Tensor
         self.memory |= {"twist": (6,)}
-
-    def follow(self, measured: Tensor, memory: Memory, speed: Tensor | None = None) -> Memory:
-        """The memory of this sample: where the joints ``measured`` [N, J] are."""
-        return {**memory, "target": measured[:, : self.joints], "begun": torch.ones_like(memory["begun"])}
 
     def move(self, memory: Memory, action: Tensor) -> Memory:
         """The memory with the velocity changed towards that of ``action`` [N, 6]."""

@@ -17,6 +17,7 @@ from robots.franka.spec import (
     OFFSET,
     OPEN,
     SPEED,
+    TOOL_ACCELERATIONS,
     motion,
 )
 from robots.signals import SignalSpec, schema
@@ -182,7 +183,7 @@ def action_map(**kw):
 
 
 def begun(act, joints, opening=OPEN):
-    measured = torch.cat([joints, torch.full((len(joints), len(act.low) - 7), opening)], -1)
+    measured = torch.cat([joints, torch.full((len(joints), act.gripper), opening)], -1)
     memory = {name: torch.zeros(len(joints), *shape) for name, shape in act.memory.items()}
     return act.follow(measured, memory)
 
@@ -580,31 +581,47 @@ def test_success_implies_that_the_formula_is_satisfied():
 # ---------------------------------------------------------------- speeds and efforts
 
 
-def test_speeds_that_are_integrated_are_the_targets():
-    act = action_map(command="joint_vel_cmd")
-    joints = torch.tensor(HOME) + 0.1 * torch.randn(5, 7, generator=generator())
-    memory, place = begun(act, joints), joints
+def test_speeds_move_the_joints_as_targets_would():
+    """A robot that integrates them at once goes where one goes that is told the targets."""
+    fast, slow = action_map(command="joint_vel_cmd"), action_map(command="joint_pos_cmd")
+    place = torch.tensor(HOME) + 0.1 * torch.randn(5, 7, generator=generator())
+    told, memory = begun(slow, place), begun(fast, place)
     for k in range(50):
         action = torch.randn(5, 6, generator=generator(k)).clamp(-1, 1)
+        memory, told = fast.move(memory, action), slow.move(told, action)
+        place = place + DT * fast(action, memory)
+        assert torch.allclose(place, slow(action, told), atol=1e-4)
+        memory, told = fast.follow(place, memory), slow.follow(place, told)
+
+
+def test_a_speed_that_was_lost_is_no_drift():
+    """The robot got nothing for a while: what is asked for next is of where it is, and within its limits of motion."""
+    act, joints = action_map(command="joint_vel_cmd"), torch.tensor(HOME)[None]
+    memory, north = begun(act, joints), torch.tensor([[1.0, 0, 0, 0, 0, 0]])
+    for _ in range(40):
+        memory = act.follow(joints, act.move(memory, north))
+    (before, _), speed = act.chain(joints), act(north, act.move(memory, north))
+    (after, _) = act.chain(joints + 0.01 * speed)
+    assert (after - before)[0] == pytest.approx([0.005, 0, 0], abs=5e-4)
+
+
+def test_a_twist_is_what_the_action_says_and_changes_slowly():
+    act = action_map(command="tool_vel_cmd")
+    memory, action = begun(act, torch.tensor(HOME)[None]), torch.tensor([[1.0, -0.5, 0, 0, 0, 1.0]])
+    sent = []
+    for _ in range(20):
         memory = act.move(memory, action)
-        place = place + DT * act(action, memory)
-        assert torch.allclose(place, memory["target"], atol=1e-5)
-        memory = act.follow(place, memory)
-    assert act.action_dim == 6 and "sent" not in act.memory
+        sent.append(act(action, memory))
+    steps = torch.diff(torch.cat([torch.zeros(1, 6), *sent]), dim=0)
+    assert (steps.abs() <= DT * torch.tensor(TOOL_ACCELERATIONS) + 1e-6).all()
+    assert sent[-1][0] == pytest.approx([0.5, -0.25, 0, 0, 0, 1.5])
+    assert act.inverse(sent[-1], memory)[0] == pytest.approx(action[0])
 
 
-def test_a_soft_speed_is_that_of_what_is_sent():
-    soft, plain = action_map(command="joint_vel_cmd", stiffness=0.2), action_map(command="joint_pos_cmd", stiffness=0.2)
-    joints = torch.tensor(HOME)[None]
-    fast, slow = begun(soft, joints), begun(plain, joints)
-    before = joints
-    for k in range(30):
-        action = torch.randn(1, 7, generator=generator(k)).clamp(-1, 1)
-        fast, slow = soft.move(fast, action), plain.move(slow, action)
-        sent = plain(action, slow)
-        assert torch.allclose(DT * soft(action, fast), sent - before, atol=1e-5)
-        before = sent
-        fast, slow = soft.follow(joints, fast), plain.follow(joints, slow)
+@pytest.mark.parametrize("command", ["joint_vel_cmd", "tool_vel_cmd"])
+def test_a_speed_has_no_stiffness(command):
+    with pytest.raises(ValueError, match=f"command '{command}' is a speed: it has no stiffness"):
+        action_map(command=command, stiffness=0.5)
 
 
 def effort_map(**kw):
@@ -661,5 +678,5 @@ def test_reach_can_be_done_with_each_drive(drive):
 
 
 def test_an_unknown_drive_lists_the_known_ones():
-    with pytest.raises(ValueError, match="drive is 'torque'; legal: position, velocity, effort"):
+    with pytest.raises(ValueError, match="drive is 'torque'; legal: position, velocity, effort, tool"):
         load_task("reach", drive="torque")
