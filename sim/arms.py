@@ -306,8 +306,8 @@ class ToolAction(Limited):
 
 class RateAction(ToolAction):
     """As :class:`ToolAction`, for a robot that keeps its setpoints itself and takes their speeds: what they are is not
-    known here. Targets are the joints as they are measured, so that nothing drifts where a command was lost, or was less
-    than what was asked for."""
+    known here. Targets are the joints as they are measured, so that nothing drifts where a command was lost, or was
+    less than what was asked for."""
 
     def __init__(self, robot: RobotSpec, command: str, *args: Any, control_dt: float, **settings: Any) -> None:
         super().__init__(robot, command, *args, **settings)

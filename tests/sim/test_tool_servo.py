@@ -1,4 +1,4 @@
-"""A backend behind a Cartesian servo: the tool moves as it is told, states go on to the bit, other commands have none."""
+"""A backend behind a Cartesian servo: the tool moves as it is told, and states go on to the bit."""
 
 from __future__ import annotations
 

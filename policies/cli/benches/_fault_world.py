@@ -19,6 +19,8 @@ import numpy as np
 
 from policies.cli.benches._fault_oracle import Oracle
 from policies.export.manifest import CHUNK_VERSION, GOLDEN, POLICY, ChunkSpec, Manifest
+from robots.kinematics import chain
+from robots.servo import servo_of
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, faults, link, messages
 from temporeal_bridge.chunked import ChunkedPolicy
@@ -58,6 +60,7 @@ KINDS = {
     "franka-forward": Kind("franka", "forward_position", "joint_pos_cmd", 50.0),
     "franka-velocity": Kind("franka", "forward_velocity", "joint_vel_cmd", 50.0),
     "franka-effort": Kind("franka", "forward_effort", "joint_effort_cmd", 50.0),
+    "franka-tool": Kind("franka", "moveit_servo", "tool_vel_cmd", 50.0),
     "leap_hand": Kind("leap_hand", "leap_hand_api", "joint_pos_cmd", 20.0),
     "allegro_hand": Kind("allegro_hand", "allegro_hand_ros2", "joint_pos_cmd", 20.0),
 }
@@ -260,7 +263,8 @@ class World:
         plan, turn = self.plan, np.sin(self.plan["phase"] * t + np.arange(self.spec.size))
         if plan["wild"] and t > 0.8:
             leap = np.random.default_rng([plan["seed"], int(t / 1.5)]).uniform(-30.0, 30.0, self.spec.size)
-            turn = np.where(np.isin(np.arange(self.spec.size), ROLLS), leap, turn)
+            leaps = np.arange(self.spec.size) >= 3 if self.drive == "tool" else np.isin(range(self.spec.size), ROLLS)
+            turn = np.where(leaps, leap, turn)
         unit = 0.1 * (FRICTION if self.drive == "effort" else 1.0)
         return np.clip(unit * turn * min(t, 1.0) + plan["offset"], self.spec.low, self.spec.high)
 
@@ -316,10 +320,14 @@ class World:
                 self.oracle.servos.read(topic, self.bus.seconds, data)
             self.own.publish(endpoint, data)
         if self.arm:
-            found = {"position": true["joint_pos"], "velocity": true["joint_vel"] if self.drive == "velocity" else None,
-                     "effort": np.zeros(self.spec.size)}[self.drive]
+            found = {"position": true["joint_pos"], "velocity": true["joint_vel"], "effort": np.zeros(self.spec.size),
+                     "tool": self.tool_speed()}[self.drive]
             self.oracle.measured = found
             self._look_behind(found)
+
+    def tool_speed(self) -> np.ndarray:
+        """The velocity [3] of the tool, as the codec of the joints makes it."""
+        return chain(self.robot.name)(self.place, self.speed)[2] if self.drive == "tool" else np.zeros(3)
 
     def _move(self) -> None:
         """The joints that are not blocked follow their command for a state period."""
@@ -328,8 +336,13 @@ class World:
         if self.drive == "position":
             self.place = self.place + np.where(free, 0.5 * (wanted - self.place), 0.0)
             return
-        force = (wanted - FRICTION * self.speed) / INERTIA
-        speed = wanted if self.drive == "velocity" else self.speed + STATE_S * force
+        if self.drive == "tool":
+            moved = servo_of(self.robot).step(self.place[None], self.target[None], STATE_S)[0]
+            speed = (moved - self.place) / STATE_S
+        elif self.drive == "velocity":
+            speed = wanted
+        else:
+            speed = self.speed + STATE_S * (wanted - FRICTION * self.speed) / INERTIA
         self.speed = np.where(free, speed, 0.0)
         self.place = self.place + STATE_S * self.speed
 
@@ -453,10 +466,10 @@ class Case:
 
 
 PLAIN = tuple(name for name in KINDS if name != "crazyflie-chunks")
-ARMS = ("franka", "franka-forward", "franka-velocity", "franka-effort")
+ARMS = ("franka", "franka-forward", "franka-velocity", "franka-effort", "franka-tool")
 FELT = ("franka", "franka-forward", "franka-velocity")  # an arm that takes efforts may not move for its own reasons
 JOINTS = (*ARMS, "leap_hand", "allegro_hand")
-MEASURED = (*FELT, "leap_hand", "allegro_hand")  # where a first command is compared with what is measured
+MEASURED = (*FELT, "franka-tool", "leap_hand", "allegro_hand")  # compare a first command with what is measured
 FROZEN = ("crazyflie", "crazyflie-chunks", *ARMS, "leap_hand")
 SEEN_S = STATE_S + TICK_S  # a state comes, and the guard looks
 SERVO = "MoveIt Servo halts 100 ms after the last command"
@@ -633,7 +646,7 @@ CASES: dict[str, Case] = {
                                 lambda w: w.guard.profile.estop.heartbeat_s + TICK_S),
     "start far from the pose": Case(far, "start", lambda w: 2 * w.period + SEEN_S, MEASURED, before=True),
     "joint blocked": Case(blocked, "tracking", lambda w: w.guard.profile.tracking.after_s + SEEN_S, FELT),
-    "joint blocked, no rule": Case(blocked, ANY, kinds=("leap_hand", "allegro_hand", "franka-effort")),
+    "joint blocked, no rule": Case(blocked, ANY, kinds=("leap_hand", "allegro_hand", "franka-effort", "franka-tool")),
     "world pushes a finger": Case(pushed, GOES_ON, kinds=("allegro_hand",)),
     "world pushes a finger that was stopped": Case(
         stopped_and_pushed, "operator", lambda w: TICK_S, kinds=("allegro_hand",)),
