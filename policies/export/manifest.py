@@ -364,7 +364,8 @@ def check_robot(manifest: Manifest, robot: RobotSpec, task_signals: Schema | Non
     for signal in manifest.signals:
         if signal.name not in known:
             raise ArtifactError(
-                f"the policy reads signal {signal.name!r}, robot {robot.name!r} has: {', '.join(known)}")
+                f"the policy reads signal {signal.name!r}, robot {robot.name!r} has: {', '.join(known)}. What a task "
+                "adds comes with a file of its topics: deploy.signals=, or --signals")
         compare("signal", signal, known[signal.name], robot.name, SIGNAL_FIELDS)
     for command in manifest.commands:
         if command.name not in robot.commands:

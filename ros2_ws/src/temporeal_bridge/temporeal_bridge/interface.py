@@ -15,8 +15,8 @@ What an artifact reads must be carried by some topic: :func:`check_reads`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class Interface:
         safety, simulation: numbers of the stop behaviour and of the simulated robot.
         carried: by name, the signals that its topics carry: the robot's, or some of them, and those of ``extra``.
         autopilot: what must be asked before commands count; None: nothing.
+        offers: by command, the robot's interfaces that have it.
     """
 
     name: str
@@ -113,12 +114,14 @@ class Interface:
     simulation: Mapping[str, Any]
     carried: Mapping[str, SignalSpec]
     autopilot: Autopilot | None = None
+    offers: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def command(self, name: str) -> CommandTopic:
         """The topic of command ``name``."""
         if name not in self.commands:
-            raise InterfaceError(
-                f"interface {self.name!r} has no topic for {name!r}; it has: {', '.join(self.commands)}")
+            others = ", ".join(self.offers.get(name, ())) or "none of the robot's"
+            raise InterfaceError(f"interface {self.name!r} has no topic for {name!r}; it has: "
+                                 f"{', '.join(self.commands)}. Interfaces that have it: {others}")
         return self.commands[name]
 
 
@@ -127,8 +130,8 @@ PARTS = ("description", "definitions", "states", "commands")
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
 EXTRA = ("definitions", "signals", "states")
-AUTOPILOT = tuple(field.name for field in fields(Autopilot))
-TOPIC = tuple(field.name for field in fields(Topic))
+AUTOPILOT = tuple(each.name for each in fields(Autopilot))
+TOPIC = tuple(each.name for each in fields(Topic))
 ARM = ("never", "ask")
 
 
@@ -184,7 +187,11 @@ def build(
     lost = sorted(set(specs) - set(robot.signals) - set(carried))
     if lost:
         raise InterfaceError(f"extra signals: no topic carries {lost}")
-    return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot)
+    offers: dict[str, list[str]] = {}
+    for key, other in known.items():
+        for command in other.get("commands", ()):
+            offers.setdefault(command, []).append(key)
+    return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot, offers)
 
 
 def extra_topics(
@@ -221,10 +228,10 @@ def check_reads(interface: Interface, signals: Iterable[SignalSpec], own: Collec
                 f"the policy reads {signal.name!r}, which no topic of interface {interface.name!r} carries; carried: "
                 f"{', '.join(interface.carried)}. A task's own signals come from a file of extra topics")
         theirs = interface.carried[signal.name]
-        for field in ("shape", "unit", "frame", "dtype"):
-            if getattr(signal, field) != getattr(theirs, field):
-                raise InterfaceError(f"signal {signal.name!r}: {field} is {getattr(signal, field)!r} for the policy, "
-                                     f"{getattr(theirs, field)!r} on interface {interface.name!r}")
+        for part in ("shape", "unit", "frame", "dtype"):
+            if getattr(signal, part) != getattr(theirs, part):
+                raise InterfaceError(f"signal {signal.name!r}: {part} is {getattr(signal, part)!r} for the policy, "
+                                     f"{getattr(theirs, part)!r} on interface {interface.name!r}")
 
 
 def command_topic(where: str, row: Mapping[str, Any]) -> CommandTopic:
