@@ -112,8 +112,8 @@ class PolicyNode:
         self.steps = round((artifact.manifest.horizon_s + AFTER_HORIZON_S) * artifact.manifest.rate_hz) + 1
         state_period = 1.0 / interface.states[0].rate_hz
         self.window = 0.5 * state_period if state_period <= self.period + 1e-9 else 0.0
-        self.state = StateInput(
-            transport, robot, interface, wanted=[signal.name for signal in artifact.manifest.signals])
+        reads = [signal.name for signal in artifact.manifest.signals]
+        self.state = StateInput(transport, robot, interface, wanted=reads, pictures=reads)
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.told = transport.advertise("policy/step", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.book: ChunkBook | None = None
@@ -308,7 +308,9 @@ class PolicyNode:
 
     def _start_step(self, now: float) -> None:
         arrival = self.state.paced.at
-        if arrival > self.used and self._prepared():
+        self.state.look()
+        late = self.state.overdue()
+        if arrival > self.used and not late and self._prepared():
             self.flight.start_ns = self.transport.now()
             self.next, self.first, self.mode = arrival, now, "active"
             if self.tape is not None:
@@ -316,8 +318,8 @@ class PolicyNode:
             if self._send(link.BEGIN):
                 self._act(now)
         elif now > self.next + START_S:
-            missing = "state came" if arrival <= self.used else "chunk of the policy came"
-            self._over(f"no {missing} within {START_S:g} s of the start")
+            missing = "state" if arrival <= self.used else "fresh picture" if late else "chunk of the policy"
+            self._over(f"no {missing} came within {START_S:g} s of the start{late and f': {late}'}")
 
     def _prepared(self) -> bool:
         """Whether the policy has its first command: one that runs elsewhere needs some time for it."""
@@ -333,6 +335,8 @@ class PolicyNode:
         fresh = self.state.paced.at > self.used
         if (fresh and self.state.paced.at >= self.next - self.window) or now >= self.next + self.window:
             self._act(now)
+        else:
+            self.state.look()  # now there is time for it
 
     def _act(self, now: float) -> None:
         """One control step (and the missed ones before it, unsent: the policy counts time by its steps)."""
@@ -342,6 +346,8 @@ class PolicyNode:
         if self.book is not None:  # it has no memory that would have to live through them
             self.flight.steps += missed
         try:
+            if late := self.state.overdue():
+                raise SignalError(late)
             while self.flight.steps < steps:
                 signals[MISSION_TIME.name] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
                 command = self.artifact.act(signals)[self.name]
@@ -405,6 +411,8 @@ class PolicyNode:
             "mode": self.mode, "flight": flight.number, "steps": flight.steps, "missed": flight.missed,
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
             "state_age_ms": f"{1e3 * self.state.age(now):.1f}", "state_rejected": self.state.rejected,
+            **{f"picture_age_ms {s.topic.topic}": f"{1e3 * self.state.picture_age(s):.0f}"
+               for s, _ in self.state.cameras},
             "state_repeated": self.state.repeated, "state_rejection": self.state.last_rejection,
             "tape": "" if self.tape is None else self.tape.fault,
             **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()}, **self._chunks(),
