@@ -248,7 +248,9 @@ class PolicyNode:
     def _idle_step(self, now: float) -> None:
         if now >= self.next_hello:
             self.next_hello = now + HELLO_S
-            self._send(link.HELLO, text=self.identity)
+            self.state.look()
+            if not self.state.overdue():  # a guard is not ready where a mission could not begin for want of a picture
+                self._send(link.HELLO, text=self.identity)
         if self.mode == "waiting" and self.state.complete:
             self.mode = "ready"
         self.ready_since = min(self.ready_since, now) if self.guard.mode == "ready" else np.inf
@@ -405,8 +407,8 @@ class PolicyNode:
             self.transport.publish(self.chunk, messages.encode(self.chunk.type, messages.array64(chunk.row())))
 
     def _diagnose(self, now: float) -> None:
-        flight = self.flight
-        level = 2 if flight.reason else 1 if self.state.rejected or flight.missed else 0
+        flight, late = self.flight, self.state.overdue()
+        level = 2 if flight.reason else 1 if self.state.rejected or flight.missed or late else 0
         values = {
             "mode": self.mode, "flight": flight.number, "steps": flight.steps, "missed": flight.missed,
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
@@ -419,7 +421,7 @@ class PolicyNode:
         }
         message = messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {self.artifact.manifest.name}", self.robot.name, level,
-            flight.reason or self.mode, values)
+            flight.reason or late or self.mode, values)
         self.transport.publish(self.report, messages.encode("diagnostic_msgs/msg/DiagnosticArray", message))
 
     def _chunks(self) -> dict[str, Any]:
