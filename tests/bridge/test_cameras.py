@@ -21,7 +21,7 @@ from policies.export.manifest import ArtifactError, ChunkSpec
 from policies.export.runtime import Artifact
 from robots.signals import SignalSpec
 from robots.spec import load_robot
-from temporeal_bridge import messages
+from temporeal_bridge import bags, messages
 from temporeal_bridge.cameras import Exposure, MemoryLine, Shutter, cameras_of
 from temporeal_bridge.codecs import STATES, CodecError
 from temporeal_bridge.guard_node import GuardNode
@@ -30,6 +30,8 @@ from temporeal_bridge.link import line
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.processes import end, start
+from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.replay import needed, replay
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS
 
@@ -74,7 +76,7 @@ def test_the_realsense_at_the_arms_hand_is_one_that_can_be_simulated():
     (lambda c: c["signals"]["wrist_rgb"].pop("dtype"), r"is float32 \[24, 32, 3\].*rgb8 is uint8 \[H, W, 3\]"),
     (lambda c: c["signals"]["wrist_rgb"].update(shape=[24, 32]), r"is uint8 \[24, 32\].*rgb8 is uint8 \[H, W, 3\]"),
     (lambda c: c["signals"]["wrist_rgb"].update(shape=[3, 24, 32]), "rows, columns, colours"),
-    (lambda c: c["signals"]["wrist_depth"].update(unit="mm"), r"in 'mm'; a picture in 16UC1 is float32 \[H, W\] in 'm'"),
+    (lambda c: c["signals"]["wrist_depth"].update(unit="mm"), r"'mm'; a picture in 16UC1 is float32 \[H, W\] in 'm'"),
     (lambda c: c["pictures"][0]["options"].update(encoding="rgba8"), "option encoding is 'rgba8'; legal: rgb8, bgr8"),
     (lambda c: c["pictures"][0]["options"].pop("signal"), "option 'signal' is missing"),
     (lambda c: c["pictures"][0].update(type=JPEG), "codec 'image' is for sensor_msgs/msg/Image"),
@@ -119,6 +121,9 @@ class Driver:
         self.state = StateInput(self.peer, ROBOT, self.interface, pictures=["wrist_rgb"])
         self.picture = self.own.advertise("camera/color/image_raw", self.interface.pictures[0].type, QOS["default"])
 
+    def overdue(self) -> str:
+        return self.state.overdue(self.peer.monotonic())
+
     def arm(self) -> None:
         row, zeros = self.interface.states[0], np.zeros(7)
         joints = {"joint_pos": np.array(ROBOT.home["joint_pos"]), "joint_vel": zeros, "joint_torque": zeros}
@@ -139,17 +144,17 @@ class Driver:
 def test_a_picture_is_waited_for_at_the_start_only_and_has_an_age_of_its_own():
     driver = Driver()
     driver.arm()
-    assert not driver.state.complete and driver.state.overdue() == "no picture on camera/color/image_raw"
+    assert not driver.state.complete and driver.overdue() == "no picture on camera/color/image_raw"
     driver.shoot(7, ago_s=0.05)
-    assert driver.state.complete and not driver.state.overdue()
+    assert driver.state.complete and not driver.overdue()
     assert driver.state.newest()["wrist_rgb"].shape == SEEN.shape and driver.state.newest()["wrist_rgb"][0, 0, 0] == 7
     assert driver.state.marks[1] and not driver.state.marks[2]  # of the depth nobody asked for
     driver.bus.advance(0.16)
     driver.arm()
     assert driver.state.age(driver.peer.monotonic()) == pytest.approx(0.0, abs=1e-9)
-    assert driver.state.overdue() == "the picture on camera/color/image_raw is 0.210 s old, 0.2 s is allowed"
+    assert driver.overdue() == "the picture on camera/color/image_raw is 0.210 s old, 0.2 s is allowed"
     driver.shoot(8)
-    assert driver.state.newest()["wrist_rgb"][0, 0, 0] == 8 and not driver.state.overdue()
+    assert driver.state.newest()["wrist_rgb"][0, 0, 0] == 8 and not driver.overdue()
 
 
 def test_a_stamp_that_comes_again_makes_no_picture_fresh():
@@ -159,7 +164,7 @@ def test_a_stamp_that_comes_again_makes_no_picture_fresh():
     for _ in range(2):
         driver.shoot(1, ago_s=0.3)
     driver.state.look()
-    assert driver.state.repeated == 2 and "0.300 s old" in driver.state.overdue()
+    assert driver.state.repeated == 2 and "0.300 s old" in driver.overdue()
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
@@ -209,7 +214,7 @@ class Grey:
 class Body:
     """What a shutter looks at."""
 
-    class data:  # noqa: N801
+    class data:
         qpos, mocap_pos, mocap_quat = np.zeros(1), np.zeros((0, 3)), np.zeros((0, 4))
 
 
@@ -287,7 +292,7 @@ def test_the_arms_camera_sees_what_the_physics_does(lockstep):
     mine = renderer(camera, sim.body.model)(np.array(sim.body.data.qpos), 0)
     assert np.array_equal(seen["wrist_rgb"], mine["rgb"]) and seen["wrist_rgb"].std() > 5
     assert seen["wrist_depth"] == pytest.approx(mine["depth"], abs=0.0006)  # 16UC1 counts millimetres
-    assert 0.04 < state.picture_age(state.pictures[0]) < 0.1
+    assert 0.04 < state.picture_age(state.pictures[0], peer.monotonic()) < 0.1
 
 
 def test_a_camera_that_is_not_there_and_a_renderer_that_is_missing_are_said(monkeypatch):
@@ -419,6 +424,26 @@ def test_a_mission_ends_when_its_camera_stops_though_the_state_is_fresh(lockstep
     assert "the picture on camera/color/image_raw is 0.2" in bench.guard.flight.reason
 
 
+def test_that_mission_is_recorded_with_its_pictures_and_flown_again(lockstep, seeing, tmp_path):
+    """The bag has each picture's bytes; the replay acts on them, and fails at the same step for the same reason."""
+    bench = Bench(lockstep, seeing)
+    transport, bag = MemoryTransport(lockstep.bus, "recorder", "/r"), Bag(tmp_path / "bag")
+    recorder = lockstep.add(transport, Recorder(transport, bag, robot_topics(bench.how, ["/r"])))
+    bench.fly(0.5)
+    bench.go(3)
+    bench.fly(0.7)
+    bench.fly(0.8, films=False)
+    recorder.close()
+    recording = bags.read(tmp_path / "bag", needed(bench.how, "/r"))
+    pictures = recording.of("/r/camera/color/image_raw")
+    assert len(pictures) == recorder.counts["/r/camera/color/image_raw"] >= 35
+    assert len(pictures[0].data) > HEIGHT * WIDTH * 3
+    loaded = Artifact.load(seeing, ROBOT, task_signals={"wrist_rgb": SEEN})
+    found = replay(recording, loaded, ROBOT, bench.how, "/r")
+    (flight,) = found.flights
+    assert found.equal and flight.events == (("policy",), ("policy",)) and flight.proposed.count >= 18
+
+
 def test_a_mission_does_not_begin_without_a_fresh_picture(lockstep, seeing):
     bench = Bench(lockstep, seeing)
     bench.fly(0.3)
@@ -495,3 +520,20 @@ def test_a_camera_that_cannot_be_rendered_ends_the_simulated_robot_with_the_reas
     said = (tmp_path / "log").read_text()
     assert "camera_sim: error: the model has no camera 'table'; known: wrist" in said
     assert "robot_sim: error: no more pictures: camera_sim ended with status 2" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [0, STEPS], ids=["commands", "chunks"])
+def test_a_policy_that_reads_pictures_flies_and_is_replayed(chunk, tmp_path):
+    """All nodes as processes, over DDS: robot, camera, guard, controller, worker, monitor, recorder."""
+    pytest.importorskip("cyclonedds")
+    pytest.importorskip("torch")
+    from temporeal_bridge.flights import fly
+
+    artifact, path = write_seeing(tmp_path / "artifact", chunk), small(tmp_path)
+    report = fly(artifact, "franka", 2, 1, 0, tmp_path / "flights", signals=path)
+    assert report.satisfied == 2 and not report.fault
+    how = load_interface(ROBOT, None, path)
+    loaded = Artifact.load(artifact, ROBOT, task_signals={"wrist_rgb": SEEN})
+    found = replay(bags.read(report.bag, needed(how, "/arm1")), loaded, ROBOT, how, "/arm1")
+    assert found.equal and len(found.flights) == 2

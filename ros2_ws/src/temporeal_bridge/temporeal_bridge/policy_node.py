@@ -249,7 +249,7 @@ class PolicyNode:
         if now >= self.next_hello:
             self.next_hello = now + HELLO_S
             self.state.look()
-            if not self.state.overdue():  # a guard is not ready where a mission could not begin for want of a picture
+            if not self.state.overdue(now):  # else no mission could begin: the guard must not be ready
                 self._send(link.HELLO, text=self.identity)
         if self.mode == "waiting" and self.state.complete:
             self.mode = "ready"
@@ -311,7 +311,7 @@ class PolicyNode:
     def _start_step(self, now: float) -> None:
         arrival = self.state.paced.at
         self.state.look()
-        late = self.state.overdue()
+        late = self.state.overdue(now)
         if arrival > self.used and not late and self._prepared():
             self.flight.start_ns = self.transport.now()
             self.next, self.first, self.mode = arrival, now, "active"
@@ -348,7 +348,7 @@ class PolicyNode:
         if self.book is not None:  # it has no memory that would have to live through them
             self.flight.steps += missed
         try:
-            if late := self.state.overdue():
+            if late := self.state.overdue(now):
                 raise SignalError(late)
             while self.flight.steps < steps:
                 signals[MISSION_TIME.name] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
@@ -400,20 +400,20 @@ class PolicyNode:
     def _tell(self, step: int, missed: int, now: float) -> None:
         """What a step was made of that began ``now``: where chunks are played, at the time that its command is for; and
         the chunks that came with it."""
-        number, at = self.flight.number, now if self.book is None else self.book.policy.now
+        number, at = self.flight.number, now if self.book is None else max(now, self.book.policy.now)
         data = np.array([number, step, missed, at - self.first, *self.state.marks])
         self.transport.publish(self.told, messages.encode(self.told.type, messages.array64(data)))
         for chunk in () if self.book is None else self.book.told(number, self.first):
             self.transport.publish(self.chunk, messages.encode(self.chunk.type, messages.array64(chunk.row())))
 
     def _diagnose(self, now: float) -> None:
-        flight, late = self.flight, self.state.overdue()
+        flight, late = self.flight, self.state.overdue(now)
         level = 2 if flight.reason else 1 if self.state.rejected or flight.missed or late else 0
         values = {
             "mode": self.mode, "flight": flight.number, "steps": flight.steps, "missed": flight.missed,
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
             "state_age_ms": f"{1e3 * self.state.age(now):.1f}", "state_rejected": self.state.rejected,
-            **{f"picture_age_ms {s.topic.topic}": f"{1e3 * self.state.picture_age(s):.0f}"
+            **{f"picture_age_ms {s.topic.topic}": f"{1e3 * self.state.picture_age(s, now):.0f}"
                for s, _ in self.state.cameras},
             "state_repeated": self.state.repeated, "state_rejection": self.state.last_rejection,
             "tape": "" if self.tape is None else self.tape.fault,

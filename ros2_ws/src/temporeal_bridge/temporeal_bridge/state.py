@@ -173,15 +173,17 @@ class StateInput:
                 else:
                     source.at, source.stamp, source.mark = new.at, new.stamp, new.mark
 
-    def picture_age(self, source: Source) -> float:
-        """Seconds since a camera's picture was taken, by its stamp, but not less than since it came; infinite: none."""
-        by_stamp = 1e-9 * (self.transport.now() - source.stamp) if source.stamp else -inf
-        return max(self.transport.monotonic() - source.at, by_stamp)
+    def picture_age(self, source: Source, now: float) -> float:
+        """Seconds since a camera's picture was taken, by its stamp, but not less than since it came; infinite: none.
+        ``now``: [s, monotonic]."""
+        since = self.transport.monotonic() - now
+        by_stamp = 1e-9 * (self.transport.now() - source.stamp) - since if source.stamp else -inf
+        return max(now - source.at, by_stamp)
 
-    def overdue(self) -> str:
-        """Which picture, of those looked at, is older than it may be, in words; empty: none is."""
+    def overdue(self, now: float) -> str:
+        """Which picture, of those looked at, is older ``now`` than it may be, in words; empty: none is."""
         for source, _ in self.cameras:
-            limit, age = self.limits[source.topic.topic], self.picture_age(source)
+            limit, age = self.limits[source.topic.topic], self.picture_age(source, now)
             if age > limit:
                 return (f"no picture on {source.topic.topic}" if age == inf else
                         f"the picture on {source.topic.topic} is {age:.3f} s old, {limit:g} s is allowed")
