@@ -529,12 +529,13 @@ def carried(manifest: Manifest, interface: Interface) -> Check:
 
 
 def first(artifact: Artifact) -> Propose:
-    """The artifact's first command of a mission, for signals by name."""
+    """The artifact's first command of a mission, for signals by name; of a chunk the first row."""
     def propose(signals: Mapping[str, np.ndarray]) -> np.ndarray:
         given = {**signals, MISSION_TIME.name: np.zeros((), dtype=np.float32)}
         batch = {name: np.asarray(given[name])[None] for name in artifact.schema}
         commands, _ = artifact.act_batch(batch, artifact.initial_memory(1))
-        return np.asarray(commands[artifact.manifest.commands[0].name][0])
+        command = np.asarray(commands[artifact.manifest.commands[0].name][0])
+        return command if artifact.manifest.chunk is None else np.asarray(command[0])
 
     return propose
 

@@ -72,6 +72,14 @@ def test_the_realsense_at_the_arms_hand_is_one_that_can_be_simulated():
     assert "wrist_rgb" in found.carried and "wrist_rgb" not in found.state and len(found.states) == 1
 
 
+def test_the_file_in_the_documentation_is_one_that_can_be_simulated():
+    pytest.importorskip("cv2")
+    text = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text()
+    begin, end = text.index("    definitions: {}\n    signals:  # rows"), text.index("\n`encoding` is what the driver")
+    wrist, table = cameras_of(interface(yaml.safe_load(text[begin:end])))
+    assert (wrist.size, table.size, table.rate_hz) == ((480, 640), (120, 160), 15)
+
+
 @pytest.mark.parametrize(("change", "words"), [
     (lambda c: c["signals"]["wrist_rgb"].pop("dtype"), r"is float32 \[24, 32, 3\].*rgb8 is uint8 \[H, W, 3\]"),
     (lambda c: c["signals"]["wrist_rgb"].update(shape=[24, 32]), r"is uint8 \[24, 32\].*rgb8 is uint8 \[H, W, 3\]"),

@@ -37,7 +37,7 @@ ARGUMENTS = {
     "namespace": ("", "namespace of the robot; of a swarm its beginning, a number follows"),
     "robot": ("", "robot, a folder below robots/ (default: the one in params)"),
     "interface": ("", "interface of the robot's ros.yaml (default: the one in params)"),
-    "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose"),
+    "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose, a camera"),
     "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
     "worker": ("", "folder of a worker_node that runs already; else a policy that gives chunks gets one of its own"),
     "autostart": ("false", "true: the mission starts by itself, 3 s after the guard is ready"),
