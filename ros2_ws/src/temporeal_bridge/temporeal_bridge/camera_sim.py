@@ -147,9 +147,6 @@ def make(args: argparse.Namespace, transport: Transport) -> CameraSim:
     """The node from its command line."""
     import mujoco
 
-    if hasattr(os, "sched_setscheduler"):  # the robot's process may go ahead of others: this one not
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    os.nice(NICE)
     line = SocketEnd(socket.socket(fileno=args.exposures))
     model = mujoco.MjModel.from_binary_path(os.fspath(args.folder / "model.mjb"))
     interface = load_interface(load_robot(args.robot), args.interface, args.folder / "signals.yaml")
@@ -157,8 +154,16 @@ def make(args: argparse.Namespace, transport: Transport) -> CameraSim:
     return of(transport, interface, model, line)
 
 
+def step_back() -> None:
+    """Let others go first: the robot's process may go ahead of all others, and what it starts inherits that."""
+    if hasattr(os, "sched_setscheduler"):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.nice(NICE)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
+    step_back()  # before the middleware and OpenGL start their threads
     options = parser("camera_sim", "Simulated cameras of a robot_sim, which starts this by itself.")
     options.add_argument("--folder", type=Path, required=True, help="model.mjb and signals.yaml of the simulated robot")
     options.add_argument("--exposures", type=int, required=True, help="descriptor of a socket that it writes to")
