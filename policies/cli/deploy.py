@@ -81,13 +81,16 @@ def run(argv: Sequence[str]) -> int:
     return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
 
 
+SIMULATED = ("deploy.interface", "deploy.signals", "deploy.transport")  # what can be set with --sim
+
+
 def check_sim(options: Any) -> None:
     """A simulated flight has a bus and names of its own: what is set for a real robot would be ignored."""
     for word in options.overrides:
         key = word.partition("=")[0]
-        if key.startswith("deploy.") and key not in ("deploy.interface", "deploy.transport"):
-            raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only deploy.interface and "
-                           "deploy.transport can be set")
+        if key.startswith("deploy.") and key not in SIMULATED:
+            raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only {', '.join(SIMULATED)} can "
+                           "be set")
     for name in ("flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
@@ -115,6 +118,7 @@ def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> 
         with runs.bad_input():
             report = fly(options.artifact, robot, options.flights, options.parallel, options.seed, out,
                          interface=deploy["interface"], transport=deploy["transport"], spread=options.spread,
+                         signals=None if deploy["signals"] is None else Path(deploy["signals"]),
                          progress=None if options.json else lambda row: say(told(row)))
     except TransportError as error:
         raise BadInput(str(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,17 +11,18 @@ import numpy as np
 
 from robots.signals import Schema, SignalError, check_signal
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import CommandTopic, Interface, StateTopic
+from temporeal_bridge.interface import CommandTopic, Interface, PictureTopic, StateTopic
 from temporeal_bridge.transport import Callback, Peer, Received, Transport, full_name, qos_named
 
 DISCOVERY_S = 2.0  # for everybody to be found; discovery took 28 to 102 ms on one machine, a network may take a second
 SLICE_S = 0.02
+PICTURES = 10  # of a topic that are kept: each has a megabyte
 DEPTH = 1000  # nothing may be lost here: what is missing is somebody else's loss
 
 
 @dataclass(frozen=True)
 class StateHeard:
-    """One state topic.
+    """One topic of state or camera.
 
     Attributes:
         topic: what the robot's ``ros.yaml`` says of it.
@@ -29,7 +30,7 @@ class StateHeard:
         arrivals: [K] s, this process's monotonic clock.
         walls, stamps: [M] ns, of the M messages that could be used: this machine's clock at their arrivals, and when
             they say that they were measured (0: they do not say).
-        signals: values [M, *shape] by name.
+        signals: values [M, *shape] by name; of pictures the last ones only.
         rejected: how often each reason to refuse a message was met.
         joints: names in the last message; None where its type names none.
         publishers: who publishes on the topic.
@@ -85,9 +86,9 @@ class Heard:
 
 def listen(transport: Transport, interface: Interface, command: str, seconds: float) -> Heard:
     """Listen for ``seconds``, once every state topic has spoken or ``DISCOVERY_S`` have passed."""
-    taken: list[list[tuple[Received, int]]] = [[] for _ in interface.states]
+    taken: list[list[tuple[Received, int]]] = [[] for _ in interface.topics]
     endpoints = []
-    for row, heard in zip(interface.states, taken):
+    for row, heard in zip(interface.topics, taken):
         qos = replace(qos_named(row.qos), depth=DEPTH)  # connects exactly where the controller's would
         endpoints.append(transport.subscribe(row.topic, row.type, qos, keeper(transport, heard)))
     transport.nodes()  # opens the view of the graph
@@ -105,7 +106,7 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
     states = tuple(
         decoded(row, endpoint.topic, [pair for pair in heard if pair[0].at >= begin or not row.rate_hz],
                 interface.carried, tuple(transport.publishers(row.topic)), transport.incompatible(endpoint))
-        for row, endpoint, heard in zip(interface.states, endpoints, taken))
+        for row, endpoint, heard in zip(interface.topics, endpoints, taken))
     rows = interface.command(command)
     commands = tuple(
         CommandHeard(row, transport.resolve(row.topic), tuple(transport.publishers(row.topic)),
@@ -126,7 +127,8 @@ def decoded(
 ) -> StateHeard:
     """The messages of one topic as numbers, those that cannot be used counted by the reason."""
     times, joints, rejected = list[tuple[int, int]](), None, Counter[str]()
-    values: dict[str, list[np.ndarray]] = {}
+    values: dict[str, deque[np.ndarray]] = {}
+    kept = PICTURES if isinstance(row, PictureTopic) else None
     codec = codecs.STATES[row.codec]
     for received, wall in heard:
         try:
@@ -139,7 +141,7 @@ def decoded(
             continue
         times.append((wall, stamp))
         for key, value in checked.items():
-            values.setdefault(key, []).append(value)
+            values.setdefault(key, deque(maxlen=kept)).append(value)
     arrivals = np.array([received.at for received, _ in heard])
     walls, stamps = np.array(times, dtype=np.int64).reshape(-1, 2).T
     signals = {key: np.stack(rows) for key, rows in values.items()}

@@ -23,7 +23,7 @@ from policies.export.runtime import Artifact
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, check_reads, load_interface
+from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
 from temporeal_bridge.safety import Profile, SafetyError, is_rate, profile
@@ -196,10 +196,10 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
         name = f"{row.topic} rate"
         found = (f"{rate:.1f} Hz of {row.rate_hz:g}, {missing} of {len(times) + missing} missing, "
                  f"gaps up to {1e3 * gap:.0f} ms")
-        stale = plan.profile.stale_after_s
+        stale, who = oldest(row, plan.profile)
         if gap >= stale:
-            yield Check(name, "fail", found, f"the guard stops after {1e3 * stale:.0f} ms without a state: is the "
-                                             "driver's machine busy, the radio or the network weak?")
+            yield Check(name, "fail", found, f"the {who} stops after {1e3 * stale:.0f} ms without one: is the driver's "
+                                             "machine busy, the radio or the network weak?")
         elif rate < SLOW * row.rate_hz:
             yield Check(name, "fail", found, "set the driver to the rate that ros.yaml states")
         elif rate < MISSING * row.rate_hz or gap > GAP_PERIODS / row.rate_hz:
@@ -208,6 +208,13 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
             yield Check(name, "warn", found, "faster than ros.yaml states: is that the right topic? correct rate_hz")
         else:
             yield Check(name, "ok", found)
+
+
+def oldest(row: StateTopic, profile: Profile) -> tuple[float, str]:
+    """How old [s] a message of the topic may become, and who stops the robot then."""
+    if isinstance(row, PictureTopic):
+        return row.max_age_s, "controller"
+    return profile.stale_after_s, "guard"
 
 
 def rhythm(arrivals: np.ndarray, end: float, stamps: np.ndarray) -> tuple[float, float, int]:
@@ -246,7 +253,9 @@ def stamped(state: StateHeard, profile: Profile) -> Check:
         return Check(name, "fail", "messages have no stamp (0)", "the driver must stamp what it measures")
     delay = (state.walls - stamps) / 1e9
     middle, late, least = (float(v) for v in (np.median(delay), np.percentile(delay, 99), delay.min()))
-    within = np.inf if profile.stamps_within_s is None else profile.stamps_within_s
+    stale, who = oldest(state.topic, profile)
+    picture = isinstance(state.topic, PictureTopic)
+    within = stale if picture else np.inf if profile.stamps_within_s is None else profile.stamps_within_s
     half = len(delay) // 2
     step = float(np.median(delay[half:]) - np.median(delay[:half])) if half >= ENOUGH // 2 else 0.0
     found = f"{1e3 * middle:.1f} ms old on arrival (median), {1e3 * late:.1f} (p99), {1e3 * least:.1f} (least)"
@@ -258,13 +267,13 @@ def stamped(state: StateHeard, profile: Profile) -> Check:
         return Check(name, "fail", f"the robot's clock moved by {-1e3 * step:+.0f} ms; {found}",
                      "wait until its NTP or chrony has settled")
     if max(-least, late) > within:
-        return Check(name, "fail", f"farther from our clock than the guard allows ({within:g} s): {found}", same_time)
+        return Check(name, "fail", f"farther from our clock than the {who} allows ({within:g} s): {found}", same_time)
     if least < -FUTURE_S:
         return Check(name, "warn", f"stamps from the future; {found}", same_time)
     if (np.diff(stamps) == 0).mean() > REPEATED if len(stamps) > 1 else False:
         return Check(name, "warn", f"the same stamp on messages that follow each other; {found}",
                      "a driver that sends its last reading again: its rate is not what it measures")
-    if late - middle > 1.0 / state.topic.rate_hz or middle > 0.5 * profile.stale_after_s:
+    if late - middle > 1.0 / state.topic.rate_hz or middle > 0.5 * stale:
         return Check(name, "warn", found, "older or more uneven than a period: see the driver's machine, or its radio")
     return Check(name, "ok", found)
 
@@ -521,12 +530,13 @@ def carried(manifest: Manifest, interface: Interface) -> Check:
 
 
 def first(artifact: Artifact) -> Propose:
-    """The artifact's first command of a mission, for signals by name."""
+    """The artifact's first command of a mission, for signals by name; of a chunk the first row."""
     def propose(signals: Mapping[str, np.ndarray]) -> np.ndarray:
         given = {**signals, MISSION_TIME.name: np.zeros((), dtype=np.float32)}
         batch = {name: np.asarray(given[name])[None] for name in artifact.schema}
         commands, _ = artifact.act_batch(batch, artifact.initial_memory(1))
-        return np.asarray(commands[artifact.manifest.commands[0].name][0])
+        command = np.asarray(commands[artifact.manifest.commands[0].name][0])
+        return command if artifact.manifest.chunk is None else np.asarray(command[0])
 
     return propose
 

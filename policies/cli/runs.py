@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from policies.evaluate.rollout import Act
     from policies.export.runtime import Artifact
     from robots.signals import Schema
+    from robots.spec import RobotSpec
     from sim.env import Env
     from sim.maps import PolicyGraph
     from sim.task import Task
@@ -403,19 +404,20 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
     with bad_input():
         try:
             artifact = Artifact.load(folder, trust=trust)
-            artifact = Artifact.load(folder, load_robot(artifact.manifest.robot), task_signals=added_signals(artifact),
-                                     trust=trust)
+            robot = load_robot(artifact.manifest.robot)
+            artifact = Artifact.load(folder, robot, task_signals=added_signals(artifact, robot), trust=trust)
             artifact.self_test()
         except ArtifactError as error:
             raise BadInput(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error
         return artifact
 
 
-def added_signals(artifact: Artifact) -> Schema:
-    """Signals that the artifact's task gives beside the robot's: a goal. None where the task is not said."""
+def added_signals(artifact: Artifact, robot: RobotSpec) -> Schema:
+    """Signals that the artifact's task gives beside the robot's: a goal. Where the task is not said, as of an artifact
+    that was exported by hand, those that it says it reads: whether a topic brings them is asked before it is flown."""
     task = artifact.manifest.training.get("task")
     if not isinstance(task, Mapping) or "name" not in task:
-        return {}
+        return {spec.name: spec for spec in artifact.manifest.signals if spec.name not in robot.signals}
     return make_task(artifact.manifest.training).schema
 
 

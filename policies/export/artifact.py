@@ -127,12 +127,10 @@ def export(
 
 
 def chosen(known: Schema, names: Sequence[str], robot: str) -> tuple[SignalSpec, ...]:
-    """The specs of the signals that the policy reads, float32 each."""
+    """The specs of the signals that the policy reads."""
     for name in names:
         if name not in known:
             raise ArtifactError(f"the policy reads signal {name!r}, robot {robot!r} has: {', '.join(known)}")
-        if known[name].dtype != "float32":
-            raise ArtifactError(f"signal {name!r} is {known[name].dtype}; an artifact takes float32 signals")
     return tuple(known[name] for name in names)
 
 
@@ -146,7 +144,7 @@ def example(specs: Sequence[SignalSpec | CommandSpec], n: int) -> list[Tensor]:
     """Something of the right shape to trace with; quaternions are the identity."""
     out = []
     for spec in specs:
-        value = torch.full((n, *spec.shape), 0.1)
+        value = torch.full((n, *spec.shape), 0.1 if spec.dtype == "float32" else 1, dtype=getattr(torch, spec.dtype))
         if spec.unit == "wxyz":
             value = torch.tensor([1.0, 0.0, 0.0, 0.0]).repeat(n, 1)
         out.append(value)
@@ -207,7 +205,8 @@ def state_outputs(model: Any, manifest: Manifest) -> None:
 
 
 def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
-    """The file ``golden.npz``: the arrays that the manifest needs, as float32; memory where all of it was recorded."""
+    """The file ``golden.npz``: the arrays that the manifest needs, of the signals' types, else float32; memory where
+    all of it was recorded."""
     needed = [f"signals.{s.name}" for s in manifest.signals] + [f"commands.{c.name}" for c in manifest.commands]
     missing = [name for name in needed if name not in golden]
     if missing:
@@ -215,7 +214,13 @@ def pack(golden: Mapping[str, np.ndarray], manifest: Manifest) -> bytes:
     memory = [f"memory.{m.name}" for m in manifest.memory]
     needed += memory if all(name in golden for name in memory) else []
     buffer = io.BytesIO()
-    arrays: dict[str, Any] = {name: np.asarray(golden[name], dtype=np.float32) for name in needed}
+    types = {f"signals.{s.name}": np.dtype(s.dtype) for s in manifest.signals}
+    arrays = dict[str, Any]()
+    for name in needed:
+        given, wanted = np.asarray(golden[name]), types.get(name, np.dtype(np.float32))
+        if wanted == np.uint8 and given.dtype != wanted:  # a cast would wrap what is beyond, and make 0.5 a 0
+            raise ArtifactError(f"the golden trace: {name} is {given.dtype}, the signal is uint8")
+        arrays[name] = given.astype(wanted)
     np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
 

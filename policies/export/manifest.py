@@ -24,6 +24,7 @@ SCHEMA_VERSION = 1
 CHUNK_VERSION = 2  # has the key "chunk"; what gives one command at a time is still written as version 1
 REFLEX_VERSION = 3  # has the key "reflex" and a second network
 POLICY, GOLDEN, MANIFEST, REFLEX = "policy.onnx", "golden.npz", "manifest.json", "reflex.onnx"
+DTYPES = ("float32", "uint8")  # of signals; uint8: the colours of pictures, which the network itself scales
 METADATA_KEY = "temporeal.contract"
 CONTRACT = ("schema_version", "robot", "signals", "commands", "rate_hz", "memory", "formula", "constants", "stop")
 
@@ -304,6 +305,10 @@ def check(manifest: Manifest) -> None:
     if set(manifest.files) != {*manifest.networks, GOLDEN}:
         raise ArtifactError(f"files are {', '.join((*manifest.networks, GOLDEN))}, the manifest names "
                             f"{sorted(manifest.files)}")
+    for signal in manifest.signals:
+        if signal.dtype not in DTYPES:
+            raise ArtifactError(f"signal {signal.name!r} is {signal.dtype}; an artifact takes signals of "
+                                f"{', '.join(DTYPES)}")
     if not manifest.signals or not manifest.commands:
         raise ArtifactError("a policy reads at least one signal and gives at least one command")
     for memory in manifest.memory:

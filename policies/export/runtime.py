@@ -44,7 +44,7 @@ from robots.spec import RobotSpec
 __all__ = ["Artifact", "ArtifactError", "Manifest", "SelfTest"]
 
 Arrays = dict[str, np.ndarray]
-ONNX_FLOAT = "tensor(float)"
+ONNX_TYPES = {"float32": "tensor(float)", "uint8": "tensor(uint8)"}
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Artifact:
 
     def act_batch(self, signals: Mapping[str, np.ndarray], memory: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
         """Commands [N, *shape] and next memory of N robots. A pure function; values are not checked."""
-        feed = {name: np.asarray(signals[name], dtype=np.float32) for name in self.schema}
+        feed = {name: np.asarray(signals[name], dtype=spec.dtype) for name, spec in self.schema.items()}
         feed.update({f"memory.{name}": value for name, value in memory.items()})
         values, count = self.run(feed), len(self.commands)
         return dict(zip(self.commands, values)), dict(zip(self.kept, values[count:]))
@@ -256,8 +256,9 @@ def check_graph(manifest: Manifest, session: Any, file: str = POLICY) -> None:
     inputs.update({f"memory.{spec.name}": spec.shape for spec in manifest.memory})
     outputs = {spec.name: manifest.given(spec) for spec in manifest.commands}
     outputs.update({f"next.{spec.name}": spec.shape for spec in manifest.memory})
-    check_tensors("input", inputs, session.get_inputs(), file)
-    check_tensors("output", outputs, session.get_outputs(), file)
+    types = {spec.name: spec.dtype for spec in manifest.signals}
+    check_tensors("input", inputs, session.get_inputs(), file, types)
+    check_tensors("output", outputs, session.get_outputs(), file, {})
 
 
 def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any], file: str) -> None:
@@ -268,14 +269,18 @@ def check_contract(network: Mapping[str, Any], manifest: Mapping[str, Any], file
                 f"{file} and {MANIFEST} do not belong together: {name} is {network.get(name)} and {value}")
 
 
-def check_tensors(kind: str, stated: Mapping[str, tuple[int, ...]], found: Any, file: str) -> None:
-    """Names, order, types and shapes of graph inputs or outputs against the manifest."""
+def check_tensors(
+    kind: str, stated: Mapping[str, tuple[int, ...]], found: Any, file: str, types: Mapping[str, str]
+) -> None:
+    """Names, order, types and shapes of graph inputs or outputs against the manifest. ``types``: those that are stated,
+    float32 else."""
     names = [node.name for node in found]
     if names != list(stated):
         raise ArtifactError(f"{file} has the {kind}s {names}, the manifest says {list(stated)}")
     for node in found:
-        if node.type != ONNX_FLOAT:
-            raise ArtifactError(f"{file}: {kind} {node.name!r} is {node.type}, {ONNX_FLOAT} is needed")
+        needed = ONNX_TYPES[types.get(node.name, "float32")]
+        if node.type != needed:
+            raise ArtifactError(f"{file}: {kind} {node.name!r} is {node.type}, {needed} is needed")
         if tuple(node.shape[1:]) != stated[node.name]:
             raise ArtifactError(
                 f"{file}: {kind} {node.name!r} has shape {node.shape} with the batch first, "
@@ -283,7 +288,7 @@ def check_tensors(kind: str, stated: Mapping[str, tuple[int, ...]], found: Any, 
 
 
 def read_golden(data: bytes, manifest: Manifest) -> Arrays:
-    """The golden trace, each array [T, *shape] float32 with the same T."""
+    """The golden trace, each array [T, *shape] of its signal's type, else float32, with the same T."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             golden = {name: np.asarray(file[name]) for name in file.files}
@@ -291,6 +296,7 @@ def read_golden(data: bytes, manifest: Manifest) -> Arrays:
         raise ArtifactError(f"{GOLDEN} cannot be read: {error}") from error
     shapes = {f"signals.{spec.name}": spec.shape for spec in manifest.signals}
     shapes.update({f"commands.{spec.name}": manifest.given(spec) for spec in manifest.commands})
+    types = {f"signals.{spec.name}": spec.dtype for spec in manifest.signals}
     memory = {f"memory.{spec.name}": spec.shape for spec in manifest.memory}
     if set(golden) not in (set(shapes), set(shapes | memory)):
         raise ArtifactError(f"{GOLDEN} holds {sorted(golden)}, the manifest needs {sorted(shapes | memory)}")
@@ -299,9 +305,10 @@ def read_golden(data: bytes, manifest: Manifest) -> Arrays:
     if len(steps) != 1 or 0 in steps:
         raise ArtifactError(f"{GOLDEN}: every array has the same number of steps, at least 1; found {sorted(steps)}")
     for name, array in golden.items():
-        if array.dtype != np.float32 or array.shape[1:] != shapes[name]:
+        needed = types.get(name, "float32")
+        if array.dtype != needed or array.shape[1:] != shapes[name]:
             raise ArtifactError(
-                f"{GOLDEN}: {name} is {array.dtype} {array.shape}, needed is float32 (steps, *{shapes[name]})")
+                f"{GOLDEN}: {name} is {array.dtype} {array.shape}, needed is {needed} (steps, *{shapes[name]})")
         if not np.isfinite(array).all():
             raise ArtifactError(f"{GOLDEN}: {name} has a non-finite value")
     return golden

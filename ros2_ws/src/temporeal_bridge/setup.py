@@ -33,6 +33,7 @@ setup(
             f"worker_node = {NAME}.worker_node:main",
             f"guard_node = {NAME}.guard_node:main",
             f"robot_sim = {NAME}.robot_sim:main",
+            f"camera_sim = {NAME}.camera_sim:main",
             f"monitor_node = {NAME}.monitor_node:main",
             f"recorder = {NAME}.recorder:main",
         ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from robots.course import Course
 from robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
+from robots.signals import SignalSpec
 from temporeal_bridge import messages
 
 Signals = dict[str, np.ndarray]
@@ -44,6 +45,7 @@ class StateCodec:
         decode: ``decode(message, options)`` -> signals.
         encode: ``encode(signals, stamp_ns, frames, options)`` -> message; ``frames``: world and body frame names.
         stamp: ``stamp(message)`` -> when it was measured, ns since the epoch; a codec error where that is not known.
+        picture: of a camera's: ``picture(spec, options)`` is a codec error where that signal cannot be its picture.
     """
 
     type: str | None
@@ -51,6 +53,7 @@ class StateCodec:
     decode: Callable[[Any, Options], Signals]
     encode: Callable[[Mapping[str, np.ndarray], int, tuple[str, str], Options], Any]
     stamp: Callable[[Any], int] = header_stamp
+    picture: Callable[[SignalSpec, Options], None] | None = None
 
 
 class Encode(Protocol):

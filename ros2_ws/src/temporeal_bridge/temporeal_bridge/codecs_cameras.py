@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from robots.signals import SignalSpec
 from temporeal_bridge import messages
 from temporeal_bridge.codecs import STATES, CodecError, Options, Signals, StateCodec, choice
 
@@ -22,6 +23,19 @@ BIG = sys.byteorder == "big"
 def signal(options: Options) -> tuple[str, ...]:
     """The name of the one signal."""
     return (options["signal"],)
+
+
+def check_picture(spec: SignalSpec, options: Options) -> None:
+    """What a signal must be to be a picture in this encoding: uint8 [H, W, 3] or [H, W] of unit 1, or float32 [H, W]
+    in m."""
+    encoding = choice(options, "encoding", tuple(ENCODINGS))
+    depth, colours = encoding in ("16UC1", "32FC1"), ENCODINGS[encoding][1] == 3
+    needed = ("float32" if depth else "uint8", "m" if depth else "1", "[H, W, 3]" if colours else "[H, W]")
+    sized = len(spec.shape) == (3 if colours else 2) and all(type(n) is int and n > 0 for n in spec.shape)
+    if (spec.dtype, spec.unit) != needed[:2] or not sized or (colours and spec.shape[2] != 3):
+        raise CodecError(f"signal {spec.name!r} is {spec.dtype} {list(spec.shape)} in {spec.unit!r}; a picture in "
+                         f"{encoding} is {needed[0]} {needed[2]} in {needed[1]!r}: rows, columns"
+                         f"{', colours' if colours else ''}")
 
 
 def opencv() -> Any:
@@ -113,6 +127,8 @@ def encode_compressed(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: 
 
 
 STATES.update({
-    "image": StateCodec("sensor_msgs/msg/Image", signal, decode_image, encode_image),
-    "compressed_image": StateCodec("sensor_msgs/msg/CompressedImage", signal, decode_compressed, encode_compressed),
+    "image": StateCodec("sensor_msgs/msg/Image", signal, decode_image, encode_image,
+                        picture=check_picture),
+    "compressed_image": StateCodec("sensor_msgs/msg/CompressedImage", signal, decode_compressed, encode_compressed,
+                                   picture=check_picture),
 })

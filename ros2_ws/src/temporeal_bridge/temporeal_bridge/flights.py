@@ -26,6 +26,7 @@ from typing import Any
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import mailbox, messages, task_topics
+from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.mission import announced, check_fits
 from temporeal_bridge.monitor_node import judge_truth
@@ -113,7 +114,8 @@ FLYING = ("releasing", "resetting", "settling", "flying")
 
 def fly(
     artifact: Path, robot: str, flights: int, parallel: int, seed: int, out: Path, *, interface: str | None = None,
-    spread: float = 0.0, transport: str = "dds", domain: int | None = None, progress: Progress | None = None,
+    spread: float = 0.0, transport: str = "dds", domain: int | None = None, signals: Path | None = None,
+    progress: Progress | None = None,
 ) -> FlightReport:
     """Fly ``flights`` missions, with seeds ``seed``, ``seed + 1``, ..., on ``parallel`` robots at a time.
 
@@ -123,6 +125,7 @@ def fly(
         out: folder for logs, summaries, true trajectories and the bag.
         spread: share of the parameters' published ranges that the robots are drawn from.
         domain: DDS domain; None: one that is free on this machine. Traffic stays on this machine.
+        signals: file of extra topics: cameras, for instance; what the task adds need not be in it.
         progress: called with the row of each flight as it ends.
     """
     if flights < 1 or parallel < 1:
@@ -130,10 +133,11 @@ def fly(
     spec, manifest = load_robot(robot), load_manifest(artifact)
     if manifest.robot != robot:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot!r}")
-    signals = None if spec.kind == "quadrotor" else task_topics.write(manifest, spec, out / "signals.yaml")
+    signals = task_topics.write(manifest, spec, out / "signals.yaml", signals)
     how = load_interface(spec, interface, signals)
     check_fits(manifest, spec, how)
     how.command(manifest.commands[0].name)
+    cameras_of(how)
     given = domain
     if domain is None:
         from temporeal_bridge.dds import free_domain

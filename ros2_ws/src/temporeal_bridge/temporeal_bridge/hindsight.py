@@ -160,10 +160,11 @@ def across(said: Sequence[Said], flight: Flight, interface: Interface, namespace
 
 
 def rates(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[dict[str, Any]]:
-    """Of each state topic during the flight: messages, rate [Hz], the longest pause [s] and when it began, gaps."""
+    """Of each topic of state or camera during the flight: messages, rate [Hz], the longest pause [s] and when it began,
+    gaps."""
     out = []
     end = flight.start_ns + round(1e9 * min(over(flight), 1e6))
-    for row in interface.states:
+    for row in interface.topics:
         name = full(row.topic, namespace)
         at = np.array([m.at for m in said if m.topic == name and flight.start_ns <= m.at <= end], dtype=np.int64)
         pauses = 1e-9 * np.diff(at)

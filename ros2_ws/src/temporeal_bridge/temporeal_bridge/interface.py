@@ -10,6 +10,10 @@ an object's pose): those come from topics of a file of the user's, ``load_interf
       - {topic: goal, type: geometry_msgs/msg/PointStamped, codec: point, rate_hz: 0, qos: latched,
          options: {signal: goal_pos_w, frame: fr3_link0}}
 
+Cameras stand there, too: they belong to a place, not to a robot. What they see is under ``pictures`` (keys as of a
+state, and ``max_age_s``), where they are in simulation under ``cameras`` (:mod:`temporeal_bridge.cameras`); a file has
+these two parts or not. docs/deploying.md shows one.
+
 What an artifact reads must be carried by some topic: :func:`check_reads`.
 """
 
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +49,16 @@ class StateTopic:
     rate_hz: float
     qos: str
     options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PictureTopic(StateTopic):
+    """A camera's topic: no part of the state, for nobody waits for a picture, and guard and monitor do without.
+
+    ``max_age_s``: a policy that reads it must not act on one that was taken longer ago.
+    """
+
+    max_age_s: float
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,8 @@ class Interface:
         carried: by name, the signals that its topics carry: the robot's, or some of them, and those of ``extra``.
         autopilot: what must be asked before commands count; None: nothing.
         offers: by command, the robot's interfaces that have it.
+        pictures: what cameras see.
+        cameras: by name, where the simulated ones are and what they are like, as the file has it.
     """
 
     name: str
@@ -115,6 +132,19 @@ class Interface:
     carried: Mapping[str, SignalSpec]
     autopilot: Autopilot | None = None
     offers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    pictures: tuple[PictureTopic, ...] = ()
+    cameras: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> tuple[StateTopic, ...]:
+        """States, then pictures: the order in which nodes tell of what message of each topic something was made."""
+        return (*self.states, *self.pictures)
+
+    @property
+    def state(self) -> dict[str, SignalSpec]:
+        """Those of the carried signals that are no pictures."""
+        seen = {name for row in self.pictures for name in codecs.STATES[row.codec].signals(row.options)}
+        return {name: spec for name, spec in self.carried.items() if name not in seen}
 
     def command(self, name: str) -> CommandTopic:
         """The topic of command ``name``."""
@@ -130,6 +160,8 @@ PARTS = ("description", "definitions", "states", "commands")
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
 EXTRA = ("definitions", "signals", "states")
+PICTURE = (*STATE, "max_age_s")
+PICTURES = ("pictures", "cameras")  # parts of a file of extra topics that has cameras
 AUTOPILOT = tuple(each.name for each in fields(Autopilot))
 TOPIC = tuple(each.name for each in fields(Topic))
 ARM = ("never", "ask")
@@ -176,12 +208,14 @@ def build(
     states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"])
     commands = {key: command_topic(f"{name}.commands.{key}", row) for key, row in part["commands"].items()}
     autopilot = autopilot_of(f"{name}.autopilot", part["autopilot"]) if part.get("autopilot") else None
-    specs = dict(robot.signals)
+    specs, pictures = dict(robot.signals), tuple[PictureTopic, ...]()
+    cameras: Mapping[str, Any] = {}
     if extra is not None:
         more, rows = extra_topics(robot, extra)
         specs, states = {**specs, **more}, (*states, *rows)
+        pictures, cameras = picture_topics(extra)
     try:
-        carried = check(robot, specs, states, commands)
+        carried = check(robot, specs, states, commands, pictures)
     except KeyError as error:
         raise InterfaceError(f"{name}: the option {error} is missing") from error
     lost = sorted(set(specs) - set(robot.signals) - set(carried))
@@ -191,14 +225,15 @@ def build(
     for key, other in known.items():
         for command in other.get("commands", ()):
             offers.setdefault(command, []).append(key)
-    return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot, offers)
+    return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot, offers,
+                     pictures, cameras)
 
 
 def extra_topics(
     robot: RobotSpec, content: Mapping[str, Any]
 ) -> tuple[dict[str, SignalSpec], tuple[StateTopic, ...]]:
     """Signals and rows of a user's file of topics."""
-    keys("extra", content, EXTRA)
+    keys("extra", content, EXTRA, PICTURES)
     messages.define(content["definitions"] or {})
     specs = {}
     for name, row in (content["signals"] or {}).items():
@@ -213,6 +248,25 @@ def extra_topics(
         except (SignalError, TypeError) as error:
             raise InterfaceError(f"extra signal {name!r}: {error}") from error
     return specs, tuple(StateTopic(**keys("extra.states", row, STATE)) for row in content["states"] or ())
+
+
+def picture_topics(content: Mapping[str, Any]) -> tuple[tuple[PictureTopic, ...], Mapping[str, Any]]:
+    """Rows and cameras of a user's file of topics."""
+    rows, cameras = content.get("pictures") or (), content.get("cameras") or {}
+    if not isinstance(rows, (list, tuple)):
+        raise InterfaceError(f"extra.pictures: a list of topics is needed, got {rows!r}")
+    if not isinstance(cameras, Mapping):
+        raise InterfaceError(f"extra.cameras: a mapping from names is needed, got {cameras!r}")
+    pictures = tuple(PictureTopic(**keys("extra.pictures", row, PICTURE)) for row in rows)
+    for row in pictures:
+        for key in ("rate_hz", "max_age_s"):
+            value = getattr(row, key)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
+                raise InterfaceError(f"{row.topic}: {key} is {value!r}; a number above 0 is needed")
+        if row.max_age_s < 1.0 / row.rate_hz:
+            raise InterfaceError(f"{row.topic}: max_age_s is {row.max_age_s:g}, but between two pictures at "
+                                 f"{row.rate_hz:g} Hz there are {1.0 / row.rate_hz:.3g} s already")
+    return pictures, cameras
 
 
 def check_reads(interface: Interface, signals: Iterable[SignalSpec], own: Collection[str] = ("mission_time",)) -> None:
@@ -291,20 +345,23 @@ def check_qos(row: StateTopic | CommandTopic | Topic) -> None:
 
 def check(
     robot: RobotSpec, specs: Mapping[str, SignalSpec], states: tuple[StateTopic, ...],
-    commands: Mapping[str, CommandTopic],
+    commands: Mapping[str, CommandTopic], pictures: tuple[PictureTopic, ...] = (),
 ) -> dict[str, SignalSpec]:
     """Codecs, QoS, types and names exist, and what states carry are signals of ``specs``; returns those."""
     carried: dict[str, SignalSpec] = {}
     companions = [row for command in commands.values() for row in command.also]
-    rows: list[StateTopic | CommandTopic] = [*states, *commands.values(), *companions]
+    rows: list[StateTopic | CommandTopic] = [*states, *pictures, *commands.values(), *companions]
     for row in rows:
         check_qos(row)
         messages.record(row.type)
     if not states or not states[0].rate_hz > 0 or any(state.rate_hz < 0 for state in states):
         raise InterfaceError("states: a first topic with a rate_hz above 0 paces the controller, others have 0 or more")
-    for state in states:
+    for state in (*states, *pictures):
         codec = codecs.named(codecs.STATES, state.codec)
         codecs.check_type(codec, state.codec, state.type)
+        if (codec.picture is not None) != isinstance(state, PictureTopic):
+            raise InterfaceError(f"{state.topic}: codec {state.codec!r} is for " + (
+                "pictures: it stands under `pictures`" if codec.picture else "no pictures: it stands under `states`"))
         for name in codec.signals(state.options):
             if name not in specs:
                 raise InterfaceError(f"{state.topic}: there is no signal {name!r}; known: {', '.join(specs)}")
@@ -314,6 +371,8 @@ def check(
         # the home state there and back: a wrong or missing option shows here, not in flight
         home = at_home(robot, {name: specs[name] for name in codec.signals(state.options)})
         try:
+            if codec.picture is not None:
+                codec.picture(specs[codec.signals(state.options)[0]], state.options)
             found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
             for name, value in found.items():
                 check_signal(specs[name], value)

@@ -19,6 +19,7 @@ from typing import Any
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
 from temporeal_bridge import task_topics
+from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import check_fits
@@ -36,7 +37,7 @@ ARGUMENTS = {
     "namespace": ("", "namespace of the robot; of a swarm its beginning, a number follows"),
     "robot": ("", "robot, a folder below robots/ (default: the one in params)"),
     "interface": ("", "interface of the robot's ros.yaml (default: the one in params)"),
-    "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose"),
+    "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose, a camera"),
     "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
     "worker": ("", "folder of a worker_node that runs already; else a policy that gives chunks gets one of its own"),
     "autostart": ("false", "true: the mission starts by itself, 3 s after the guard is ready"),
@@ -93,11 +94,14 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     interface = given["interface"] or (IN_SIMULATION.get(wanted, "") if flags["simulate"] else "")
     trust = Path(given["trust"]) if given["trust"] else None
     manifest, out = load_manifest(Path(given["artifact"]), trust), Path(given["out"])
-    signals: str | Path | None = given["signals"]
-    if not signals and flags["simulate"] and wanted != "quadrotor":
-        signals = task_topics.write(manifest, robot, out / "signals.yaml")
+    signals = Path(given["signals"]) if given["signals"] else None
+    if flags["simulate"]:
+        signals = task_topics.write(manifest, robot, out / "signals.yaml", signals)
     # what every node would refuse, before any is started
-    check_fits(manifest, robot, load_interface(robot, interface or defaults.get("interface"), signals or None))
+    how = load_interface(robot, interface or defaults.get("interface"), signals)
+    check_fits(manifest, robot, how)
+    if flags["simulate"]:
+        cameras_of(how)
     names = [given["namespace"]]
     if kind == "swarm":
         names = [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1))]

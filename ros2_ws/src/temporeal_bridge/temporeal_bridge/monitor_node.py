@@ -53,13 +53,13 @@ LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and
 
 
 def formula_of(manifest: Manifest, robot: RobotSpec, interface: Interface) -> Formula:
-    """The artifact's formula over the signals that topics carry and the mission time."""
+    """The artifact's formula over the signals that topics carry, but no pictures, and the mission time."""
     formula = parse(manifest.formula, {**robot.signals, **task_signals(robot, interface)}, manifest.constants)
-    known = {**interface.carried, MISSION_TIME.name: MISSION_TIME}
+    known = {**interface.state, MISSION_TIME.name: MISSION_TIME}
     unseen = sorted(set(signals_in(formula)) - set(known))
     if unseen:
         raise InterfaceError(f"the formula reads {unseen}, which no topic of interface {interface.name!r} carries; "
-                             f"carried: {', '.join(interface.carried)}")
+                             f"carried: {', '.join(interface.state)}")
     return formula
 
 

@@ -61,7 +61,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out.add_argument("--robot", default="crazyflie", help="folder name below robots/ (default: %(default)s)")
     out.add_argument("--interface", default=None, help="interface of the robot's ros.yaml (default: the one it names)")
     out.add_argument("--signals", type=Path, default=None, metavar="YAML",
-                     help="topics of signals that the robot does not have: a goal, an object's pose")
+                     help="topics of signals that the robot does not have: a goal, an object's pose, a camera")
     out.add_argument("--namespace", default="/", help="ROS namespace, for example /cf1")
     out.add_argument("--transport", default="auto", help="dds, rclpy, or auto: rclpy in a sourced ROS 2 (default)")
     out.add_argument("--domain", default=None, help="DDS domain 0..232 (default: $ROS_DOMAIN_ID, else 0)")

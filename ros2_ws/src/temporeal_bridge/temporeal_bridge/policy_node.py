@@ -112,8 +112,8 @@ class PolicyNode:
         self.steps = round((artifact.manifest.horizon_s + AFTER_HORIZON_S) * artifact.manifest.rate_hz) + 1
         state_period = 1.0 / interface.states[0].rate_hz
         self.window = 0.5 * state_period if state_period <= self.period + 1e-9 else 0.0
-        self.state = StateInput(
-            transport, robot, interface, wanted=[signal.name for signal in artifact.manifest.signals])
+        reads = [signal.name for signal in artifact.manifest.signals]
+        self.state = StateInput(transport, robot, interface, wanted=reads, pictures=reads)
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.told = transport.advertise("policy/step", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.book: ChunkBook | None = None
@@ -248,7 +248,9 @@ class PolicyNode:
     def _idle_step(self, now: float) -> None:
         if now >= self.next_hello:
             self.next_hello = now + HELLO_S
-            self._send(link.HELLO, text=self.identity)
+            self.state.look()
+            if not self.state.overdue(now):  # else no mission could begin: the guard must not be ready
+                self._send(link.HELLO, text=self.identity)
         if self.mode == "waiting" and self.state.complete:
             self.mode = "ready"
         self.ready_since = min(self.ready_since, now) if self.guard.mode == "ready" else np.inf
@@ -308,7 +310,9 @@ class PolicyNode:
 
     def _start_step(self, now: float) -> None:
         arrival = self.state.paced.at
-        if arrival > self.used and self._prepared():
+        self.state.look()
+        late = self.state.overdue(now)
+        if arrival > self.used and not late and self._prepared():
             self.flight.start_ns = self.transport.now()
             self.next, self.first, self.mode = arrival, now, "active"
             if self.tape is not None:
@@ -316,8 +320,8 @@ class PolicyNode:
             if self._send(link.BEGIN):
                 self._act(now)
         elif now > self.next + START_S:
-            missing = "state came" if arrival <= self.used else "chunk of the policy came"
-            self._over(f"no {missing} within {START_S:g} s of the start")
+            missing = "state" if arrival <= self.used else "fresh picture" if late else "chunk of the policy"
+            self._over(f"no {missing} came within {START_S:g} s of the start{late and f': {late}'}")
 
     def _prepared(self) -> bool:
         """Whether the policy has its first command: one that runs elsewhere needs some time for it."""
@@ -333,6 +337,8 @@ class PolicyNode:
         fresh = self.state.paced.at > self.used
         if (fresh and self.state.paced.at >= self.next - self.window) or now >= self.next + self.window:
             self._act(now)
+        else:
+            self.state.look()  # now there is time for it
 
     def _act(self, now: float) -> None:
         """One control step (and the missed ones before it, unsent: the policy counts time by its steps)."""
@@ -342,6 +348,8 @@ class PolicyNode:
         if self.book is not None:  # it has no memory that would have to live through them
             self.flight.steps += missed
         try:
+            if late := self.state.overdue(now):
+                raise SignalError(late)
             while self.flight.steps < steps:
                 signals[MISSION_TIME.name] = np.asarray(self.flight.steps * self.period, dtype=np.float32)
                 command = self.artifact.act(signals)[self.name]
@@ -392,26 +400,28 @@ class PolicyNode:
     def _tell(self, step: int, missed: int, now: float) -> None:
         """What a step was made of that began ``now``: where chunks are played, at the time that its command is for; and
         the chunks that came with it."""
-        number, at = self.flight.number, now if self.book is None else self.book.policy.now
+        number, at = self.flight.number, now if self.book is None else max(now, self.book.policy.now)
         data = np.array([number, step, missed, at - self.first, *self.state.marks])
         self.transport.publish(self.told, messages.encode(self.told.type, messages.array64(data)))
         for chunk in () if self.book is None else self.book.told(number, self.first):
             self.transport.publish(self.chunk, messages.encode(self.chunk.type, messages.array64(chunk.row())))
 
     def _diagnose(self, now: float) -> None:
-        flight = self.flight
-        level = 2 if flight.reason else 1 if self.state.rejected or flight.missed else 0
+        flight, late = self.flight, self.state.overdue(now)
+        level = 2 if flight.reason else 1 if self.state.rejected or flight.missed or late else 0
         values = {
             "mode": self.mode, "flight": flight.number, "steps": flight.steps, "missed": flight.missed,
             "guard": self.guard.mode, "guard_reason": self.guard.reason,
             "state_age_ms": f"{1e3 * self.state.age(now):.1f}", "state_rejected": self.state.rejected,
+            **{f"picture_age_ms {s.topic.topic}": f"{1e3 * self.state.picture_age(s, now):.0f}"
+               for s, _ in self.state.cameras},
             "state_repeated": self.state.repeated, "state_rejection": self.state.last_rejection,
             "tape": "" if self.tape is None else self.tape.fault,
             **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()}, **self._chunks(),
         }
         message = messages.diagnostics(
             self.transport.now(), f"{self.transport.node}: {self.artifact.manifest.name}", self.robot.name, level,
-            flight.reason or self.mode, values)
+            flight.reason or late or self.mode, values)
         self.transport.publish(self.report, messages.encode("diagnostic_msgs/msg/DiagnosticArray", message))
 
     def _chunks(self) -> dict[str, Any]:

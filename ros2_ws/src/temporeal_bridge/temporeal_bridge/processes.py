@@ -23,19 +23,22 @@ class Process(subprocess.Popen[bytes]):
     log: Path | None = None
 
 
-def start(module: str, options: Sequence[str], log: Path | None = None) -> Process:
-    """A node process in a session of its own: a Ctrl-C at the terminal comes to us, and we stop it in order."""
+def start(
+    module: str, options: Sequence[str], log: Path | None = None, pass_fds: Sequence[int] = ()
+) -> Process:
+    """A node process in a session of its own: a Ctrl-C at the terminal comes to us, and we stop it in order. It gets
+    the descriptors ``pass_fds``, too."""
     paths = [str(Path(__file__).parents[1]), str(Path(sys.modules["robots"].__path__[0]).parent)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", STARTED_BY: str(os.getpid())}
     command = [sys.executable, "-m", f"temporeal_bridge.{module}", *options]
     if log is None:
-        process = Process(command, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
+        process = Process(command, stdin=subprocess.DEVNULL, env=env, start_new_session=True, pass_fds=pass_fds)
     else:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as file:
             process = Process(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=env,
-                              start_new_session=True)
+                              start_new_session=True, pass_fds=pass_fds)
     process.name, process.log = module, log
     return process
 

@@ -16,7 +16,8 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ FLUSH_S = 1.0
 STARTS = "mission/start"  # subscribed to last: who sees that it is heard may rely on all else being recorded
 QUIET_S = 0.5  # without a command: what a guard sends in motion comes at 25 Hz at least
 LINGER_S = LAUNCHED_END_S - 2.0  # at most: the bag is to be finished before the process is killed
+CHUNK_BYTES = 900_000  # the writer itself starts a new chunk at 1 MiB, unguarded
 BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes
 
 
@@ -107,19 +109,26 @@ class Bag:
 
     def write(self, topic: str, type: str, stamp_ns: int, data: bytes) -> None:
         """Keep one message; it is on disk after the next :meth:`flush`."""
-        if self.storage.chunk.bio.tell() > 900_000:  # the writer itself starts a new chunk at 1 MiB, unguarded
+        if self.storage.chunk.bio.tell() + len(data) > CHUNK_BYTES:
             self.flush()
-        self.writer.write(self.connections[topic, type], stamp_ns, data)
+        keep = partial(self.writer.write, self.connections[topic, type], stamp_ns, data)
+        if len(data) > CHUNK_BYTES:  # a picture
+            self._guarded(keep)
+        else:
+            keep()
 
     def flush(self) -> None:
         """Write what is pending as one chunk. A full disk ends the recording; the bag stays readable."""
-        if not self.storage.chunk.msgs:
-            return
+        if self.storage.chunk.msgs:
+            self._guarded(self.storage.close_chunk)
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        """Do what writes a chunk."""
         good, chunks = self.file.tell(), len(self.storage.chunks)
         stats = dict(self.storage.channel_stats)
         pending = {cid: len(rows) for cid, rows in self.storage.chunk.msgs.items()}
         try:
-            self.storage.close_chunk()
+            write()
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
@@ -256,6 +265,7 @@ class Recorder:
 
 
 MISSION = "std_msgs/msg/Header"
+PICTURES = QoS(reliable=False, depth=30)  # each has a megabyte: a second of a camera, for when the disk is slow
 RARE = QoS(depth=1000)  # what is said once must not get lost, though others talk much
 KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth of 1 would keep the last mode only
 OURS = (
@@ -278,10 +288,11 @@ OURS = (
 
 
 def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[str, str, QoS]]:
-    """Everything that a flight of robots in ``namespaces`` says: states, the autopilot's status and orders, commands
-    with their companions, what was proposed and why, mission, stops, monitor, diagnostics."""
+    """Everything that a flight of robots in ``namespaces`` says: states, pictures, the autopilot's status and orders,
+    commands with their companions, what was proposed and why, mission, stops, monitor, diagnostics."""
     deep = QOS["deep"]
     rows = [(row.topic, row.type, KEPT if row.qos == "latched" else deep) for row in interface.states]
+    rows += [(row.topic, row.type, PICTURES) for row in interface.pictures]
     if interface.autopilot is not None:
         pilot = interface.autopilot
         rows += [(row.topic, row.type, deep) for row in (pilot.status, pilot.orders) if row is not None]

@@ -147,7 +147,7 @@ def needed(interface: Interface, namespace: str) -> Callable[[str], bool]:
     """Which topics of a bag a replay reads."""
     base = namespace.rstrip("/")
     names = {topic if topic.startswith("/") else f"{base}/{topic}"
-             for topic in (*(state.topic for state in interface.states), *INPUTS, *OURS)}
+             for topic in (*(row.topic for row in interface.topics), *INPUTS, *OURS)}
     return names.__contains__
 
 
@@ -249,7 +249,7 @@ def made_again(
     base, manifest, period = namespace.rstrip("/"), artifact.manifest, 1.0 / artifact.manifest.rate_hz
     wanted = [signal.name for signal in manifest.signals]
     readers, by_mark = [], list[dict[int, list[Said]]]()
-    for row in interface.states:
+    for row in interface.topics:
         readers.append(Reader(row, interface.carried, wanted))
         by_mark.append({})
         for message in recording.of(row.topic if row.topic.startswith("/") else f"{base}/{row.topic}"):
@@ -376,7 +376,7 @@ class Stage:
         # the guard's one zero setpoint on the ground waits for somebody who listens
         self.players[1].subscribe(self.guard.topic.topic, self.guard.topic.type, QOS["deep"], lambda received: None)
         self.states = [row.topic if row.topic.startswith("/") else f"{self.base}/{row.topic}"
-                       for row in interface.states]
+                       for row in interface.topics]
         self.looked = 0.0  # when the nodes looked at their clock last [s]
         self.coming: list[int] = []  # times of the guard's records still to come, latest first
         self.to_come: set[tuple[int, int]] = set()  # (flight, step) that the guard has a record of

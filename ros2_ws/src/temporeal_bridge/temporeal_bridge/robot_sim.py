@@ -17,6 +17,9 @@ Topics of the simulation itself, in the robot's namespace:
   wish was refused) out;
 - ``sim/<object>`` (geometry_msgs/PoseStamped) out: where each object of a task's scene that moves truly is.
 
+Cameras of the file ``--signals`` are rendered in a process beside (:mod:`temporeal_bridge.cameras`), so that the state
+does not wait for pictures.
+
 With a task, what it adds (a goal, drawn for each flight as in training) comes on the topics that ``--signals`` gives
 it, without one on those of :mod:`temporeal_bridge.task_topics`.
 """
@@ -27,7 +30,7 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +41,7 @@ from robots.frames import from_rotation_vector, multiply
 from robots.registry import resolve
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, faults, messages, task_topics
+from temporeal_bridge.cameras import Shutter, open_shutter
 from temporeal_bridge.drivers import Refused
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.node import parser, run, whole
@@ -62,12 +66,13 @@ class RobotSim:
         settings: numbers instead of those in ``simulation`` of ``ros.yaml``.
         scene: an arm or a hand among objects; None: alone. start: where flights start; None: near home.
         world: a task's, with scene and starts and the signals that it adds.
+        eyes: makes the shutter of its cameras, of the plant's body; None: it has no cameras.
     """
 
     def __init__(
         self, transport: Transport, robot: RobotSpec, interface: Interface, *, command: str | None = None,
         seed: int = 0, out: Path | None = None, settings: Mapping[str, Any] | None = None, scene: Scene | None = None,
-        start: Start | None = None, world: OneWorld | None = None,
+        start: Start | None = None, world: OneWorld | None = None, eyes: Callable[[Any], Shutter | None] | None = None,
     ) -> None:
         self.transport, self.robot, self.interface, self.out = transport, robot, interface, out
         if world is not None:
@@ -80,6 +85,7 @@ class RobotSim:
         self.plant = plant_of(
             robot, interface, self.command, self.settings, period=1.0 / fastest, scene=scene, start=start)
         self.body, self.dt = self.plant.body, self.plant.dt
+        self.shutter = None if eyes is None else eyes(self.body)
         self.publish_every = round(1.0 / (fastest * self.dt))
         self.outputs = [(s, transport.advertise(s.topic, s.type, QOS["default"]), round(fastest / s.rate_hz))
                         for s in states]
@@ -137,6 +143,8 @@ class RobotSim:
         self.delay: deque[tuple[float, dict[str, np.ndarray]]] = deque()
         self.truth: deque[tuple[int, dict[str, np.ndarray], np.ndarray]] = deque(maxlen=round(KEPT_S * SLOW_HZ))
         self.resets += 1
+        if self.shutter is not None:
+            self.shutter.reset()
         self._add()
         self._publish_task(self.true(), self.transport.now(), steady=True)
         self.transport.publish(self.episode, messages.encode(NUMBER, messages.record(NUMBER)(data=seed)))
@@ -144,6 +152,8 @@ class RobotSim:
     def _release(self, now: float) -> None:
         """Let go: the flight's time begins now, and the past is the held state."""
         self.held, self.origin, self.count = False, now, 0
+        if self.shutter is not None:
+            self.shutter.reset()
         self.delay = deque([(-self.settings["state_latency_s"], self.true())])
 
     # ---- faults
@@ -187,6 +197,8 @@ class RobotSim:
         if lag > MAX_CATCH_UP_S:
             self.stalls += 1
             self.origin += lag
+        if self.shutter is not None:
+            self.shutter.check()
         while self.transport.monotonic() >= self.deadline():
             self._advance()
 
@@ -210,6 +222,8 @@ class RobotSim:
         if slow and not self.held:
             self.truth.append((stamp, true, self.plant.setpoint))
         self._publish(faults.Sample(self.measure(self.delay[0][1]), stamp))
+        if self.shutter is not None:
+            self.shutter.expose(time, self.origin + time, stamp)
         if self.status is not None:
             for _topic, type, message in self.plant.says(time, stamp):
                 self.transport.publish(self.status, messages.encode(type, message))
@@ -300,6 +314,8 @@ class RobotSim:
 
     def close(self) -> None:
         """Keep the trajectory of the last flight."""
+        if self.shutter is not None:
+            self.shutter.close()
         self.save()
 
     def summary(self) -> dict[str, Any]:
@@ -307,7 +323,8 @@ class RobotSim:
         return {"node": "robot_sim", "robot": self.robot.name, "interface": self.interface.name,
                 "command": self.command, "resets": self.resets, "rejected": self.rejected,
                 "last_rejection": self.last_rejection, "faults": self.faults, "crashed": self.crashed,
-                "stalls": self.stalls, "worst_lag_ms": 1e3 * self.worst_lag}
+                "exposures_lost": 0 if self.shutter is None else self.shutter.lost, "stalls": self.stalls,
+                "worst_lag_ms": 1e3 * self.worst_lag}
 
 
 def with_height(signals: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -346,9 +363,19 @@ def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     if extra is None and world is not None:
         extra = task_topics.content(world, {*world.scene.signals, *world.specs} if manifest is None else
                                     task_topics.needed(manifest, world))
+    interface = load_interface(robot, args.interface, extra)
     return RobotSim(
-        transport, robot, load_interface(robot, args.interface, extra), seed=args.seed, out=args.out,
-        settings=settings, command=command or (world.command if world is not None else None), start=start, world=world)
+        transport, robot, interface, seed=args.seed, out=args.out, settings=settings,
+        command=command or (world.command if world is not None else None), start=start, world=world,
+        eyes=lambda body: open_shutter(interface, body, transport.resolve, bus_words(args, transport)))
+
+
+def bus_words(args: argparse.Namespace, transport: Transport) -> list[str]:
+    """What a process beside this one is told of robot, bus and folder."""
+    return ["--robot", args.robot, "--namespace", transport.namespace, "--transport", args.transport,
+            *(["--interface", args.interface] if args.interface else []),
+            *(["--domain", str(args.domain)] if args.domain is not None else []),
+            *(["--loopback"] if args.loopback else []), *(["--out", str(args.out)] if args.out else [])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

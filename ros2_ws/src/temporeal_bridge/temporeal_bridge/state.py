@@ -1,4 +1,8 @@
-"""The newest state of the robot by signal name, from as many topics as its interface has."""
+"""The newest state of the robot by signal name, from as many topics as its interface has.
+
+Pictures of cameras are given beside it, to who asks for them. Nobody waits for one: a picture is read (a JPEG of
+640x480: some 2 ms) between two steps, and only the newest; and the age of the state is not theirs.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +33,32 @@ def mark(data: bytes) -> int:
     return zlib.crc32(memoryview(data)[:MARKED_BYTES])
 
 
+@dataclass(frozen=True, eq=False)
+class Unread:
+    """A picture as it came: its message, when it was taken [s, monotonic], its stamp [ns] and its :func:`mark`."""
+
+    message: Any
+    at: float
+    stamp: int
+    mark: int
+
+
 @dataclass(eq=False)
 class Source:
-    """What came last on one topic: signals, when it was taken [s, monotonic], its stamp [ns] and its :func:`mark`."""
+    """What came last on one topic: signals, when it was taken [s, monotonic], its stamp [ns] and its :func:`mark`; and
+    a picture that nobody has looked at yet."""
 
     topic: StateTopic
     signals: dict[str, np.ndarray]
     at: float = -inf
     stamp: int = 0
     mark: int = 0
+    unread: Unread | None = None
+
+    def repeats(self, stamp: int) -> bool:
+        """Whether a message of this stamp says again what has come already."""
+        last = self.unread.stamp if self.unread is not None else self.stamp
+        return bool(stamp) and 0 <= last - stamp < REORDERED_NS
 
 
 def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mapping[str, Any]:
@@ -77,12 +98,13 @@ class StateInput:
 
     ``qos`` replaces the quality of service that the interface names, but for topics that are sent when they change:
     those are latched. ``listener`` hears every message, not only the newest; of ``wanted`` signals alone are those
-    given that cost much (None: all are).
+    given that cost much (None: all are). ``pictures``: signals of cameras that are wanted; others' topics are not
+    subscribed to.
     """
 
     def __init__(
         self, transport: Transport, robot: RobotSpec, interface: Interface, qos: str | None = None,
-        listener: Listener | None = None, wanted: Collection[str] | None = None,
+        listener: Listener | None = None, wanted: Collection[str] | None = None, pictures: Collection[str] = (),
     ) -> None:
         self.transport, self.robot, self.listener = transport, robot, listener
         self.specs = interface.carried
@@ -91,6 +113,16 @@ class StateInput:
             transport.subscribe(s.topic.topic, s.topic.type, qos_named(
                 qos if qos and s.topic.rate_hz > 0 else s.topic.qos), self._taker(s, wanted))
             for s in self.sources]
+        self.pictures = [Source(topic, {}) for topic in interface.pictures]
+        self.limits = {topic.topic: topic.max_age_s for topic in interface.pictures}  # s
+        self.cameras: list[tuple[Source, Reader]] = []
+        for source in self.pictures:
+            reader = Reader(source.topic, self.specs)
+            if set(reader.codec.signals(reader.options)) & set(pictures):
+                self.cameras.append((source, reader))
+                self.endpoints.append(transport.subscribe(
+                    source.topic.topic, source.topic.type, qos_named(qos or source.topic.qos),
+                    self._photographer(source, reader)))
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
 
     def _taker(self, source: Source, wanted: Collection[str] | None) -> Any:
@@ -101,10 +133,8 @@ class StateInput:
                 message, stamp = reader.message(received.type, received.data)
                 signals = reader.signals(message)
             except Exception as error:  # what a message from anywhere makes a codec raise must not end its reader
-                self.rejected += 1
-                self.last_rejection = f"{received.topic}: {error}"
-                return
-            if stamp and 0 <= source.stamp - stamp < REORDERED_NS:
+                return self._reject(received.topic, error)
+            if source.repeats(stamp):
                 self.repeated += 1
                 return
             source.at, source.stamp, source.signals = received.at, stamp, signals
@@ -114,15 +144,63 @@ class StateInput:
 
         return take
 
+    def _photographer(self, source: Source, reader: Reader) -> Any:
+        def take(received: Received) -> None:
+            try:
+                message, stamp = reader.message(received.type, received.data)
+            except Exception as error:  # as for a state
+                return self._reject(received.topic, error)
+            if source.repeats(stamp):
+                self.repeated += 1
+            else:
+                source.unread = Unread(message, received.at, stamp, mark(received.data))
+
+        return take
+
+    def _reject(self, topic: str, error: Exception) -> None:
+        self.rejected += 1
+        self.last_rejection = f"{topic}: {error}"
+
+    def look(self) -> None:
+        """Read the pictures that have come. One that cannot be right is dropped, and the one before it stays."""
+        for source, reader in self.cameras:
+            new, source.unread = source.unread, None
+            if new is not None:
+                try:
+                    source.signals = reader.signals(new.message)
+                except Exception as error:  # as for a state
+                    self._reject(source.topic.topic, error)
+                else:
+                    source.at, source.stamp, source.mark = new.at, new.stamp, new.mark
+
+    def picture_age(self, source: Source, now: float) -> float:
+        """Seconds since a camera's picture was taken, by its stamp, but not less than since it came; infinite: none.
+        ``now``: [s, monotonic]."""
+        since = self.transport.monotonic() - now
+        by_stamp = 1e-9 * (self.transport.now() - source.stamp) - since if source.stamp else -inf
+        return max(now - source.at, by_stamp)
+
+    def overdue(self, now: float) -> str:
+        """Which picture, of those looked at, is older ``now`` than it may be, in words; empty: none is."""
+        for source, _ in self.cameras:
+            limit, age = self.limits[source.topic.topic], self.picture_age(source, now)
+            if age > limit:
+                return (f"no picture on {source.topic.topic}" if age == inf else
+                        f"the picture on {source.topic.topic} is {age:.3f} s old, {limit:g} s is allowed")
+        return ""
+
     @property
     def marks(self) -> list[int]:
-        """Which message of each topic the state is made of; 0: none yet."""
-        return [source.mark for source in self.sources]
+        """Which message of each topic state and pictures are made of; 0: none yet, or one that was not asked for."""
+        return [source.mark for source in (*self.sources, *self.pictures)]
 
     @property
     def complete(self) -> bool:
         """Whether every topic has brought something."""
-        return all(source.at > -inf for source in self.sources)
+        if not all(source.at > -inf for source in self.sources):
+            return False
+        self.look()
+        return all(source.at > -inf for source, _ in self.cameras)
 
     @property
     def paced(self) -> Source:
@@ -142,8 +220,9 @@ class StateInput:
         return min((s.at for s in self.sources if s.topic.rate_hz > 0 or s.at == -inf), default=inf)
 
     def newest(self) -> dict[str, np.ndarray]:
-        """The state by signal name."""
+        """The state by signal name, and the pictures that were asked for."""
+        self.look()
         out: dict[str, np.ndarray] = {}
-        for source in self.sources:
+        for source in (*self.sources, *(source for source, _ in self.cameras)):
             out.update(source.signals)
         return out

@@ -28,7 +28,7 @@ from temporeal_bridge.link import own_folder
 
 ROW = struct.Struct("<qd")
 MOST_BYTES = 1 << 28  # of a tape: an hour at 500 Hz with 36 numbers. What is longer has no successor
-LARGEST_SIGNAL = 4096  # components: pictures are not kept, and nothing that reads one gives a command at a time
+LARGEST_SIGNAL = 4096  # components: pictures are not kept, and a policy that reads one cannot live through a mission
 
 
 def tape_path(link: Path) -> Path:

@@ -25,6 +25,7 @@ from robots.signals import SignalSpec
 from robots.spec import RobotSpec, load_robot
 from sim.stl.parse import parse
 from sim.stl.syntax import signals_in
+from temporeal_bridge.interface import EXTRA, read
 
 if TYPE_CHECKING:
     from sim.scene import Scene
@@ -96,12 +97,18 @@ def needed(manifest: Manifest, world: OneWorld) -> set[str]:
     return {signal.name for signal in manifest.signals} | set(signals_in(formula))
 
 
-def write(manifest: Manifest, robot: RobotSpec, path: Path) -> Path | None:
-    """Write the file for an artifact; None where it reads nothing but the robot's own signals."""
-    world = world_of(manifest, robot)
-    made = None if world is None else content(world, needed(manifest, world))
+def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None = None) -> Path | None:
+    """Write the file for an artifact, and which file to read: the one written; ``given``, a user's, where that brings
+    all already (what it has is written, too); None where nothing but the robot's own signals is read."""
+    if robot.kind == "quadrotor":  # those fly alone
+        return given
+    world, known = world_of(manifest, robot), {} if given is None else read(given, EXTRA)
+    told = known.get("signals") or {}
+    made = None if world is None else content(world, needed(manifest, world) - set(told))
     if made is None or not made["signals"]:
-        return None
+        return given
+    made = {**known, "definitions": known.get("definitions") or {}, "signals": {**told, **made["signals"]},
+            "states": [*(known.get("states") or ()), *made["states"]]}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(made, sort_keys=False))
     return path

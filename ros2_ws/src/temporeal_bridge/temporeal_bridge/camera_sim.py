@@ -1,0 +1,174 @@
+"""Simulated cameras in a process of their own: what a simulated robot exposes is rendered, and published in its time.
+
+It is started by :mod:`temporeal_bridge.robot_sim`, and ends with it. A picture is stamped with its exposure and
+published ``latency_s`` after it, or as soon as it is rendered. What was exposed while another picture of the same
+camera was rendered is lost, but for the newest. OpenGL renders, on the GPU of its driver or, by Mesa, on CPU threads;
+at a low priority: a picture may be late, a state may not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robots.spec import load_robot
+from temporeal_bridge import codecs, messages
+from temporeal_bridge.cameras import Exposure, ExposureLine, SimCamera, SocketEnd, cameras_of
+from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.node import parser, run
+from temporeal_bridge.transport import Endpoint, QoS, Transport
+
+NICE = 5  # as the worker of a policy that gives chunks: a picture may be late, a state may not
+# reliable, as drivers of cameras publish (realsense-ros, constants.h: SYSTEM_DEFAULT): it meets every subscription
+PUBLISHED = QoS(depth=2)
+
+Render = Callable[[np.ndarray, int], Mapping[str, np.ndarray]]
+"""``render(world, frame)``: pictures by kind, of an exposure's world; ``frame`` keys what is random in them."""
+
+
+class CameraSim:
+    """Renders exposures and publishes the pictures.
+
+    Args:
+        renders: by camera, in the order of ``cameras``.
+        line: where exposures come from.
+    """
+
+    def __init__(
+        self, transport: Transport, cameras: Sequence[SimCamera], renders: Sequence[Render], line: ExposureLine
+    ) -> None:
+        self.transport, self.cameras, self.renders, self.line = transport, cameras, renders, line
+        self.endpoints: list[dict[str, Endpoint]] = [
+            {kind: transport.advertise(row.topic, row.type, PUBLISHED) for kind, row in camera.pictures.items()}
+            for camera in cameras]
+        self.waiting: dict[int, Exposure] = {}  # by camera, the newest that is not rendered
+        self.ready: deque[tuple[float, Endpoint, bytes]] = deque()  # when, where, what
+        self.frames, self.lost, self.late = [0] * len(cameras), 0, 0
+        self.took: deque[float] = deque(maxlen=10_000)  # s for a picture
+        while self.line.take():  # of before there was a camera
+            pass
+
+    @property
+    def done(self) -> bool:
+        """Whether the robot's process has ended."""
+        return bool(getattr(self.line, "ended", False))
+
+    def deadline(self) -> float:
+        """See :class:`temporeal_bridge.node.Node`."""
+        if self.waiting:
+            return self.transport.monotonic()
+        return min((at for at, _, _ in self.ready), default=inf)
+
+    def wait(self, seconds: float) -> None:
+        """Until an exposure comes; on the bus nobody tells it anything."""
+        self.line.wait(seconds)
+        self.transport.wait(0.0)
+
+    def step(self) -> None:
+        """Publish what is due, take in what was exposed, render one picture."""
+        self._publish()
+        for exposure in self.line.take():
+            self.lost += exposure.camera in self.waiting
+            self.waiting[exposure.camera] = exposure
+        if self.waiting:
+            self._render(self.waiting.pop(min(self.waiting, key=lambda number: self.waiting[number].at)))
+            self._publish()
+
+    def _render(self, exposure: Exposure) -> None:
+        begun = self.transport.monotonic()
+        camera, frames = self.cameras[exposure.camera], ("world", f"{self.cameras[exposure.camera].name}_optical_frame")
+        pictures = self.renders[exposure.camera](exposure.world, self.frames[exposure.camera])
+        self.frames[exposure.camera] += 1
+        due = exposure.at + camera.latency_s
+        for kind, row in camera.pictures.items():
+            message = codecs.STATES[row.codec].encode(
+                {f"{camera.name}_{kind}": pictures[kind]}, exposure.stamp, frames, row.options)
+            self.ready.append((due, self.endpoints[exposure.camera][kind], messages.encode(row.type, message)))
+        self.took.append(self.transport.monotonic() - begun)
+        self.late += self.transport.monotonic() > due
+
+    def _publish(self) -> None:
+        now = self.transport.monotonic()
+        for item in [item for item in self.ready if item[0] <= now]:
+            self.ready.remove(item)
+            self.transport.publish(item[1], item[2])
+
+    def summary(self) -> dict[str, Any]:
+        """See :class:`temporeal_bridge.node.Node`."""
+        return {"node": "camera_sim", "pictures": {c.name: n for c, n in zip(self.cameras, self.frames)},
+                "lost": self.lost, "late": self.late,
+                "render_ms": 1e3 * float(np.median(self.took)) if self.took else None}
+
+
+def renderer(camera: SimCamera, model: Any) -> Render:
+    """What renders ``camera`` in ``model``; an error that says what is wrong, or what to install."""
+    try:
+        import torch
+
+        from sim.augment import parse_augment
+        from sim.cameras import Rig, parse_cameras
+    except ImportError as error:
+        raise RuntimeError(f"{error}: simulated cameras need what `pip install '.[train,cameras]'` brings") from error
+    rows, columns = camera.size
+    words = {**camera.place, "width": columns, "height": rows, "kinds": list(camera.pictures)}
+    rig = Rig(model, 1, parse_cameras({camera.name: words}), renderer="gl")
+    augment = parse_augment({f"{camera.name}_{kind}": plan for kind, plan in camera.augment.items()})
+    nq, moved = model.nq, 3 * model.nmocap
+    world, episode = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+
+    def render(state: np.ndarray, frame: int) -> dict[str, np.ndarray]:
+        qpos, pos, quat = (torch.from_numpy(np.array(x, dtype=np.float32)) for x in np.split(state, [nq, nq + moved]))
+        images = rig.render(qpos[None], pos.reshape(1, -1, 3), quat.reshape(1, -1, 4))
+        if camera.augment:
+            images = augment(images, 0, world, episode, frame)
+        return {kind: images[f"{camera.name}_{kind}"][0].numpy() for kind in camera.pictures}
+
+    render(np.zeros(nq + 7 * model.nmocap), 0)  # the first one takes longest: before anybody waits for it
+    return render
+
+
+def of(transport: Transport, interface: Interface, model: Any, line: ExposureLine) -> CameraSim:
+    """The node for all cameras of ``interface`` in MuJoCo's ``model``."""
+    cameras = cameras_of(interface)
+    return CameraSim(transport, cameras, [renderer(camera, model) for camera in cameras], line)
+
+
+def make(args: argparse.Namespace, transport: Transport) -> CameraSim:
+    """The node from its command line."""
+    import mujoco
+
+    line = SocketEnd(socket.socket(fileno=args.exposures))
+    model = mujoco.MjModel.from_binary_path(os.fspath(args.folder / "model.mjb"))
+    interface = load_interface(load_robot(args.robot), args.interface, args.folder / "signals.yaml")
+    shutil.rmtree(args.folder)
+    return of(transport, interface, model, line)
+
+
+def step_back() -> None:
+    """Let others go first: the robot's process may go ahead of all others, and what it starts inherits that."""
+    if hasattr(os, "sched_setscheduler"):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.nice(NICE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    step_back()  # before the middleware and OpenGL start their threads
+    options = parser("camera_sim", "Simulated cameras of a robot_sim, which starts this by itself.")
+    options.add_argument("--folder", type=Path, required=True, help="model.mjb and signals.yaml of the simulated robot")
+    options.add_argument("--exposures", type=int, required=True, help="descriptor of a socket that it writes to")
+    return run(options, arguments, make, "camera_sim.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
