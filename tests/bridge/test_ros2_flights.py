@@ -199,6 +199,21 @@ def test_a_launched_arm_reaches_its_posture(
 
 
 @COLCON
+@pytest.mark.parametrize("drive", ["velocity", "effort", "tool"])
+def test_a_launched_arm_is_told_speeds_or_efforts(
+    launched: Callable[..., Bench], tmp_path: Path, drive: str
+) -> None:
+    from drive_artifacts import INTERFACES, write_drive_artifact
+
+    bench = launched(f"interface:={INTERFACES[drive]}", artifact=write_drive_artifact(drive, tmp_path / "artifact"),
+                     kind="arm", namespace="/arm1")
+    assert bench.fly(2) in ("satisfied", "undecided")  # a monitor on a busy machine may miss a sample
+    bench.close()
+    guard = json.loads((bench.out / "guard.json").read_text())
+    assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
+
+
+@COLCON
 @pytest.mark.parametrize("transport", ["rclpy", "dds"])
 def test_the_stop_of_an_interrupted_launch_is_in_the_bag(launched: Callable[..., Bench], transport: str) -> None:
     """The recorder is told to end at the same moment as the guard, which then has yet to land."""
