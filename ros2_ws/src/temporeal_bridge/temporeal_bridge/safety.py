@@ -30,10 +30,10 @@ What is left out, or null, is not checked (``swap`` has the value above then), b
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings (``sink_gain``: share of the hover thrust per m/s), from ``descend``
-to 1.3 of the hover thrust. Without a velocity, or after the state jumped, while it is frozen or has foreign stamps,
-``descend`` alone. It is over below ``landed_m``, then the motors are off; after ``max_s``, but in the air not while the
-height says that it still sinks, up to four times ``max_s``: a state that says so for longer lies. Once the state is
-stale, after ``blind_s``.
+to 1.3 of the hover thrust; a sink that does not show in the height is not believed. Without a velocity, or after the
+state jumped, while it is frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, then the
+motors are off; after ``max_s``, but in the air not while the height says that it still sinks, up to four times
+``max_s``: a state that says so for longer lies. Once the state is stale, after ``blind_s``.
 
 ``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
