@@ -129,6 +129,7 @@ class GuardNode:
         self.topic = interface.command(self.spec.name)
         self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
         safety.check_carried(self.profile, interface.carried)
+        safety.check_setpoint(self.profile, self.led)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(
             transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())
