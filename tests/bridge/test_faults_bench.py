@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.cli.benches import Row
+from policies.cli.benches import _fault_processes as processes
 from policies.cli.benches import _fault_world as world
 from policies.cli.benches._fault_oracle import Oracle
 from robots import shield
@@ -76,6 +79,32 @@ def test_a_guard_that_asks_a_servo_for_more_than_it_may_is_caught(
     monkeypatch.setattr(shield, "spare", lambda limits, before, motion, window: (motion, ""))
     wrong = world.trial("allegro_hand", case, seed, tmp_path).wrong
     assert wrong and "way beyond the servo's limit of component 2" in wrong[0]
+
+
+# real processes
+
+
+def judged_all(rows: list[Row]) -> dict[str, bool | None]:
+    """Whether each row is as it must be; medians are of a machine that has nothing else to do."""
+    return {row.name: row.ok for row in rows if "p50" not in row.name}
+
+
+def test_a_worker_that_is_killed_is_a_silent_controller(tmp_path: Path) -> None:
+    """Once its last chunk has ended."""
+    with processes.chunked_crew_of(tmp_path) as crew:
+        rows = processes.struck(crew, processes.CHUNKED, 1, ["worker SIGKILL"], random.Random(0))
+        found = judged_all(rows + processes.judged(crew))
+    assert found.pop("faults.processes.worker SIGKILL: missions without the right stop") is True
+    assert found.pop("faults.processes.commands_outside_limits") is True and False not in found.values()
+
+
+def test_a_driver_whose_qos_does_not_fit_is_no_driver(tmp_path: Path) -> None:
+    with processes.crew_of(tmp_path) as crew:
+        rows = processes.mismatched(crew, 1, random.Random(0))
+    found = judged_all(rows)
+    assert found.pop("faults.processes.QoS mismatch: missions without the right stop") is True
+    assert found.pop("faults.processes.QoS mismatch: guards that got ready again") is True and rows[-1].peer is not None
+    assert "reliability" in rows[-1].peer and False not in found.values()
 
 
 # the oracle

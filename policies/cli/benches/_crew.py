@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from policies.cli.benches._fault_oracle import Oracle
+from policies.export.manifest import ChunkSpec
 from robots.spec import load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
@@ -77,9 +78,28 @@ def echo(path: Path, rate_hz: float = 500.0, horizon_s: float = 100_000.0) -> Pa
     return write(path, "franka", "joint_pos_cmd", Echo(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)")
 
 
+def rest(path: Path, chunk: ChunkSpec, rate_hz: float = 50.0, horizon_s: float = 100_000.0) -> Path:
+    """An arm that stays in its home pose, said in chunks."""
+    import torch
+
+    home = torch.tensor(load_robot("franka").home["joint_pos"], dtype=torch.float32)
+
+    class Rest(torch.nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            rows = 0.0 * signals["joint_pos"][:, None] + home.expand(1, chunk.steps, 7)
+            return {"joint_pos_cmd": rows}, {}
+
+    signals = {"joint_pos": home.numpy() + 0.01 * np.random.default_rng(0).normal(size=(10, 7))}
+    return write(path, "franka", "joint_pos_cmd", Rest(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)",
+                 chunk)
+
+
 def write(
     path: Path, robot: str, command: str, policy: Any, signals: dict[str, np.ndarray], rate_hz: float, horizon_s: float,
-    formula: str,
+    formula: str, chunk: ChunkSpec | None = None,
 ) -> Path:
     """A policy without memory as an artifact, with its commands for ``signals`` [T, ...] as the golden trace."""
     import torch
@@ -93,7 +113,7 @@ def write(
     export(policy, path, robot=load_robot(robot), signals=tuple(seen), command=command, rate_hz=rate_hz,
            formula_text=formula, constants={}, horizon_s=horizon_s, training={}, seed=0, golden=golden,
            stop=next(iter(load_interface(load_robot(robot)).safety["commands"][command]["stop"].values())),
-           name="bench", git_revision="bench")
+           name="bench", git_revision="bench", chunk=chunk)
     return path
 
 
@@ -152,13 +172,14 @@ class Crew:
         self.processes[module] = made
         return made
 
-    def start_guarded(self, own: Sequence[str] = ()) -> None:
-        """Guard and controller, with options of their ``own``; ahead of others where this process is."""
+    def start_guarded(self, own: Sequence[str] = (), thinks: Sequence[str] = ()) -> None:
+        """Guard and controller, with options of their ``own`` and of the controller (``thinks``); ahead of others
+        where this process is."""
         if os.sched_getscheduler(0) == os.SCHED_FIFO:
             own = ["--priority", "realtime", *own]
         for module in ("guard_node", "policy_node"):
             self.start(module, "--artifact", str(self.artifact), *own, *(
-                ["--peer-timeout", "60"] if module == "policy_node" else []))
+                ["--peer-timeout", "60", *thinks] if module == "policy_node" else []))
 
     def tell(self, name: str, value: Any = None) -> None:
         """Say something on one of :attr:`topics`."""
