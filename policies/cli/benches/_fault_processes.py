@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from policies.cli.benches import Row
-from policies.cli.benches._crew import START_S, Crew, hover, rest
+from policies.cli.benches._crew import START_S, Crew, hover, reach, rest
 from policies.export.manifest import ChunkSpec
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport
@@ -25,7 +25,8 @@ from temporeal_bridge.mailbox import LOOK_S
 from temporeal_bridge.processes import Process, how_ended, last_words, start
 from temporeal_bridge.transport import QOS
 
-RATE_HZ = 50.0
+RATE_HZ, HAND_HZ = 50.0, 20.0
+PAUSE_S = 0.5  # of a guard that is stopped and goes on
 LEVELS_S = 0.5  # the Crazyflie's firmware without setpoints (supervisor.c)
 FILE_BYTES = 1_500_000  # of a recorder whose disk is full
 SUBSCRIBER = """
@@ -143,6 +144,13 @@ def no_helpers(crew: Crew) -> None:
         helper.wait()
 
 
+def pause_guard(crew: Crew) -> None:
+    """It is stopped and goes on."""
+    kill("guard_node", signal.SIGSTOP)(crew)
+    crew.watch(PAUSE_S)
+    kill("guard_node", signal.SIGCONT)(crew)
+
+
 def start_worker(crew: Crew) -> None:
     """The process of a policy that gives chunks; it is on no bus."""
     crew.close(["worker_node"])
@@ -190,9 +198,14 @@ CHUNKED: dict[str, Fault] = {  # of a policy that gives chunks, and of an arm
     "worker SIGSTOP": Fault(
         kill("worker_node", signal.SIGSTOP), goes_on("worker_node"), "silent", WORKER_S, CHUNK_S + 0.5, ENDED),
 }
-ARM = " (arm)"  # in the names of its rows
+HANDLED_S = 0.15 + 1 / HAND_HZ + 0.005  # the Allegro hand's silent_after_s
+HANDS: dict[str, Fault] = {  # of a hand, whose commands are judged by the efforts that they ask for, too
+    "controller of a hand SIGKILL": Fault(kill("policy_node", signal.SIGKILL), CONTROLLER, "silent", HANDLED_S),
+    "guard of a hand SIGSTOP": Fault(pause_guard, nothing, "guard", PAUSE_S + 0.1, 2.0, "chosen"),
+}
+ARM, HAND = " (arm)", " (hand)"  # in the names of their rows
 GUARD, MISMATCH, OTHERS = "guard", "QoS mismatch", "artifacts and disk"  # faults that are measured in another way
-NAMES = (*FAULTS, *CHUNKED, GUARD, MISMATCH, OTHERS)
+NAMES = (*FAULTS, *CHUNKED, *HANDS, GUARD, MISMATCH, OTHERS)
 
 
 @contextmanager
@@ -228,6 +241,19 @@ def chunked_crew_of(out: Path) -> Any:
         crew.close()
 
 
+@contextmanager
+def hand_crew_of(out: Path) -> Any:
+    """An Allegro hand that closes as hard as it may."""
+    shutil.rmtree(out, ignore_errors=True)
+    crew = Crew(reach(out / "artifact", HAND_HZ), "allegro_hand", "allegro_hand_ros2", "joint_pos_cmd", HAND_HZ, out)
+    try:
+        crew.start("robot_sim")
+        crew.start_guarded()
+        yield crew
+    finally:
+        crew.close()
+
+
 def rows(trials: int, clean_minutes: float, seed: int, out: Path, only: Sequence[str] = ()) -> list[Row]:
     """``trials`` of each fault, or of those of NAMES that are named, and a clean flight of so many minutes; 0: not
     measured."""
@@ -247,6 +273,9 @@ def rows(trials: int, clean_minutes: float, seed: int, out: Path, only: Sequence
     if trials and any(name in CHUNKED for name in named):
         with chunked_crew_of(out / "chunked") as crew:
             made += struck(crew, CHUNKED, trials, named, rng, ARM) + judged(crew, ARM)
+    if trials and any(name in HANDS for name in named):
+        with hand_crew_of(out / "hand") as crew:
+            made += struck(crew, HANDS, trials, named, rng, HAND) + judged(crew, HAND)
     if trials and OTHERS in named:
         made += refusals(artifact, out / "refused") + [disk_full(out / "disk")]
     return made
@@ -268,8 +297,13 @@ def struck(
 
 def judged(crew: Crew, whose: str = "") -> list[Row]:
     """What the oracle says of every command of a crew."""
+    if crew.joined is not None:
+        crew.joined.end()
     read, outside = crew.oracle.commands, crew.oracle.outside
-    return [Row(f"faults.processes.commands_read{whose}", read, "1", None, load()),
+    efforts = [] if crew.oracle.servos is None else [
+        Row(f"faults.processes.commands_judged_by_effort{whose}", crew.oracle.efforts, "1", None,
+            f"{crew.oracle.yielded} of them at the end of what servos may give")]
+    return [*efforts, Row(f"faults.processes.commands_read{whose}", read, "1", None, load()),
             Row(f"faults.processes.commands_outside_limits{whose}", outside, "1", 0,
                 "; ".join(crew.oracle.wrong[:3]) or None, not outside if read else None)]  # of none nothing is said
 
