@@ -20,7 +20,7 @@ from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
-from temporeal_bridge.replay import compare, delivery, needed, replay, uses
+from temporeal_bridge.replay import compare, delivery, made_at, needed, replay, uses
 from temporeal_bridge.transport import QOS
 
 pytest.importorskip("mujoco")
@@ -244,6 +244,17 @@ def test_a_bag_that_breaks_off_is_replayed_as_far_as_it_goes(bag, artifact, tmp_
     found = again(cut, artifact, tolerance=0.0)
     assert found.equal and "killed" in found.cut and found.flights[0].sent.count > 100
     assert file.read_bytes() == before
+
+
+def test_a_proposal_that_was_too_early_is_too_early_again():
+    """The guard's zero is 0.15 ms after the controller's here, a proposal takes 0.05 ms or more. Step 2 was dropped: it
+    is made at the soonest that it can have come; steps are in order, and not after their command."""
+    steps = [logbook.Row(k, at, ()) for k, at in enumerate((0.0, 0.0209, 0.0301, 0.0501))]
+    basis = [logbook.Row(k, at, ()) for k, at in ((0, 0.0001), (1, 0.0208), (3, 0.0503))]
+    told = logbook.Flight(1, 0, steps, basis)
+    assert made_at(told) == pytest.approx([0.0, 0.0208, 0.0300, 0.0501], abs=1e-9)
+    told.basis.clear()
+    assert made_at(told) == [row.at for row in steps]
 
 
 def test_messages_are_given_as_the_records_say():

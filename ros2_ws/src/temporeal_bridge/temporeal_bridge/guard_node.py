@@ -710,7 +710,7 @@ class GuardNode:
         for topic, data in encode_all(self.topic, command, stamp, onward):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
-        self.turn = max(self.turn, now) + PACE * self.period
+        self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
         told = Told(self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1),
