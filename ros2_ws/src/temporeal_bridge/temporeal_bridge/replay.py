@@ -5,8 +5,8 @@ says it with every step (``policy/step``), the guard with every command (``guard
 messages by the recorder's time, but one that a step was made of always before it, and the next one after it; and a
 step is made when the recording says so, whatever the node's own schedule. That a mission begins, and that it is over,
 the controller says together with a command: the guard hears it when it did then. A step that led to no command came
-before its turn; it is made at the soonest that it can have come (:func:`made_at`). All else is the nodes' own doing: what
-is proposed, what is limited, when a flight is stopped and how.
+before its turn; it is made at the soonest that it can have come (:func:`made_at`). All else is the nodes' own doing:
+what is proposed, what is limited, when a flight is stopped and how.
 
 A policy that gives chunks was run by a worker. The controller says of which observation each chunk is that it used, and
 when it came (``policy/chunk``): the chunks are made again of those observations and compared, and taken in when they
