@@ -200,7 +200,8 @@ CHUNKED: dict[str, Fault] = {  # of a policy that gives chunks, and of an arm
 }
 HANDLED_S = 0.15 + 1 / HAND_HZ + 0.005  # the Allegro hand's silent_after_s
 HANDS: dict[str, Fault] = {  # of a hand, whose commands are judged by the efforts that they ask for, too
-    "controller of a hand SIGKILL": Fault(kill("policy_node", signal.SIGKILL), CONTROLLER, "silent", HANDLED_S),
+    "controller of a hand SIGKILL": Fault(
+        kill("policy_node", signal.SIGKILL), CONTROLLER, "silent", HANDLED_S, promise="chosen"),
     "guard of a hand SIGSTOP": Fault(pause_guard, nothing, "guard", PAUSE_S + 0.1, 2.0, "chosen"),
 }
 ARM, HAND = " (arm)", " (hand)"  # in the names of their rows
