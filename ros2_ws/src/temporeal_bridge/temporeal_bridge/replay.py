@@ -14,7 +14,8 @@ came then. How fast a worker is, is not repeated.
 
 What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
 end. How long a step took is not repeated either. A stop that the guard found by its clock (a stale state, a silent
-controller) is found within a tick of it: a command may be sent more or less.
+controller) is found within a tick of it: a command may be sent more or less. How old a state was then is known by the
+recorder's time only, which may have stood still as well: commands of the guard's own may differ by that.
 
 How long the robot had rested before the bag began is not in it. Of a mission that starts in a bag's first 0.2 s it is
 taken for granted: the guard of then let it start.

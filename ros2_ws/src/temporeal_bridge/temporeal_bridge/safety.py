@@ -41,8 +41,8 @@ pushed away takes its command along, and that may be faster than ``motion`` allo
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
 there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
 of efforts: then the command goes as it is. For a command that goes out as a trajectory the section is refused: its
-points, which the robot passes even if it hears nothing more, lie ahead of the setpoint in force, and where it will be by
-then nobody knows.
+points, which the robot passes even if it hears nothing more, lie ahead of the setpoint in force, and where it will be
+by then nobody knows.
 
 ``ends`` is the like for commands that are speeds or efforts, which say nothing of a place: towards an end of the
 joints' ``range`` (the limits of that command, and the ``margin`` inside them) a joint may only be as fast as braking
