@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.cli.benches import Row
+from policies.cli.benches import _fault_processes as processes
 from policies.cli.benches import _fault_world as world
-from policies.cli.benches._fault_oracle import Oracle
+from policies.cli.benches._fault_oracle import Joined, Oracle
 from robots import shield
 from robots.course import course, resting, steps_to_rest
 from robots.motion import Bounds, Motion, at_rest
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.guard_node import GuardNode
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface import Interface, StateTopic, load_interface
+from temporeal_bridge.mission import Told
+from temporeal_bridge.state import mark
 
 ROUND = 5  # another seed than the bench begins with
 
@@ -78,8 +83,46 @@ def test_a_guard_that_asks_a_servo_for_more_than_it_may_is_caught(
     assert wrong and "way beyond the servo's limit of component 2" in wrong[0]
 
 
+# real processes
+
+
+def judged_all(rows: list[Row]) -> dict[str, bool | None]:
+    """Whether each row is as it must be; medians are of a machine that has nothing else to do."""
+    return {row.name: row.ok for row in rows if "p50" not in row.name}
+
+
+def test_a_worker_that_is_killed_is_a_silent_controller(tmp_path: Path) -> None:
+    """Once its last chunk has ended."""
+    with processes.chunked_crew_of(tmp_path) as crew:
+        rows = processes.struck(crew, processes.CHUNKED, 1, ["worker SIGKILL"], random.Random(0))
+        found = judged_all(rows + processes.judged(crew))
+    assert found.pop("faults.processes.worker SIGKILL: missions without the right stop") is True
+    assert found.pop("faults.processes.commands_outside_limits") is True and False not in found.values()
+
+
+def test_a_hand_is_asked_for_no_more_than_it_may(tmp_path: Path) -> None:
+    """It closes as hard as its servos may when its controller is killed; then it is kept."""
+    with processes.hand_crew_of(tmp_path) as crew:
+        name = "controller of a hand SIGKILL"
+        rows = processes.struck(crew, processes.HANDS, 1, [name], random.Random(0))
+        found = judged_all(rows + processes.judged(crew))
+        assert crew.oracle.yielded > 3 and crew.oracle.efforts > 0.7 * crew.oracle.commands
+    assert found.pop(f"faults.processes.{name}: missions without the right stop") is True
+    assert found.pop("faults.processes.commands_outside_limits") is True and False not in found.values()
+
+
+def test_a_driver_whose_qos_does_not_fit_is_no_driver(tmp_path: Path) -> None:
+    with processes.crew_of(tmp_path) as crew:
+        rows = processes.mismatched(crew, 1, random.Random(0))
+    found = judged_all(rows)
+    assert found.pop("faults.processes.QoS mismatch: missions without the right stop") is True
+    assert found.pop("faults.processes.QoS mismatch: guards that got ready again") is True and rows[-1].peer is not None
+    assert "reliability" in rows[-1].peer and False not in found.values()
+
+
 # the oracle
 
+ARRAY = "std_msgs/msg/Float64MultiArray"
 FRANKA = load_robot("franka")
 HOME = np.array(FRANKA.home["joint_pos"])
 
@@ -147,22 +190,58 @@ def test_in_the_instant_of_a_mode_without_commands_one_may_still_come_and_no_oth
         assert sum("in mode 'stopped'" in text for text in oracle.wrong) == count
 
 
-def read_with_servos(positions: list[np.ndarray], *commands: np.ndarray) -> Oracle:
-    """An oracle that has read a state, every 20 ms, before each of the commands: servos of 1000 N m/rad and 50 N m."""
+def servoed() -> tuple[Oracle, Interface]:
+    """An oracle, every 20 ms, of servos of 1000 N m/rad and 50 N m, and their interface."""
     found = load_interface(FRANKA, "forward_position")
     own = {**found.safety["commands"]["joint_pos_cmd"], "effort": {
         "position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 2.0, "limit": 50.0}}
     interface = replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
-    oracle, codec = Oracle(FRANKA, interface, "joint_pos_cmd", 0.02), codecs.COMMANDS["forward_array"]
+    oracle = Oracle(FRANKA, interface, "joint_pos_cmd", 0.02)
     oracle.says("active")
-    topic = interface.states[0]
+    return oracle, interface
+
+
+def said(topic: StateTopic, position: np.ndarray, at: float) -> bytes:
+    """A state at rest."""
+    signals = {"joint_pos": position, "joint_vel": np.zeros(7), "joint_torque": np.zeros(7)}
+    state = codecs.STATES[topic.codec].encode(signals, round(1e9 * (at + 0.02)), ("w", "r"), topic.options)
+    return messages.encode(topic.type, state)
+
+
+def read_with_servos(positions: list[np.ndarray], *commands: np.ndarray) -> Oracle:
+    """An oracle that has read a state, every 20 ms, before each of the commands."""
+    (oracle, interface), codec = servoed(), codecs.COMMANDS["forward_array"]
     for k, (position, command) in enumerate(zip(positions, commands, strict=True)):
-        signals = {"joint_pos": position, "joint_vel": np.zeros(7), "joint_torque": np.zeros(7)}
-        state = codecs.STATES[topic.codec].encode(signals, (k + 1) * 20_000_000, ("w", "r"), topic.options)
         assert oracle.servos is not None
-        oracle.servos.read(topic, 0.02 * k, messages.encode(topic.type, state))
+        oracle.servos.read(interface.states[0], 0.02 * k, said(interface.states[0], position, 0.02 * k))
         oracle.read(0.02 * k, messages.encode(oracle.topic.type, codec.encode(command, oracle.topic.options)))
     return oracle
+
+
+@pytest.mark.parametrize("steps, wrong, judged", [
+    ([(0, 0.0), (1, 0.05), (2, 0.05)], 0, 2), ([(0, 0.0), (1, 0.0), (1, 0.0), (2, 0.05)], 2, 3),
+    ([(0, 0.0), *[(1, 0.0)] * 8], 4, 4)])
+def test_efforts_of_real_processes_are_judged_by_the_state_that_the_guard_knew(
+    steps: list[tuple[int, float]], wrong: int, judged: int
+) -> None:
+    """The arm is pushed away by 0.1 rad from the second state on; its commands (state that the guard knew, rad) must go
+    along by half of that. This process has seen all states before. Of the first one, and of one that may be stale by
+    then, nothing is said."""
+    oracle, interface = servoed()
+    assert oracle.servos is not None
+    topic, joined, first = interface.states[0], Joined(oracle), np.eye(7)[0]
+    states = [said(topic, HOME - (0.1 if k else 0.0) * first, 0.01 * k) for k in range(3)]
+    for k, data in enumerate(states):
+        oracle.servos.read(topic, 0.001 * k, data)
+    for k, (knew, along) in enumerate(steps):
+        command = HOME - along * first
+        message = codecs.COMMANDS["forward_array"].encode(command, oracle.topic.options)
+        joined.command(0.02 * k, messages.encode(oracle.topic.type, message))
+        marks = [mark(states[knew]), *[0] * (len(interface.states) - 1)]
+        told = Told(1, k, 0.0, 0.02 * k, 0.02 * k, command, command, marks)
+        joined.told(messages.encode(ARRAY, messages.array64(told.row())))
+    assert oracle.efforts == judged
+    assert sum("way beyond the servo's limit of component 0" in text for text in oracle.wrong) == wrong
 
 
 def test_the_oracle_sees_a_servo_that_is_asked_for_too_much() -> None:

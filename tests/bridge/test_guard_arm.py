@@ -17,6 +17,7 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import Told
+from temporeal_bridge.safety import SafetyError
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("franka")
@@ -267,10 +268,14 @@ def test_a_forward_controller_gets_positions(lockstep):
     assert arm.sent[-1] == pytest.approx(swinging(arm.step), abs=1e-6)
 
 
+SERVOS = {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 0.0, "limit": 50.0}
+LOOSE = {"signal": "joint_pos", "error": 10.0, "after_s": 0.2}
+MOST = 50.0 + 1e-3  # N m: signals are float32
+
+
 def test_no_servo_is_asked_for_more_effort_than_it_may(lockstep):
     """kp (command - position) within the limit: a blocked arm is pushed with that, and no more."""
-    effort = {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 0.0, "limit": 50.0}
-    arm = Arm(lockstep, effort=effort, tracking={"signal": "joint_pos", "error": 10.0, "after_s": 0.2})
+    arm = Arm(lockstep, "forward_position", effort=SERVOS, tracking=LOOSE)
     arm.begin()
     arm.run(2.0, HOME)
     arm.blocked = True
@@ -279,9 +284,10 @@ def test_no_servo_is_asked_for_more_effort_than_it_may(lockstep):
     assert arm.mode == "active" and np.abs(arm.sent[-1] - stuck).max() == pytest.approx(0.05, abs=1e-6)
 
 
-SERVOS = {"position": "joint_pos", "velocity": "joint_vel", "kp": 1000.0, "kd": 0.0, "limit": 50.0}
-LOOSE = {"signal": "joint_pos", "error": 10.0, "after_s": 0.2}
-MOST = 50.0 + 1e-3  # N m: signals are float32
+def test_of_a_trajectory_no_effort_is_promised(lockstep):
+    """A blocked arm would be pushed by the points behind the first one, which no state says anything of yet."""
+    with pytest.raises(SafetyError, match="effort needs an interface whose command is the servos' setpoint"):
+        Arm(lockstep, "franka_ros2", effort=SERVOS)
 
 
 def asked(arm: Arm) -> float:
@@ -304,7 +310,7 @@ def pushed(arm: Arm, propose: bool) -> list[float]:
 
 @pytest.fixture
 def servoed(lockstep):
-    arm = Arm(lockstep, effort=SERVOS, tracking=LOOSE)
+    arm = Arm(lockstep, "forward_position", effort=SERVOS, tracking=LOOSE)
     arm.begin()
     arm.run(3.0, swinging)
     return arm
@@ -323,7 +329,7 @@ def test_an_arm_that_is_pushed_away_takes_its_command_along(servoed):
 
 @pytest.mark.parametrize("action", ["ramp", "hold"])
 def test_an_arm_that_is_kept_pulls_no_harder_than_it_may(lockstep, action):
-    arm = Arm(lockstep, effort=SERVOS, tracking=LOOSE, stop={"default": action}, fence=False)
+    arm = Arm(lockstep, "forward_position", effort=SERVOS, tracking=LOOSE, stop={"default": action}, fence=False)
     arm.begin()
     arm.run(2.0, HOME)
     arm.own.publish(arm.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"]), messages.empty())

@@ -19,6 +19,7 @@ import pytest
 from robots.motion import Bounds
 from robots.spec import load_robot
 from temporeal_bridge import link, mission, node, safety
+from temporeal_bridge.guard_node import EARLY, PACE
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.stop_actions import damping
@@ -84,6 +85,29 @@ def test_a_controller_that_is_too_fast_is_slowed_down(moving):
         moving.lockstep.run(0.01)
         moving.own.wait(0.0)
     assert moving.mode == "active" and 50 <= len(moving.sent) - count <= 54
+
+
+@pytest.mark.parametrize("early, count", [(0.0001, 0), (-0.0001, 1)])
+def test_what_is_too_early_follows_from_what_the_guard_tells(moving, monkeypatch, early, count):
+    """When a command was begun, however long it took: else a replay, which takes no time, would decide otherwise."""
+    bus, limited = moving.lockstep.bus, moving.guard._limited
+
+    def slow(asked, now):
+        bus.advance(0.0003)
+        return limited(asked, now)
+
+    monkeypatch.setattr(moving.guard, "_limited", slow)
+    moving.publish()
+    moving.propose(swinging(75))
+    moving.guard.step()
+    moving.own.wait(0.0)
+    before, guard = len(moving.sent), moving.guard
+    assert guard.sent_at - guard.acting == pytest.approx(0.0003)
+    bus.advance(guard.acting + (PACE - EARLY) * guard.period - early - bus.seconds)
+    moving.propose(swinging(76))
+    guard.step()
+    moving.own.wait(0.0)
+    assert len(moving.sent) - before == count
 
 
 def test_a_command_of_another_start_of_the_same_mission_is_dropped(flying):

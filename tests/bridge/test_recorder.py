@@ -85,6 +85,29 @@ def test_told_to_end_it_records_until_the_guards_have_brought_their_robots_to_re
     assert len([row for row in read(tmp_path / "bag") if row[0] == "/cf1/mission"]) == 7
 
 
+def test_a_guard_that_was_killed_is_not_waited_for_while_another_keeps_its_robot(tmp_path):
+    """A robot that rests is commanded on and on; the other one's last word was that it flies."""
+    bus = Bus()
+    own = MemoryTransport(bus, "recorder", "/")
+    interface = load_interface(load_robot("crazyflie"))
+    recorder = Recorder(own, Bag(tmp_path / "bag"), robot_topics(interface, ["/cf1", "/cf2"]))
+    kind, row = "std_msgs/msg/Header", "std_msgs/msg/Float64MultiArray"
+    for name, mode in (("/cf1", "active"), ("/cf2", "holding")):
+        talker = MemoryTransport(bus, "guard_node", name)
+        command = talker.advertise("guard/command", row, QOS["default"])
+        talker.publish(command, messages.encode(row, messages.array64(np.zeros(1))))
+        talker.publish(talker.advertise("mission", kind, QOS["latched"]),
+                       messages.encode(kind, messages.header(0, f"{mode} 1")))
+    own.wait(0.0)
+    assert not recorder.may_end()
+    for _ in range(round(QUIET_S / 0.1) + 1):
+        bus.advance(0.1)
+        talker.publish(command, messages.encode(row, messages.array64(np.zeros(1))))
+        own.wait(0.0)
+    assert recorder.may_end()
+    recorder.close()
+
+
 def odometry(i: int):
     signals = {"base_pos_w": np.array([i, 0, 0]), "base_quat_w": np.array([1.0, 0, 0, 0]), "base_vel_w": np.zeros(3)}
     return encode_odometry(signals, i, ("world", "cf1"), {"linear": "world", "angular": "absent"})

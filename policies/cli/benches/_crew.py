@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.benches._fault_oracle import Oracle
+from policies.cli.benches._fault_oracle import Joined, Oracle
+from policies.export.manifest import ChunkSpec
 from robots.spec import load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
@@ -77,9 +78,46 @@ def echo(path: Path, rate_hz: float = 500.0, horizon_s: float = 100_000.0) -> Pa
     return write(path, "franka", "joint_pos_cmd", Echo(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)")
 
 
+def rest(path: Path, chunk: ChunkSpec, rate_hz: float = 50.0, horizon_s: float = 100_000.0) -> Path:
+    """An arm that stays in its home pose, said in chunks."""
+    import torch
+
+    home = torch.tensor(load_robot("franka").home["joint_pos"], dtype=torch.float32)
+
+    class Rest(torch.nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            rows = 0.0 * signals["joint_pos"][:, None] + home.expand(1, chunk.steps, 7)
+            return {"joint_pos_cmd": rows}, {}
+
+    signals = {"joint_pos": home.numpy() + 0.01 * np.random.default_rng(0).normal(size=(10, 7))}
+    return write(path, "franka", "joint_pos_cmd", Rest(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)",
+                 chunk)
+
+
+def reach(path: Path, rate_hz: float = 20.0, horizon_s: float = 100_000.0) -> Path:
+    """A hand that closes by 0.4 rad in each joint, as hard as its servos may."""
+    import torch
+
+    robot = load_robot("allegro_hand")
+    home = torch.tensor(robot.home["joint_pos"], dtype=torch.float32)
+
+    class Reach(torch.nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            return {"joint_pos_cmd": 0.0 * signals["joint_pos"] + home + 0.4}, {}
+
+    signals = {"joint_pos": home.numpy() + 0.01 * np.random.default_rng(0).normal(size=(10, home.numel()))}
+    return write(path, robot.name, "joint_pos_cmd", Reach(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)")
+
+
 def write(
     path: Path, robot: str, command: str, policy: Any, signals: dict[str, np.ndarray], rate_hz: float, horizon_s: float,
-    formula: str,
+    formula: str, chunk: ChunkSpec | None = None,
 ) -> Path:
     """A policy without memory as an artifact, with its commands for ``signals`` [T, ...] as the golden trace."""
     import torch
@@ -93,7 +131,7 @@ def write(
     export(policy, path, robot=load_robot(robot), signals=tuple(seen), command=command, rate_hz=rate_hz,
            formula_text=formula, constants={}, horizon_s=horizon_s, training={}, seed=0, golden=golden,
            stop=next(iter(load_interface(load_robot(robot)).safety["commands"][command]["stop"].values())),
-           name="bench", git_revision="bench")
+           name="bench", git_revision="bench", chunk=chunk)
     return path
 
 
@@ -124,8 +162,10 @@ class Crew:
         self.episode = 0  # of the simulated robot, as it says
         self.processes: dict[str, Process] = {}
         self.number = 0
-        self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or (
-            lambda r: self.oracle.read(r.at, r.data)))
+        self.joined = None if self.oracle.servos is None or on_command is not None else Joined(self.oracle)
+        self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or self._on_command)
+        if self.joined is not None:
+            self._judge_efforts(self.joined)
         self.bus.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append((
             r.at, messages.decode(r.type, r.data).frame_id)))
         self.bus.subscribe("guard/event", "std_msgs/msg/String", QOS["default"], lambda r: self.events.append((
@@ -134,6 +174,20 @@ class Crew:
         self.topics = {name: self.bus.advertise(name, f"std_msgs/msg/{type}", QOS["default"]) for name, type in (
             ("mission/start", "UInt64"), ("mission/stop", "Empty"), ("mission/reset", "Empty"), ("sim/reset", "UInt64"),
             ("estop", "Bool"))}
+
+    def _on_command(self, received: Received) -> None:
+        if self.joined is None:
+            self.oracle.read(received.at, received.data)
+        else:
+            self.joined.command(received.at, received.data)
+
+    def _judge_efforts(self, joined: Joined) -> None:
+        """By the state that the guard says each command was made with: who listens beside it may hear later."""
+        servos = self.oracle.servos
+        assert servos is not None
+        for state in self.facts.states:
+            self.bus.subscribe(state.topic, state.type, DEEP, lambda r, s=state: servos.read(s, r.at, r.data))
+        self.bus.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", DEEP, lambda r: joined.told(r.data))
 
     def _on_episode(self, received: Received) -> None:
         self.episode = int(messages.decode(received.type, received.data).data)
@@ -152,13 +206,14 @@ class Crew:
         self.processes[module] = made
         return made
 
-    def start_guarded(self, own: Sequence[str] = ()) -> None:
-        """Guard and controller, with options of their ``own``; ahead of others where this process is."""
+    def start_guarded(self, own: Sequence[str] = (), thinks: Sequence[str] = ()) -> None:
+        """Guard and controller, with options of their ``own`` and of the controller (``thinks``); ahead of others
+        where this process is."""
         if os.sched_getscheduler(0) == os.SCHED_FIFO:
             own = ["--priority", "realtime", *own]
         for module in ("guard_node", "policy_node"):
             self.start(module, "--artifact", str(self.artifact), *own, *(
-                ["--peer-timeout", "60"] if module == "policy_node" else []))
+                ["--peer-timeout", "60", *thinks] if module == "policy_node" else []))
 
     def tell(self, name: str, value: Any = None) -> None:
         """Say something on one of :attr:`topics`."""

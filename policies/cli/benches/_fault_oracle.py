@@ -18,6 +18,7 @@ from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.mission import Told
+from temporeal_bridge.state import mark
 
 ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums with offsets near pi
 PLACE = 1e-9  # of a range
@@ -25,6 +26,7 @@ ON_TIME = 0.9  # periods: so early the next command may be; with each period mor
 # bridged before, so it was the guard that stood still
 CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
+KEPT = 1000  # messages of the state that may still be told of
 WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
 STALE = 0.9  # of the age from which on a state says nothing: nearer to it nobody knows what the guard thought
@@ -81,6 +83,10 @@ class Windows:
     ) -> None:
         self.names, self.ends, self.timed = tuple(names), ends, timed
         self.stale_s = float(interface.safety["stale_after_s"])
+        self.topics = [state.topic for state in interface.states]
+        self.marked: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # what each message said, by topic and mark
+        self.known: dict[str, tuple[int, float]] = {}  # by topic: the mark last told of, and since when at the earliest
+        self.told_at = -np.inf
         self.newest: dict[str, np.ndarray] = {}
         self.stamps: dict[str, int] = {}
         self.windows: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=1000)  # (taken [s], low, high)
@@ -98,6 +104,9 @@ class Windows:
         if old or not all(np.isfinite(value).all() for value in signals.values()) or not said:
             return
         self.stamps[topic.topic] = stamp
+        self.marked[topic.topic, mark(data)] = said
+        if len(self.marked) > KEPT:
+            self.marked.pop(next(iter(self.marked)))
         self.newest.update(said)
         if len(self.newest) == len(self.names):
             self.windows.append((at, *self.ends(*(self.newest[name] for name in self.names))))
@@ -110,6 +119,30 @@ class Windows:
             return None
         low, high = (np.stack(ends) for ends in zip(*fresh[-1 if self.timed else 0 :]))
         return low, high
+
+    def told(self, marks: Sequence[int], at: float) -> tuple[np.ndarray, np.ndarray] | None:
+        """Ends [1, B] of the commands that may be sent by the messages that who commands says it knew
+        (``marks``, one a topic) at ``at`` [s, its clock]; None: they may have been too old, or were not seen here.
+
+        A message came to it after the last command that it told of without it: it is no older than that.
+        """
+        for topic, new in zip(self.topics, marks, strict=True):
+            if self.known.get(topic, (0, 0.0))[0] != new:
+                self.known[topic] = new, self.told_at
+        self.told_at = at
+        said: dict[str, np.ndarray] = {}
+        for topic, (found, since) in self.known.items():
+            if at - since > STALE * self.stale_s:
+                return None
+            said.update(self.marked.get((topic, found), {}))
+        if not said.keys() >= set(self.names):
+            return None
+        low, high = self.ends(*(said[name] for name in self.names))
+        return low[None], high[None]
+
+    def forget(self) -> None:
+        """Another mission, with another clock; or something was lost."""
+        self.known, self.told_at = {}, -np.inf
 
 
 def windows_of(
@@ -135,7 +168,8 @@ class Oracle:
         commands: how many were read, ``points`` of trajectories included in ``points``.
         wrong: what was outside a limit, in words; only the first of them are kept, ``outside`` counts all.
         trace: (time [s], command [A]) of all of them.
-        yielded: commands at the end of what the servos may give: those may be faster than the limits of motion.
+        efforts: commands whose efforts were judged. yielded: those at the end of what the servos may give, which may be
+            faster than the limits of motion.
     """
 
     def __init__(
@@ -154,7 +188,7 @@ class Oracle:
         # messages whose numbers are float32, or scaled there and back, round a limit over its end
         exact = self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs"))
         self.rounding = (PLACE if exact else PLACE + 1e-6) * (self.high - self.low)
-        self.commands = self.points = self.outside = self.yielded = 0
+        self.commands = self.points = self.outside = self.yielded = self.efforts = 0
         self.closest = np.inf
         self.wrong: list[str] = []
         self.trace: list[tuple[float, np.ndarray]] = []
@@ -172,9 +206,14 @@ class Oracle:
     def forget(self) -> None:
         """What comes next goes on from nothing that is known."""
         self.history, self.last = [], NEVER
+        if self.servos is not None:
+            self.servos.forget()
 
-    def read(self, at: float, data: bytes, times: Times | None = None) -> None:
-        """One message on the command's topic, taken at ``at`` [s]; its ``times``, where the sender has told them."""
+    def read(
+        self, at: float, data: bytes, times: Times | None = None, marks: Sequence[int] | None = None
+    ) -> None:
+        """One message on the command's topic, taken at ``at`` [s]; its ``times`` and the ``marks`` of the state that it
+        was made of, where the sender has told them."""
         self.commands += 1
         now, timed = times or Times(at, at), self.timed or times is not None
         if at > self.silent_at:
@@ -191,7 +230,7 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
-        pushed = self._effort(command, now.made)
+        pushed = self._effort(command, now.made, marks)
         missed = int((now.made - self.last.left) / self.period - ON_TIME) if timed and self.history else 0
         if missed > 0:
             self._gap(missed, hasattr(message, "points"))
@@ -208,12 +247,15 @@ class Oracle:
     def _place(self, command: np.ndarray, what: str) -> None:
         self._within(what + " place", np.maximum(self.low - command, command - self.high), self.rounding)
 
-    def _effort(self, command: np.ndarray, at: float) -> np.ndarray:
+    def _effort(self, command: np.ndarray, at: float, marks: Sequence[int] | None) -> np.ndarray:
         """Which components [A] are at the end of what their servos may give; beyond it only an end of place excuses."""
         pushed = np.zeros(command.size, dtype=bool)
-        ends = None if self.servos is None else self.servos.recent(at)
+        if self.servos is None:
+            return pushed
+        ends = self.servos.recent(at) if marks is None else self.servos.told(marks, at)
         if ends is None:
             return pushed
+        self.efforts += 1
         low, high = ends
         size = low.shape[1]
         rounding, asked = self.rounding[:size], command[:size]
@@ -346,7 +388,7 @@ class Joined:
         if told.flight != self.flight:
             self.flight = told.flight
             self.oracle.forget()
-        self.oracle.read(at, data, Times(told.since, told.left))
+        self.oracle.read(at, data, Times(told.since, told.left), told.marks)
 
     def _skip(self, count: int) -> None:
         """So many were told of and not seen."""

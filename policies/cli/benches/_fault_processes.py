@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,16 @@ from statistics import median
 from typing import Any
 
 from policies.cli.benches import Row
-from policies.cli.benches._crew import Crew, hover
+from policies.cli.benches._crew import START_S, Crew, hover, reach, rest
+from policies.export.manifest import ChunkSpec
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport
-from temporeal_bridge.processes import how_ended, last_words
+from temporeal_bridge.mailbox import LOOK_S
+from temporeal_bridge.processes import Process, how_ended, last_words, start
 from temporeal_bridge.transport import QOS
 
-RATE_HZ = 50.0
+RATE_HZ, HAND_HZ = 50.0, 20.0
+PAUSE_S = 0.5  # of a guard that is stopped and goes on
 LEVELS_S = 0.5  # the Crazyflie's firmware without setpoints (supervisor.c)
 FILE_BYTES = 1_500_000  # of a recorder whose disk is full
 SUBSCRIBER = """
@@ -36,6 +39,16 @@ print("up", flush=True)
 while True:
     bus.wait(0.1)
 """
+
+OTHERWISE = """
+import importlib, sys
+from temporeal_bridge.transport import QOS
+module, profile, other = sys.argv[1:4]
+QOS[profile] = QOS[other]
+sys.exit(importlib.import_module("temporeal_bridge." + module).main(sys.argv[4:]))
+"""
+CHUNK = ChunkSpec(15, 0.02)
+CHUNK_S = CHUNK.steps * CHUNK.dt_s
 
 
 @dataclass(frozen=True)
@@ -131,6 +144,28 @@ def no_helpers(crew: Crew) -> None:
         helper.wait()
 
 
+def pause_guard(crew: Crew) -> None:
+    """It is stopped and goes on."""
+    kill("guard_node", signal.SIGSTOP)(crew)
+    crew.watch(PAUSE_S)
+    kill("guard_node", signal.SIGCONT)(crew)
+
+
+def start_worker(crew: Crew) -> None:
+    """The process of a policy that gives chunks; it is on no bus."""
+    crew.close(["worker_node"])
+    words = ["--artifact", str(crew.artifact), "--folder", str(crew.out / "worker")]
+    crew.processes["worker_node"] = start("worker_node", words, crew.out / "logs" / "worker_node.log")
+
+
+def start_otherwise(crew: Crew, module: str, profile: str, other: str, *options: str) -> None:
+    """A node that takes one QoS ``profile`` for an ``other``."""
+    crew.close([module])
+    command = [sys.executable, "-c", OTHERWISE, module, profile, other, *crew.shared(), *options]
+    process = Process(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, start_new_session=True)
+    process.name, crew.processes[module] = module, process
+
+
 PATIENCE = 20  # missions in a row that end by themselves
 SILENT_S, STALE_S = 0.1 + 1 / RATE_HZ + 0.005, 0.1 + 0.01 + 0.005
 SERVO = "MoveIt Servo halts after 100 ms, Crazyflie levels after 500 ms"
@@ -153,8 +188,25 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-GUARD, OTHERS = "guard", "artifacts and disk"  # faults that are measured in another way
-NAMES = (*FAULTS, GUARD, OTHERS)
+WORKER_S = CHUNK_S + 0.12 + 1 / RATE_HZ + 0.005  # until the chunk in force ends, and then the Franka's silent_after_s
+ENDED = "chosen: half a second after the last chunk"
+CHUNKED: dict[str, Fault] = {  # of a policy that gives chunks, and of an arm
+    "worker SIGKILL": Fault(
+        kill("worker_node", signal.SIGKILL), start_worker, "silent", WORKER_S, CHUNK_S + 0.5, ENDED),
+    "worker SIGTERM": Fault(  # it may answer once more: it looks whether it was told to end every LOOK_S
+        kill("worker_node", signal.SIGTERM), start_worker, "silent", WORKER_S + LOOK_S, CHUNK_S + LOOK_S + 0.5, ENDED),
+    "worker SIGSTOP": Fault(
+        kill("worker_node", signal.SIGSTOP), goes_on("worker_node"), "silent", WORKER_S, CHUNK_S + 0.5, ENDED),
+}
+HANDLED_S = 0.15 + 1 / HAND_HZ + 0.005  # the Allegro hand's silent_after_s
+HANDS: dict[str, Fault] = {  # of a hand, whose commands are judged by the efforts that they ask for, too
+    "controller of a hand SIGKILL": Fault(
+        kill("policy_node", signal.SIGKILL), CONTROLLER, "silent", HANDLED_S, promise="chosen"),
+    "guard of a hand SIGSTOP": Fault(pause_guard, nothing, "guard", PAUSE_S + 0.1, 2.0, "chosen"),
+}
+ARM, HAND = " (arm)", " (hand)"  # in the names of their rows
+GUARD, MISMATCH, OTHERS = "guard", "QoS mismatch", "artifacts and disk"  # faults that are measured in another way
+NAMES = (*FAULTS, *CHUNKED, *HANDS, GUARD, MISMATCH, OTHERS)
 
 
 @contextmanager
@@ -174,33 +226,87 @@ def crew_of(out: Path) -> Any:
         crew.close()
 
 
+@contextmanager
+def chunked_crew_of(out: Path) -> Any:
+    """A Franka that keeps its home pose, with a policy that gives chunks of CHUNK_S."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / "worker").mkdir(mode=0o700)
+    crew = Crew(rest(out / "artifact", CHUNK), "franka", "forward_position", "joint_pos_cmd", RATE_HZ, out)
+    try:
+        crew.start("robot_sim")
+        start_worker(crew)
+        crew.start_guarded(thinks=["--worker", str(out / "worker")])
+        yield crew
+    finally:
+        crew.close()
+
+
+@contextmanager
+def hand_crew_of(out: Path) -> Any:
+    """An Allegro hand that closes as hard as it may."""
+    shutil.rmtree(out, ignore_errors=True)
+    crew = Crew(reach(out / "artifact", HAND_HZ), "allegro_hand", "allegro_hand_ros2", "joint_pos_cmd", HAND_HZ, out)
+    try:
+        crew.start("robot_sim")
+        crew.start_guarded()
+        yield crew
+    finally:
+        crew.close()
+
+
 def rows(trials: int, clean_minutes: float, seed: int, out: Path, only: Sequence[str] = ()) -> list[Row]:
     """``trials`` of each fault, or of those of NAMES that are named, and a clean flight of so many minutes; 0: not
     measured."""
     made: list[Row] = []
-    named = only or NAMES
+    named, rng = only or NAMES, random.Random(seed)
     with crew_of(out / "processes") as crew:
         if clean_minutes:
             made += clean(crew, clean_minutes)
         if trials:
-            rng = random.Random(seed)
-            early = list[str]()
-            for name, fault in ((n, f) for n, f in FAULTS.items() if n in named):
-                done = [one(crew, fault, rng.uniform(0.3, 1.0)) for _ in range(trials)]
-                made += of_fault(name, fault, done)
-                early += [reason for trial in done for reason in trial.early]
-            made.append(Row("faults.processes.missions that ended before their fault, and were flown again", len(early),
-                            "1", None, "; ".join([*dict.fromkeys(early)][:3]) or load()))
+            made += struck(crew, FAULTS, trials, named, rng)
             if GUARD in named:
                 made += guard_killed(crew, trials, rng)
-        made.append(Row("faults.processes.commands_read", crew.oracle.commands, "1", None, load()))
-        made.append(Row("faults.processes.commands_outside_limits", crew.oracle.outside, "1", 0,
-                        "; ".join(crew.oracle.wrong[:3]) or None,
-                        not crew.oracle.outside if crew.oracle.commands else None))  # of none nothing is said
+            if MISMATCH in named:
+                made += mismatched(crew, trials, rng)
+        made += judged(crew)
         artifact = crew.artifact
+    if trials and any(name in CHUNKED for name in named):
+        with chunked_crew_of(out / "chunked") as crew:
+            made += struck(crew, CHUNKED, trials, named, rng, ARM) + judged(crew, ARM)
+    if trials and any(name in HANDS for name in named):
+        with hand_crew_of(out / "hand") as crew:
+            made += struck(crew, HANDS, trials, named, rng, HAND) + judged(crew, HAND)
     if trials and OTHERS in named:
         made += refusals(artifact, out / "refused") + [disk_full(out / "disk")]
     return made
+
+
+def struck(
+    crew: Crew, faults: Mapping[str, Fault], trials: int, named: Sequence[str], rng: random.Random, whose: str = ""
+) -> list[Row]:
+    """``trials`` of each of the ``faults`` that is ``named``."""
+    made, early = list[Row](), list[str]()
+    for name, fault in ((n, f) for n, f in faults.items() if n in named):
+        done = [one(crew, fault, rng.uniform(0.3, 1.0)) for _ in range(trials)]
+        made += of_fault(name, fault, done)
+        early += [reason for trial in done for reason in trial.early]
+    made.append(Row(f"faults.processes.missions that ended before their fault, and were flown again{whose}", len(early),
+                    "1", None, "; ".join([*dict.fromkeys(early)][:3]) or load()))
+    return made
+
+
+def judged(crew: Crew, whose: str = "") -> list[Row]:
+    """What the oracle says of every command of a crew."""
+    if crew.joined is not None:
+        crew.joined.end()
+    read, outside = crew.oracle.commands, crew.oracle.outside
+    efforts = [] if crew.oracle.servos is None else [
+        Row(f"faults.processes.commands_judged_by_effort{whose}", crew.oracle.efforts, "1", None,
+            f"{crew.oracle.yielded} of them at the end of what servos may give")]
+    return [*efforts, Row(f"faults.processes.commands_read{whose}", read, "1", None, load()),
+            Row(f"faults.processes.commands_outside_limits{whose}", outside, "1", 0,
+                "; ".join(crew.oracle.wrong[:3]) or None, not outside if read else None)]  # of none nothing is said
 
 
 @dataclass(frozen=True)
@@ -283,6 +389,36 @@ def guard_killed(crew: Crew, trials: int, rng: random.Random) -> list[Row]:
     return [Row("faults.processes.guard SIGKILL: last command after", max(silent), "s", 1 / RATE_HZ,
                 f"{trials} trials, {load()}", max(silent) <= 1 / RATE_HZ),
             Row("faults.processes.guard SIGSTOP for 1 s: missions that went on", late, "1", 0, None, not late)]
+
+
+def mismatched(crew: Crew, trials: int, rng: random.Random) -> list[Row]:
+    """A guard that asks for a reliable state, and a driver that is replaced in flight by one of best effort: a state
+    that does not arrive is none, whoever is there. The guard stops, and does not get ready again."""
+    start_otherwise(crew, "guard_node", "sensor", "default", "--artifact", str(crew.artifact))
+    crew.modes.clear()
+    topic = crew.facts.states[0]
+    probe = crew.bus.subscribe(topic.topic, topic.type, QOS["default"], lambda received: None)
+    done, ready, why = list[Trial](), 0, ""
+
+    def replace_driver(crew: Crew) -> None:
+        crew.processes["robot_sim"].kill()
+        start_otherwise(crew, "robot_sim", "default", "sensor")
+
+    def mend(crew: Crew) -> None:
+        nonlocal ready, why
+        crew.need("a driver whose QoS does not fit", START_S, lambda: crew.bus.incompatible(probe) != "")
+        why = crew.bus.incompatible(probe)
+        crew.tell("mission/reset")
+        crew.need("a guard that waits", START_S, lambda: crew.mode == "waiting")
+        ready += crew.watch(1.0, lambda: crew.mode == "ready")
+        anew("robot_sim")(crew)
+
+    for _ in range(trials):
+        done.append(one(crew, Fault(replace_driver, mend, "stale", STALE_S), rng.uniform(0.3, 1.0)))
+    anew("guard_node")(crew)
+    crew.modes.clear()
+    return [*of_fault(MISMATCH, FAULTS["driver SIGKILL"], done),
+            Row(f"faults.processes.{MISMATCH}: guards that got ready again", ready, "1", 0, why, not ready)]
 
 
 def clean(crew: Crew, minutes: float) -> list[Row]:

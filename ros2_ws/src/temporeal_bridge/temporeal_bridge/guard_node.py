@@ -129,6 +129,7 @@ class GuardNode:
         self.topic = interface.command(self.spec.name)
         self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
         safety.check_carried(self.profile, interface.carried)
+        safety.check_setpoint(self.profile, self.led)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(
             transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())
@@ -709,7 +710,7 @@ class GuardNode:
         for topic, data in encode_all(self.topic, command, stamp, onward):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
-        self.turn = max(self.turn, now) + PACE * self.period
+        self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
         told = Told(self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1),

@@ -35,6 +35,7 @@ from temporeal_bridge.processes import LAUNCHED_END_S
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
 FLUSH_S = 1.0
+COMMANDED = "/guard/command"
 STARTS = "mission/start"  # subscribed to last: who sees that it is heard may rely on all else being recorded
 QUIET_S = 0.5  # without a command: what a guard sends in motion comes at 25 Hz at least
 LINGER_S = LAUNCHED_END_S - 2.0  # at most: the bag is to be finished before the process is killed
@@ -222,24 +223,27 @@ class Recorder:
             bag.add(endpoint.topic, kind)
             self.counts[endpoint.topic] = 0
         self.next_flush = transport.monotonic() + FLUSH_S
-        self.modes: dict[str, str] = {}  # of the guards, by the topic that tells it
-        self.commanded, self.asked = -inf, inf  # when a guard last sent something, and when this was told to end
+        self.modes: dict[str, str] = {}  # of the guards, by namespace
+        self.commanded: dict[str, float] = {}  # when each of them last sent something
+        self.asked = inf  # when this was told to end
 
     def _take(self, received: Received) -> None:
         self.bag.write(received.topic, received.type, self.transport.now(), received.data)
         self.counts[received.topic] += 1
-        if received.topic.endswith("/guard/command"):
-            self.commanded = self.transport.monotonic()
+        if received.topic.endswith(COMMANDED):
+            self.commanded[received.topic.removesuffix(COMMANDED)] = self.transport.monotonic()
         elif received.type == MISSION and received.topic.endswith("/mission"):
             said = announced(received)
             if said is not None:  # what cannot be read is recorded all the same
-                self.modes[received.topic] = said.mode
+                self.modes[received.topic.removesuffix("/mission")] = said.mode
 
     def may_end(self) -> bool:
-        """Told to end: first the guards, which were told, too, have come to rest, or are silent."""
+        """Told to end: first the guards, which were told, too, have come to rest, or are silent. One that was killed in
+        flight is silent, whatever those of other robots still say."""
         now = self.transport.monotonic()
         self.asked = min(self.asked, now)
-        moving = any(mode in MOVING for mode in self.modes.values()) and now - self.commanded <= QUIET_S
+        moving = any(mode in MOVING and now - self.commanded.get(robot, -inf) <= QUIET_S
+                     for robot, mode in self.modes.items())
         return not moving or now - self.asked > LINGER_S
 
     def deadline(self) -> float:

@@ -4,8 +4,9 @@ Which message each step was made of is not a matter of the order in which a thir
 says it with every step (``policy/step``), the guard with every command (``guard/command``). Here each node gets the
 messages by the recorder's time, but one that a step was made of always before it, and the next one after it; and a
 step is made when the recording says so, whatever the node's own schedule. That a mission begins, and that it is over,
-the controller says together with a command: the guard hears it when it did then. All else is the nodes' own doing: what
-is proposed, what is limited, when a flight is stopped and how.
+the controller says together with a command: the guard hears it when it did then. A step that led to no command came
+before its turn; it is made at the soonest that it can have come (:func:`made_at`). All else is the nodes' own doing:
+what is proposed, what is limited, when a flight is stopped and how.
 
 A policy that gives chunks was run by a worker. The controller says of which observation each chunk is that it used, and
 when it came (``policy/chunk``): the chunks are made again of those observations and compared, and taken in when they
@@ -13,7 +14,8 @@ came then. How fast a worker is, is not repeated.
 
 What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
 end. How long a step took is not repeated either. A stop that the guard found by its clock (a stale state, a silent
-controller) is found within a tick of it: a command may be sent more or less.
+controller) is found within a tick of it: a command may be sent more or less. How old a state was then is known by the
+recorder's time only, which may have stood still as well: commands of the guard's own may differ by that.
 
 How long the robot had rested before the bag began is not in it. Of a mission that starts in a bag's first 0.2 s it is
 taken for granted: the guard of then let it start.
@@ -238,6 +240,23 @@ def uses(at: Sequence[int], marks: Sequence[int], wanted: Sequence[int], when: S
     return out, missing
 
 
+def made_at(flight: Flight) -> list[float]:
+    """When each step of the controller is made again [s since the guard's mission began].
+
+    A mission begins at the guard when it hears of it, some 0.1 ms after the controller's own zero. On the guard's clock
+    a step is not later than the command that it led to. One that led to none came before its turn, at a time that
+    nobody says: no sooner than the quickest proposal of this flight came, so it is before its turn again.
+    """
+    heard = {row.step: row.at for row in flight.basis if row.step >= 0}
+    quickest = min((heard[row.step] - row.at for row in flight.steps if row.step in heard), default=0.0)
+    at, out = inf, list[float]()
+    for row in reversed(flight.steps):
+        begins = row.step == row.missed  # where chunks are played, ``at`` is somewhat later than the beginning
+        at = 0.0 if begins else min(at, row.at, heard.get(row.step, row.at + quickest))
+        out.append(at)
+    return out[::-1]
+
+
 # ---------------------------------------------------------------- chunks
 
 
@@ -458,21 +477,11 @@ class Stage:
             yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
 
     def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
-        """(time [ns], flight, row) of the controller's steps and of the guard's commands.
-
-        A step is not later than the command that it led to, and the guard's mission begins with the controller's.
-        """
+        """(time [ns], flight, row) of the controller's steps and of the guard's commands."""
         steps, commands = [], []
         for i, flight in enumerate(self.flights):
             commands += [(flight.start_ns + round(1e9 * row.at), i, row) for row in flight.basis]
-            by_step = {row.step: row.at for row in flight.basis if row.step >= 0}
-            at = inf
-            own = []
-            for row in reversed(flight.steps):
-                begins = row.step == row.missed  # where chunks are played, ``at`` is somewhat later than the beginning
-                at = 0.0 if begins else min(at, row.at, by_step.get(row.step, inf))
-                own.append((flight.start_ns + round(1e9 * at), i, row))
-            steps += own[::-1]
+            steps += [(flight.start_ns + round(1e9 * at), i, row) for at, row in zip(made_at(flight), flight.steps)]
         return steps, commands
 
     def _state_cues(

@@ -30,17 +30,19 @@ What is left out, or null, is not checked (``swap`` has the value above then), b
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings (``sink_gain``: share of the hover thrust per m/s), from ``descend``
-to 1.3 of the hover thrust. Without a velocity, or after the state jumped, while it is frozen or has foreign stamps,
-``descend`` alone. It is over below ``landed_m``, then the motors are off; after ``max_s``, but in the air not while the
-height says that it still sinks, up to four times ``max_s``: a state that says so for longer lies. Once the state is
-stale, after ``blind_s``.
+to 1.3 of the hover thrust; a sink that does not show in the height is not believed. Without a velocity, or after the
+state jumped, while it is frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, then the
+motors are off; after ``max_s``, but in the air not while the height says that it still sinks, up to four times
+``max_s``: a state that says so for longer lies. Once the state is stale, after ``blind_s``.
 
 ``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
 pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
 there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
-of efforts: then the command goes as it is.
+of efforts: then the command goes as it is. For a command that goes out as a trajectory the section is refused: its
+points, which the robot passes even if it hears nothing more, lie ahead of the setpoint in force, and where it will be
+by then nobody knows.
 
 ``ends`` is the like for commands that are speeds or efforts, which say nothing of a place: towards an end of the
 joints' ``range`` (the limits of that command, and the ``margin`` inside them) a joint may only be as fast as braking
@@ -298,6 +300,14 @@ def check_carried(profile: Profile, carried: Collection[str]) -> None:
             if name not in carried:
                 raise SafetyError(f"safety: {where} needs {name!r}, which no topic of the interface carries; carried: "
                                   f"{', '.join(carried)}")
+
+
+def check_setpoint(profile: Profile, led: bool) -> None:
+    """Refuse the servos' law for a command that is no setpoint of theirs: the robot is ``led`` along a trajectory."""
+    if profile.effort is not None and led:
+        raise SafetyError("safety: effort needs an interface whose command is the servos' setpoint. The points of a "
+                          "trajectory lie ahead of it: what they will ask for, no state says yet. Take an interface of "
+                          "single positions, or leave effort out and limit it in the robot's own controller")
 
 
 def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:

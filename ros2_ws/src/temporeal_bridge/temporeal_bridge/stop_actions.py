@@ -26,13 +26,16 @@ GRAVITY = 9.81  # m/s^2
 AT_REST = 1e-9  # of a command's range
 SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sinks: no noise, and no gust, is that large
 SMOOTH_S = 0.3  # of the height, for that
+AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster than its height shows may a robot say it sinks: always (noise of 1
+# cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks, at 0.2 m/s
 LONGEST = 4.0  # times max_s: after that even a quadrotor that says it sinks is left alone, for its state lies
 
 
 @dataclass(frozen=True)
 class Stopping:
     """A stop action under way: what, since when [s], and to where [A] (hold); for :func:`looked`, of level: when the
-    state was last fresh [s], the height [m] without its noise, the greatest of those since it last ``sank`` [s]."""
+    state was last fresh [s], the height [m] without its noise, the greatest of those since it last ``sank`` [s]; by how
+    much [m] that height would be above the newest one if the robot sank as the velocity ``said``."""
 
     action: str
     since: float
@@ -41,6 +44,7 @@ class Stopping:
     height: float = -inf
     highest: float = -inf
     sank: float = -inf
+    said: float = 0.0
 
 
 class Step(NamedTuple):
@@ -107,11 +111,25 @@ def looked(stop: Stopping, values: Values | None, now: float) -> Stopping:
     """``stop`` with what it knows of the height: whether the robot still sinks is a question of a second."""
     if values is None:
         return stop
-    told = float(values["height"])
-    height = told if stop.seen == -inf else told + exp((stop.seen - now) / SMOOTH_S) * (stop.height - told)
+    told, velocity = float(values["height"]), values.get("base_vel_w")
+    if stop.seen == -inf:
+        return replace(stop, seen=now, height=told, highest=told)
+    kept, way = exp((stop.seen - now) / SMOOTH_S), 0.0 if velocity is None else (stop.seen - now) * float(velocity[2])
+    height, said = told + kept * (stop.height - told), kept * (stop.said + way)
     if height < stop.highest - SINKS_M:
-        return replace(stop, seen=now, height=height, highest=height, sank=now)
-    return replace(stop, seen=now, height=height, highest=max(stop.highest, height))
+        return replace(stop, seen=now, height=height, highest=height, sank=now, said=said)
+    return replace(stop, seen=now, height=height, highest=max(stop.highest, height), said=said)
+
+
+def sinking(stop: Stopping, values: Values | None) -> float | None:
+    """How fast [m/s] the robot sinks: as its velocity says, but no faster than its height agrees with (:func:`looked`
+    comes first). A velocity that lies would lift it out of the room: more thrust than it hovers with is for a sink that
+    both of them see. None: nobody says."""
+    velocity = None if values is None else values.get("base_vel_w")
+    if values is None or velocity is None:
+        return None
+    said, shown = -float(velocity[2]), (stop.height - float(values["height"])) / SMOOTH_S
+    return min(said, shown + AGREE_M_S + min(said - stop.said / SMOOTH_S, AHEAD_M_S))
 
 
 def levelled(
@@ -127,9 +145,8 @@ def levelled(
         off = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if off else None, over=True)
     hover = robot.parameters["mass"].nominal[0] * GRAVITY
-    quat, velocity = (None if values is None else values.get(name) for name in ("base_quat_w", "base_vel_w"))
-    sink = None if velocity is None or not sound else -float(velocity[2])
-    command = shield.level_and_descend(quat, hover, level, sink)
+    quat = None if values is None else values.get("base_quat_w")
+    command = shield.level_and_descend(quat, hover, level, sinking(stop, values) if sound else None)
     return Step(shield.clamp(spec, command).command, over=False)
 
 
