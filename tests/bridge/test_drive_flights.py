@@ -9,9 +9,8 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("torch")
 
-from drive_artifacts import INTERFACES, write_drive_artifact
-
 from temporeal_bridge.flights import fly
+from tests.bridge.drive_artifacts import INTERFACES, write_drive_artifact
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.export.manifest import identity
 from robots.motion import Bounds
 from robots.spec import load_robot
 from temporeal_bridge import link, mission, node, safety
@@ -307,6 +308,19 @@ def test_a_robot_that_moves_is_not_started(lockstep):
     arm.run(0.01)
     arm.run(0.04, HOME + 0.05)
     assert arm.sent == [] and arm.guard.flight.code == "start" and "still moving" in arm.guard.flight.reason
+
+
+def test_a_guard_is_ready_when_it_can_say_that_the_robot_rests(lockstep):
+    """A mission that was started a few milliseconds after the first state was refused: nobody knew yet."""
+    arm = arms.Arm(lockstep)
+    arm.controller.send(Proposal(link.HELLO, text=identity(arms.MANIFEST)))
+    arm.run(0.04)
+    assert arm.mode == "waiting"
+    arm.run(0.03)
+    assert arm.mode == "ready"
+    arm.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+    arm.run(0.2, HOME)
+    assert arm.mode == "active" and arm.sent
 
 
 # what is watched

@@ -203,7 +203,7 @@ def test_a_launched_arm_reaches_its_posture(
 def test_a_launched_arm_is_told_speeds_or_efforts(
     launched: Callable[..., Bench], tmp_path: Path, drive: str
 ) -> None:
-    from drive_artifacts import INTERFACES, write_drive_artifact
+    from tests.bridge.drive_artifacts import INTERFACES, write_drive_artifact
 
     bench = launched(f"interface:={INTERFACES[drive]}", artifact=write_drive_artifact(drive, tmp_path / "artifact"),
                      kind="arm", namespace="/arm1")

@@ -521,7 +521,7 @@ class GuardNode:
             self._let_go()
         fresh = self.watch.complete and self.watch.fresh(now)
         self.unlocked = self.unlocked and fresh  # a robot that was silent may have been off: its lock is on again
-        ready = greeted and fresh
+        ready = greeted and fresh and self.watch.known(now)
         if self.mode != "finished" and ready != (self.mode == "ready"):
             self.unlocked = False  # nor was it seen while the mission's reason stood
             self._say("ready" if ready else "waiting")

@@ -38,7 +38,7 @@ class Watch:
         self.jumped: Reason = NOTHING
         self.behind_since = inf
         self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
-        self.rests_since = inf
+        self.seen_since = self.rests_since = inf
 
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
@@ -67,6 +67,7 @@ class Watch:
     def _rest(self, value: np.ndarray, now: float) -> None:
         """Since when the robot is where it is."""
         assert self.profile.start is not None
+        self.seen_since = min(self.seen_since, now)
         if self.place is None or any(abs(a - b) > RESTS * far for a, b, far in zip(
                 value.tolist(), self.place.tolist(), self.profile.start.within, strict=True)):
             self.place, self.rests_since = value, now
@@ -88,6 +89,11 @@ class Watch:
     def fresh(self, now: float) -> bool:
         """Whether every topic has brought something new of late."""
         return self.stale(now) == NOTHING
+
+    def known(self, now: float) -> bool:
+        """Whether it was seen for long enough to say that it rests, where a rule for its start asks that."""
+        rule = self.profile.start
+        return rule is None or not rule.signal or now - self.seen_since >= REST_S
 
     def reason(self, now: float, sent: np.ndarray | None) -> Reason:
         """What is wrong now, the first in the order of the checks. ``sent``: the last command [A] of this mission."""
