@@ -213,6 +213,37 @@ def test_a_launched_arm_is_told_speeds_or_efforts(
     assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
 
 
+CAMERAS = """\
+definitions: {}
+signals: {wrist_rgb: {shape: [48, 64, 3], dtype: uint8, unit: "1"}}
+states: []
+pictures:
+  - {topic: camera/color/image_raw, type: sensor_msgs/msg/Image, codec: image, rate_hz: 20, qos: sensor, max_age_s: 0.3,
+     options: {signal: wrist_rgb, encoding: rgb8}}
+cameras: {wrist: {latency_s: 0.02}}
+"""
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_pictures_of_a_launched_arm_are_images_of_ros(
+    launched: Callable[..., Bench], arm_artifact: Path, tmp_path: Path, transport: str
+) -> None:
+    from rclpy.qos import qos_profile_sensor_data
+    from sensor_msgs.msg import Image
+
+    (tmp_path / "cameras.yaml").write_text(CAMERAS)
+    bench = launched(f"transport:={transport}", f"signals:={tmp_path / 'cameras.yaml'}", artifact=arm_artifact,
+                     kind="arm", namespace="/arm1")
+    seen: list[Image] = []
+    bench.node.create_subscription(Image, "camera/color/image_raw", seen.append, qos_profile_sensor_data)
+    bench.until(lambda: seen)  # a policy that reads none does not wait for them
+    assert bench.fly(2) == "satisfied"
+    assert {(image.height, image.width, image.encoding, image.step) for image in seen} == {(48, 64, "rgb8", 192)}
+    assert len({bytes(image.data) for image in seen}) > 3  # it moved
+    bench.close()
+
+
 @COLCON
 @pytest.mark.parametrize("transport", ["rclpy", "dds"])
 def test_the_stop_of_an_interrupted_launch_is_in_the_bag(launched: Callable[..., Bench], transport: str) -> None:
