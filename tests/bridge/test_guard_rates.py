@@ -135,6 +135,70 @@ def test_a_stop_brings_the_arm_to_rest_and_keeps_it_there(arm):
         assert not arm.sent[-1].any()
 
 
+@pytest.mark.parametrize("after", ["stop", "silence"])
+def test_the_end_of_a_mission_leaves_no_speed_and_no_effort(arm, after):
+    """A driver holds the last one for ever: one that brakes would push the arm the other way, faster and faster."""
+    arm.run(1.5, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    arm.controller.send(Proposal(link.END, 1, arm.step + 1, 5, text=after))
+    arm.run(1.5)
+    assert arm.guard.mode == "finished" and not arm.sent[-1].any()
+    assert np.abs(arm.speed).max() < 0.07
+    count = len(arm.sent)
+    arm.run(0.5)
+    assert len(arm.sent) == count and np.abs(arm.speed).max() < 0.07
+
+
+def test_a_guard_that_is_told_to_end_waits_until_the_arm_rests(arm):
+    arm.run(1.5, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    for _ in range(400):
+        if arm.guard.may_end():
+            break
+        arm.run(TICK)
+    arm.own.wait(0.0)
+    arm.publish()
+    assert np.abs(arm.speed).max() < 0.07 and not arm.sent[-1].any()
+
+
+def test_who_is_let_go_of_while_somebody_pushes_it_is_told_no_effort(lockstep):
+    arm = Arm(lockstep, "joint_effort_cmd")
+    arm.run(0.5, np.zeros(7))
+    arm.own.publish(arm.stop, messages.empty())
+    arm.run(0.5)
+    reset = arm.own.advertise("mission/reset", "std_msgs/msg/Empty", QOS["default"])
+    arm.speed = np.array([0.5, 0, 0, 0, 0, 0, 0])  # a push
+    arm.run(0.02)
+    assert arm.guard.mode == "holding" and abs(arm.sent[-1][0]) > 5.0
+    arm.own.publish(reset, messages.empty())
+    arm.run(0.1)
+    assert arm.guard.mode in ("waiting", "ready") and not arm.sent[-1].any()
+
+
+def test_whom_somebody_pushes_on_is_held_all_the_same(lockstep):
+    """It never rests: damping is over after some seconds, and goes on until a reset."""
+    arm = Arm(lockstep, "joint_effort_cmd")
+    arm.run(0.5, np.zeros(7))
+    arm.own.publish(arm.stop, messages.empty())
+    for _ in range(round(6.0 / DT)):
+        arm.speed = np.array([0.3, 0, 0, 0, 0, 0, 0])
+        arm.run(DT)
+    assert arm.guard.mode == "holding" and arm.sent[-1][0] < -5.0
+
+
+def test_a_guard_that_is_deactivated_says_that_there_is_no_speed_and_no_effort(arm, monkeypatch):
+    arm.run(1.2, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    monkeypatch.setattr(arm.guard.transport, "active", False)
+    arm.run(0.2)
+    assert arm.guard.flight.code == "inactive" and arm.guard.mode == "stopped" and not arm.sent[-1].any()
+
+
+def test_a_guard_that_fails_leaves_no_effort(lockstep):
+    arm = Arm(lockstep, "joint_effort_cmd")
+    arm.run(1.2, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    arm.guard.rescue(ValueError("a test"))
+    arm.own.wait(0.0)
+    assert not arm.sent[-1].any()
+
+
 def test_who_falls_silent_is_slowed_at_once(arm):
     """Before the guard gives the controller up (0.12 s) it makes speeds and efforts less: a place would be kept."""
     arm.run(1.2, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))

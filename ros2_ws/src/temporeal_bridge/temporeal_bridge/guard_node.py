@@ -125,6 +125,7 @@ class GuardNode:
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
         self.looks = self.profile.effort is not None or self.profile.ends is not None  # the state has a say
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
+        self.rates = self.keeps and safety.is_rate(self.spec)  # what the robot holds of them for ever is no rest
         self.exchange = Exchange(manifest, self.profile, robot, interface, line, self._tell, trust)
         self.topic = interface.command(self.spec.name)
         self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
@@ -243,6 +244,7 @@ class GuardNode:
             return
         if self.estop:
             return self._tell("operator", "not reset: the operator's stop is still set")
+        self._release()
         self.due, self.motion = np.inf, None
         self.flight = self.flight.again()
         if self.offboard is not None:
@@ -290,6 +292,8 @@ class GuardNode:
     # modes
 
     def _say(self, mode: str) -> None:
+        if mode not in COMMANDED and self.mode in COMMANDED:
+            self._release()
         self.mode = mode
         if mode != "active":
             self.exchange.drop(f"the mission is over: {self.flight.reason or mode}")
@@ -382,8 +386,9 @@ class GuardNode:
         return NOTHING
 
     def end(self, after: str) -> None:
-        """The mission is over: the profile's stop action, or nothing more (``after``: stop, silence)."""
-        if after == "silence":
+        """The mission is over: the profile's stop action, or nothing more (``after``: stop, silence). A robot that is
+        told speeds or efforts is always stopped: silence would leave the last one in force."""
+        if after == "silence" and not self.rates:
             return self._say("finished")
         self.flight.action = self.profile.action("default")
         self._begin_stop(self.flight.action)
@@ -444,7 +449,7 @@ class GuardNode:
             self.stopping = stop = stop_actions.looked(stop, values, now)
             return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
                                          self.offboard is not None, values is not None and self.watch.sound(now))
-        return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values)
+        return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values, now)
 
     def _rest(self, mode: str) -> None:
         """The stop action has ended: in ``mode`` until somebody resets it, if there was a reason."""
@@ -459,6 +464,13 @@ class GuardNode:
         except Exception:
             self.blind += 1
             return None
+
+    def _release(self) -> None:
+        """Nothing follows: the last word to a robot that is told speeds or efforts is zero, for its driver may hold it
+        for ever. A node that was deactivated says it, too."""
+        if self.rates and self.motion is not None and self.motion.command.any():
+            self.acting, self.motion = self.transport.monotonic(), at_rest(np.zeros(self.spec.size))
+            self._send(np.zeros(self.spec.shape))
 
     # the loop
 
@@ -739,7 +751,10 @@ class GuardNode:
         if not self.told_to_end and self.mode not in IDLE:
             self.told_to_end = True
             self.stop("operator", "the guard was told to end")
-        return self.mode not in MOVING
+        if self.mode in MOVING:
+            return False
+        self._release()
+        return True
 
     def rescue(self, error: Exception) -> None:
         """Something failed that must not: the stop action, with as little around it as possible, then the process may
@@ -760,6 +775,8 @@ class GuardNode:
                     self._say("stopped")
                 elif now >= self.due:
                     self._stop_step(now)
+        with suppress(Exception):
+            self._release()
 
     def close(self) -> None:
         """Leave the line."""

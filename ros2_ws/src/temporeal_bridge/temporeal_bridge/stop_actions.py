@@ -28,6 +28,8 @@ SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sin
 SMOOTH_S = 0.3  # of the height, for that
 AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster than its height shows may a robot say it sinks: always (noise of 1
 # cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks, at 0.2 m/s
+SLOW, DAMPED_S = 0.02, 5.0  # share of a joint's speed limit: an effort has braked what is slower; and after so long, s,
+# it is over: whom somebody pushes never rests. Chosen
 LONGEST = 4.0  # times max_s: after that even a quadrotor that says it sinks is left alone, for its state lies
 
 
@@ -74,7 +76,9 @@ def measured(profile: Profile, motion: Motion, values: Values) -> Array:
     return inside(profile.limits, np.concatenate([value, motion.command[value.size :]]))
 
 
-def calmed(stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None) -> Step:
+def calmed(
+    stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None, now: float
+) -> Step:
     """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its
     servos may give."""
     limits, window = profile.limits, admission.window(profile, values)
@@ -86,7 +90,17 @@ def calmed(stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion |
     target = inside(limits, admission.within(target, window))  # as near as the servos may go
     after, _ = shield.spare(limits, before, following(limits, before, target)[0], window)
     near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
-    return Step(after.command.reshape(spec.shape), bool(near.all()), after)
+    over = bool(near.all()) and (braked(profile, values) or now - stop.since > DAMPED_S)
+    return Step(after.command.reshape(spec.shape), over, after)
+
+
+def braked(profile: Profile, values: Values | None) -> bool:
+    """Whether the joints rest, of commands that are efforts: that they are what brakes does not say so. True where
+    nobody sees them, and of the others, for which the command says it."""
+    ends = profile.ends
+    if ends is None or not ends.velocity or values is None:
+        return True
+    return bool((np.abs(values[ends.velocity].reshape(-1)) <= SLOW * np.asarray(ends.speed)).all())
 
 
 def damping(profile: Profile, spec: CommandSpec, values: Values | None) -> Array:
