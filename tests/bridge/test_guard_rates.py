@@ -16,7 +16,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
 from temporeal_bridge.memory import MemoryTransport
-from temporeal_bridge.safety import profile
+from temporeal_bridge.safety import SafetyError, profile
 from temporeal_bridge.stop_actions import damping
 from temporeal_bridge.transport import QOS
 
@@ -51,6 +51,8 @@ class Arm:
         self.stop = self.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"])
         self.rng, self.step, self.blocked = np.random.default_rng(0), -1, False
         self.place, self.speed, self.told = HOME.copy(), np.zeros(7), np.zeros(7)
+        self.lie: np.ndarray | None = None  # what is published as the joints' speed
+        self.frozen: dict[str, np.ndarray] | None = None
         self.sent: list[np.ndarray] = []
         self.track: list[tuple[np.ndarray, np.ndarray]] = []
         self.controller.send(Proposal(link.HELLO, text=identity(manifest)))
@@ -73,6 +75,9 @@ class Arm:
         self.track.append((self.place, self.speed))
         signals = {"joint_pos": self.place, "joint_vel": self.speed + 1e-4 * self.rng.normal(size=7),
                    "joint_torque": self.rng.normal(size=7)}
+        if self.lie is not None:
+            signals["joint_vel"] = self.lie
+        signals = self.frozen or signals
         for topic, endpoint in reversed(self.states):
             message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
@@ -197,6 +202,32 @@ def test_a_guard_that_fails_leaves_no_effort(lockstep):
     arm.guard.rescue(ValueError("a test"))
     arm.own.wait(0.0)
     assert not arm.sent[-1].any()
+
+
+@pytest.mark.parametrize("lie", [0.0, 1.0])
+def test_a_velocity_that_lies_stops_an_arm_and_pushes_it_nowhere(lockstep, lie):
+    """Said to be at rest it was pushed faster and faster; said to be fast, braked the other way for ever."""
+    arm = Arm(lockstep, "joint_effort_cmd")
+    arm.run(0.3, np.zeros(7))
+    arm.lie = np.array([lie, 0, 0, 0, 0, 0, 0])
+    arm.run(1.0, np.array([20.0, 0, 0, 0, 0, 0, 0]))
+    assert arm.guard.flight.code == "speeds" and not arm.sent[-1].any()
+    assert np.abs(arm.speed).max() < 4.0
+
+
+def test_a_frozen_velocity_does_not_brake(lockstep):
+    arm = Arm(lockstep, "joint_effort_cmd")
+    arm.run(1.5, PULLS["joint_effort_cmd"] * np.array([1, 0, 0, 0, 0, 0, 0]))
+    arm.frozen = {"joint_pos": arm.place, "joint_vel": arm.speed, "joint_torque": np.ones(7)}
+    arm.run(1.0, np.zeros(7))
+    assert arm.guard.flight.code in ("frozen", "speeds") and arm.speed[0] > -0.7
+    assert not arm.sent[-1].any()
+
+
+def test_efforts_that_come_too_seldom_to_damp_are_refused():
+    found = load_interface(ROBOT, "forward_effort").safety
+    with pytest.raises(SafetyError, match="shake the robot"):
+        profile(ROBOT, found, ROBOT.command("joint_effort_cmd"), 0.04)
 
 
 def test_who_falls_silent_is_slowed_at_once(arm):

@@ -449,6 +449,8 @@ class GuardNode:
             self.stopping = stop = stop_actions.looked(stop, values, now)
             return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
                                          self.offboard is not None, values is not None and self.watch.sound(now))
+        if self.rates and not self.watch.seen_moving(now):
+            values = None
         return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values, now)
 
     def _rest(self, mode: str) -> None:

@@ -22,7 +22,7 @@
           self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
         joint_effort_cmd:         # and of one that is a speed or an effort
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
-                 gain: 30.0}
+                 gain: 30.0, period_s: 0.02}
           start: {ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
@@ -49,7 +49,8 @@ joints' ``range`` (the limits of that command, and the ``margin`` inside them) a
 with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that; an effort may
 be ``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so that it brakes one that is faster.
 Such commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp`` of an effort is ``-gain`` times the
-velocity.
+velocity; none where that is stale, frozen, has foreign stamps, or is not how the position changes (this stops efforts,
+too). An artifact whose efforts come less often than every ``period_s`` is refused: damping with older speeds shakes.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ CODES = {
     "policy": "the policy failed, or its command has another shape or is not finite",
     "silent": "the controller says nothing", "stale": "the state is old", "stamps": "stamps disagree with our clock",
     "frozen": "the state does not change any more", "jump": "the state jumped",
+    "speeds": "the velocity is not that of the position",
     "tracking": "the robot does not follow", "start": "the robot is far from where the policy begins",
     "fence": "outside the geofence", "collision": "its links would come too near to each other",
     "violated": "the formula is violated", "operator": "somebody stopped it",
@@ -254,7 +256,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
-        ends=ends(f"{where}.ends", robot, own.get("ends"), spec),
+        ends=ends(f"{where}.ends", robot, own.get("ends"), spec, period),
         start=start(f"{where}.start", robot, own.get("start"), spec),
         self_collision=self_collision(f"{where}.self_collision", robot, own, spec))
 
@@ -392,7 +394,9 @@ def is_rate(spec: CommandSpec) -> bool:
     return set(spec.unit.split(",")) <= set(RATES)
 
 
-def ends(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec) -> Ends | None:
+def ends(
+    where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: CommandSpec, period: float
+) -> Ends | None:
     """How fast joints may be near the ends of their range."""
     if row is None:
         return None
@@ -400,9 +404,13 @@ def ends(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Comm
         raise SafetyError(f"{where}: {spec.name} is in {spec.unit}; ends hold commands in {' or '.join(RATES)}: "
                           "places have limits of their own")
     pushes = spec.unit in EFFORTS
-    own = ("velocity", "gain") if pushes else ()
+    own = ("velocity", "gain", "period_s") if pushes else ()
     needed = ("position", "range", "brake", "speed", *own)
     legal(where, row, (*needed, "margin"), needed)
+    longest = positive(f"{where}.period_s", row["period_s"]) if pushes else np.inf
+    if period > longest + 1e-9:
+        raise SafetyError(f"{where}.period_s is {longest:g} s, but this artifact's commands come every {period:g} s: "
+                          "efforts that damp by older velocities shake the robot instead")
     size = measured_size(f"{where}.position", robot, row["position"], spec)
     if pushes and measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
         raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
