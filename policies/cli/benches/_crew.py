@@ -25,6 +25,7 @@ from temporeal_bridge.transport import QOS, Callback, QoS, Received
 
 DEEP = QoS(reliable=False, depth=1000)
 START_S = 60.0  # for processes to start on a machine that is busy
+STARTS = 10  # in a row that the guard may refuse
 
 
 def hover(path: Path, rate_hz: float = 50.0, horizon_s: float = 100_000.0) -> Path:
@@ -244,7 +245,14 @@ class Crew:
                                f"{self.events[-1:]}); {'; '.join(ended)}")
 
     def fly(self) -> None:
-        """Begin a mission: reset, wait until all is there, start."""
+        """Begin a mission. A start that was drawn outside of where the guard begins is drawn anew."""
+        for _ in range(STARTS):
+            if self._begin():
+                return
+        raise RuntimeError(f"{STARTS} starts in a row were refused: {self.events[-1][1]['reason']}")
+
+    def _begin(self) -> bool:
+        """Reset, wait until all is there, start; False: the guard refuses where the robot is."""
         self.number += 1
         self.tell("sim/reset", self.number)
         self.tell("mission/reset")
@@ -272,7 +280,12 @@ class Crew:
                 self.tell("mission/start", self.number)
             return self.modes[-1][1] == f"active {self.number}"
 
-        self.need("the mission", START_S, active)
+        def refused() -> bool:
+            return any(event["code"] == "start" for _, event in self.events[known:])
+
+        known = len(self.events)
+        self.need("the mission", START_S, lambda: active() or refused())
+        return not refused()
 
     def close(self, modules: Sequence[str] = ()) -> None:
         """End all processes, or some."""

@@ -30,6 +30,7 @@ KEPT = 1000  # messages of the state that may still be told of
 WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
 STALE = 0.9  # of the age from which on a state says nothing: nearer to it nobody knows what the guard thought
+LEAP = 0.5  # rad: a joint at 5 rad/s needs 0.1 s for it
 REORDERED_NS = 1_000_000_000  # a stamp that goes back by less is of an old state, by more of a clock that was set
 
 
@@ -75,13 +76,15 @@ class Windows:
         names: signals that tell. ends: lowest and highest command [B] of their values.
         timed: whether a command was made of the newest state read; else of any that is fresh, for topics have no order
             among each other.
+        leap: of the first of the names, what no robot does from one message to the next: after it the state lies, and
+            what it says of commands counts no more.
     """
 
     def __init__(
         self, interface: Interface, names: Sequence[str], ends: Callable[..., tuple[np.ndarray, np.ndarray]],
-        timed: bool,
+        timed: bool, leap: float = np.inf,
     ) -> None:
-        self.names, self.ends, self.timed = tuple(names), ends, timed
+        self.names, self.ends, self.timed, self.leap, self.believed = tuple(names), ends, timed, leap, True
         self.stale_s = float(interface.safety["stale_after_s"])
         self.topics = [state.topic for state in interface.states]
         self.marked: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # what each message said, by topic and mark
@@ -107,6 +110,9 @@ class Windows:
         self.marked[topic.topic, mark(data)] = said
         if len(self.marked) > KEPT:
             self.marked.pop(next(iter(self.marked)))
+        first = self.names[0]
+        if first in said and first in self.newest and np.abs(said[first] - self.newest[first]).max() > self.leap:
+            self.believed = False
         self.newest.update(said)
         if len(self.newest) == len(self.names):
             self.windows.append((at, *self.ends(*(self.newest[name] for name in self.names))))
@@ -115,7 +121,7 @@ class Windows:
         """Ends [K, B] of the commands that may be sent at ``at`` [s], by each state that may have been the
         last one then; None: the state is old, or nearly."""
         fresh = [(low, high) for taken, low, high in self.windows if at - taken <= STALE * self.stale_s]
-        if not fresh:
+        if not fresh or not self.believed:
             return None
         low, high = (np.stack(ends) for ends in zip(*fresh[-1 if self.timed else 0 :]))
         return low, high
@@ -155,7 +161,8 @@ def windows_of(
     if ends is None:
         return None
     names = (ends["position"], *([ends["velocity"]] if "velocity" in ends else []))
-    return Windows(interface, names, lambda position, velocity=None: range_ends(ends, robot, position, velocity), timed)
+    return Windows(
+        interface, names, lambda position, velocity=None: range_ends(ends, robot, position, velocity), timed, LEAP)
 
 
 class Oracle:
