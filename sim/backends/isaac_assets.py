@@ -221,7 +221,8 @@ def plan_of(model: Model) -> Plan:
 def _refuse(mj: mujoco.MjModel) -> None:
     for i in range(mj.nu):
         if mj.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE:
-            raise ValueError(f"actuator {mj.actuator(i).name!r} has dynamics of its own; Isaac's drives have none")
+            raise ValueError(f"actuator {mj.actuator(i).name!r} has a state of its own (it integrates, as one "
+                             "that takes speeds, or lags); Isaac's drives have none: take mujoco or mujoco_warp")
     for i in range(mj.neq):
         if not _alike(mj, i):
             raise ValueError(f"equality {mj.eq(i).name!r}: Isaac has no such constraint; only joints that move alike "
@@ -427,9 +428,6 @@ def _check_actuator(mj: mujoco.MjModel, actuator: int, joint: int) -> None:
     plain = mujoco.mjtBias(mj.actuator_biastype[actuator]) in (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE)
     if not (fixed and plain) or mj.actuator_biasprm[actuator, 0]:
         raise ValueError(f"actuator {name!r} is neither a motor nor a position or velocity servo")
-    if mj.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE:
-        raise ValueError(f"actuator {name!r} has a state of its own (it integrates, or lags); Isaac's drives have "
-                         "none: backends mujoco and mujoco_warp can simulate it")
     low, high = mj.actuator_forcerange[actuator]
     if mj.actuator_forcelimited[actuator] and not np.isclose(-low, high):
         raise ValueError(f"actuator {name!r}: force range [{low:g}, {high:g}]; Isaac's drives push and pull alike")
