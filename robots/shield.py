@@ -92,12 +92,15 @@ def effort_window(position: Array, velocity: Array, kp: Array, kd: Array, limit:
 
 
 def speed_window(
-    position: Array, low: Sequence[float], high: Sequence[float], brake: Sequence[float], speed: Sequence[float]
+    position: Array, low: Sequence[float], high: Sequence[float], brake: Sequence[float], speed: Sequence[float],
+    late: float = 0.0,
 ) -> Window:
-    """Lowest and highest speed [A] of joints at ``position`` [A] from which braking with ``brake`` [A] comes to rest
-    between ``low`` and ``high`` [A], none above ``speed`` [A]; beyond an end only back."""
+    """Lowest and highest speed [A] of joints at ``position`` [A] from which braking with ``brake`` [A], that begins
+    ``late`` [s], comes to rest between ``low`` and ``high`` [A], none above ``speed`` [A]; beyond an end only back."""
     q, b, most = (np.asarray(x, dtype=float) for x in (position, brake, speed))
-    down, up = (np.minimum(np.sqrt(2.0 * b * np.maximum(room, 0.0)), most) for room in (q - low, high - q))
+    before = b * late
+    down, up = (np.minimum(np.sqrt(before**2 + 2.0 * b * np.maximum(room, 0.0)) - before, most)
+                for room in (q - low, high - q))
     return -down, up
 
 

@@ -244,6 +244,27 @@ def test_efforts_of_real_processes_are_judged_by_the_state_that_the_guard_knew(
     assert sum("way beyond the servo's limit of component 0" in text for text in oracle.wrong) == wrong
 
 
+@pytest.mark.parametrize("mode, efforts, wrong", [
+    ("stopping", (30.0, 15.0, 0.0), 0), ("stopping", (15.0, 30.0), 1), ("stopping", (15.0, -60.0), 1),
+    ("active", (30.0, 15.0), 1)])
+def test_a_stop_may_take_efforts_back_whatever_a_state_says_that_nobody_believes(
+    mode: str, efforts: tuple[float, ...], wrong: int
+) -> None:
+    """The joint is said to be so fast that nothing but braking was allowed."""
+    interface = load_interface(FRANKA, "forward_effort")
+    oracle, topic = Oracle(FRANKA, interface, "joint_effort_cmd", 0.02), interface.states[0]
+    assert oracle.servos is not None
+    oracle.says(mode)
+    for k, effort in enumerate(efforts):
+        if k == 1:  # from here on
+            signals = {"joint_pos": HOME, "joint_vel": 5.0 * np.eye(7)[0], "joint_torque": np.zeros(7)}
+            state = codecs.STATES[topic.codec].encode(signals, 1, ("world", "arm"), topic.options)
+            oracle.servos.read(topic, 0.02 * k, messages.encode(topic.type, state))
+        message = codecs.COMMANDS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
+        oracle.read(0.02 * k, messages.encode(oracle.topic.type, message))
+    assert sum("way beyond the servo's limit" in text for text in oracle.wrong) == wrong
+
+
 def test_the_oracle_sees_a_servo_that_is_asked_for_too_much() -> None:
     """By the newest state: here it is known when each command was made."""
     away = HOME - 0.1 * np.eye(7)[0]

@@ -124,6 +124,26 @@ def test_no_command_drives_a_joint_out_of_its_range(arm):
         assert (np.abs(reached[turns]) < 0.03).all() and np.abs(speed[-1]).max() < 0.02
 
 
+def test_an_arm_that_lags_stays_in_its_range_all_the_same(lockstep, monkeypatch):
+    """Told its speeds at 25 Hz, 50 ms behind them: joints 5 and 7 were 0.05 rad beyond their ends."""
+    monkeypatch.setattr("tests.bridge.test_guard_rates.DT", 0.04)
+
+    class Lagging(Arm):
+        has = np.zeros(7)
+
+        def publish(self) -> None:
+            self.has = self.has + (self.told - self.has) * TICK / 0.05
+            told, self.told = self.told, self.has
+            super().publish()
+            self.told = told
+
+    arm = Lagging(lockstep, "joint_vel_cmd")
+    arm.run(0.08, np.zeros(7))
+    arm.run(4.0, np.where(np.isin(np.arange(7), (0, 4, 6)), arm.spec.high, 0.0))
+    assert arm.guard.mode == "active" and (arm.place[[0, 4, 6]] > 2.6).all()
+    assert (np.max([place for place, _ in arm.track], axis=0) <= ROBOT.command("joint_pos_cmd").high).all()
+
+
 def test_beyond_an_end_it_may_only_go_back():
     low, high = speed_window(np.array([2.0, -3.0, 0.0]), [-1.0] * 3, [1.0] * 3, [2.0] * 3, [1.5] * 3)
     assert low.tolist() == [-1.5, 0.0, -1.5] and high.tolist() == [0.0, 1.5, 1.5]

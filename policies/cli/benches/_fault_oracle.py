@@ -186,6 +186,7 @@ class Oracle:
         section: Mapping[str, Any] = interface.safety["commands"][command]
         own: Mapping[str, Any] = section.get("motion") or {}
         self.servos = windows_of(robot, interface, section, timed)
+        self.pushes = robot.drives.get(command) == "effort"
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
         self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))
@@ -270,10 +271,18 @@ class Oracle:
         pushed[:size] = ((np.abs(under) <= rounding) | (np.abs(over) <= rounding)).any(axis=0)
         beyond = np.maximum(under, over).min(axis=0)  # by the state that allows most
         at_end = np.where(under.min(axis=0) > 0, self.high[:size] - asked, asked - self.low[:size]) <= rounding
-        self._within("way beyond the servo's limit", np.where(at_end, 0.0, beyond), rounding)
-        pushed[:size] |= at_end & (beyond > rounding)
+        excused = at_end | self._less(asked)
+        self._within("way beyond the servo's limit", np.where(excused, 0.0, beyond), rounding)
+        pushed[:size] |= excused & (beyond > rounding)
         self.yielded += bool(pushed.any())
         return pushed
+
+    def _less(self, asked: np.ndarray) -> np.ndarray:
+        """Which components [B] of a stop are efforts on the way to none: as where no state is believed."""
+        if self.mode not in ("stopping", "holding") or not self.pushes or len(self.trace) < 2:
+            return np.zeros(asked.size, dtype=bool)
+        before = self.trace[-2][1][: asked.size]
+        return np.asarray((asked * before >= 0.0) & (np.abs(asked) <= np.abs(before)))
 
     def _gap(self, missed: int, led: bool) -> None:
         """So many commands were ``missed``: the guard itself stood still.

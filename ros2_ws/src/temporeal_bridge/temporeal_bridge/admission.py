@@ -66,7 +66,8 @@ def window(profile: Profile, values: Mapping[str, np.ndarray] | None) -> shield.
             position, velocity, np.asarray(effort.kp), np.asarray(effort.kd), np.asarray(effort.limit))
     if ends is None:
         return None
-    speeds = shield.speed_window(values[ends.position].reshape(-1), ends.low, ends.high, ends.brake, ends.speed)
+    speeds = shield.speed_window(values[ends.position].reshape(-1), ends.low, ends.high, ends.brake, ends.speed,
+                                 ends.late)
     if not ends.velocity:
         return speeds
     velocity, gain = values[ends.velocity].reshape(-1), np.asarray(ends.gain)

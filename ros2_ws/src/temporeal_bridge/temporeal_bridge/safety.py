@@ -46,11 +46,12 @@ by then nobody knows.
 
 ``ends`` is the like for commands that are speeds or efforts, which say nothing of a place: towards an end of the
 joints' ``range`` (the limits of that command, and the ``margin`` inside them) a joint may only be as fast as braking
-with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that; an effort may
-be ``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so that it brakes one that is faster.
-Such commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp`` of an effort is ``-gain`` times the
-velocity; none where that is stale, frozen, has foreign stamps, or is not how the position changes (this stops efforts,
-too). An artifact whose efforts come less often than every ``period_s`` is refused: damping with older speeds shakes.
+with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that a period and
+``late_s`` earlier; an effort may be ``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so
+that it brakes one that is faster. Such commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp``
+of an effort is ``-gain`` times the velocity; none where that is stale, frozen, has foreign stamps, or is not how the
+position changes (this stops efforts, too). An artifact whose efforts come less often than every ``period_s`` is
+refused: damping with older speeds shakes.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ class Effort:
 class Ends:
     """Towards the ends ``low`` and ``high`` [B] of the measured ``position`` the first components of a command in rad/s
     or N m may only be as fast as ``brake`` [B] can stop, up to ``speed`` [B]. ``gain`` [B] and the measured
-    ``velocity`` are an effort's; see the module's text."""
+    ``velocity`` are an effort's, ``late`` [s], after which a joint has the speed it is told, a speed's; see the text
+    of the module."""
 
     position: str
     low: tuple[float, ...]
@@ -142,6 +144,7 @@ class Ends:
     speed: tuple[float, ...]
     velocity: str = ""
     gain: tuple[float, ...] = ()
+    late: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -406,7 +409,7 @@ def ends(
     pushes = spec.unit in EFFORTS
     own = ("velocity", "gain", "period_s") if pushes else ()
     needed = ("position", "range", "brake", "speed", *own)
-    legal(where, row, (*needed, "margin"), needed)
+    legal(where, row, (*needed, "margin", *(() if pushes else ("late_s",))), needed)
     longest = positive(f"{where}.period_s", row["period_s"]) if pushes else np.inf
     if period > longest + 1e-9:
         raise SafetyError(f"{where}.period_s is {longest:g} s, but this artifact's commands come every {period:g} s: "
@@ -426,7 +429,8 @@ def ends(
         raise SafetyError(f"{where}.margin is {row['margin']!r}: it leaves nothing of the range of {row['range']}")
     brake, speed = (components(f"{where}.{key}", row[key], size) for key in ("brake", "speed"))
     if not pushes:
-        return Ends(row["position"], low, high, brake, speed)
+        late = period + positive(f"{where}.late_s", row.get("late_s", 0.0), or_zero=True)
+        return Ends(row["position"], low, high, brake, speed, late=late)
     return Ends(row["position"], low, high, brake, speed, row["velocity"], components(
         f"{where}.gain", row["gain"], size))
 
