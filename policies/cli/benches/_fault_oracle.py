@@ -53,16 +53,17 @@ def servo_ends(rule: Mapping[str, Any], position: np.ndarray, velocity: np.ndarr
 
 
 def range_ends(
-    rule: Mapping[str, Any], robot: RobotSpec, position: np.ndarray, velocity: np.ndarray | None
+    rule: Mapping[str, Any], robot: RobotSpec, period: float, position: np.ndarray, velocity: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest command [B] by the section ``ends``: speeds that stop within the range, or what brings an
-    effort's joints to them."""
+    """Lowest and highest command [B] by the section ``ends``: speeds that stop within the range if they begin to a
+    ``period`` and ``late_s`` later, or what brings an effort's joints to speeds that stop at once."""
     spec, brake = robot.command(rule["range"]), np.asarray(rule["brake"], dtype=float)
     low, high = (np.array(end)[: position.size] + sign * np.asarray(rule.get("margin", 0.0), dtype=float)
                  for end, sign in ((spec.low, 1.0), (spec.high, -1.0)))
     most, up, down = np.asarray(rule["speed"], dtype=float), high - position, position - low
-    fastest = np.minimum(most, np.sqrt(2.0 * brake * np.where(up > 0.0, up, 0.0)))
-    slowest = np.maximum(-most, -np.sqrt(2.0 * brake * np.where(down > 0.0, down, 0.0)))
+    lost = brake * (period + float(rule.get("late_s", 0.0))) if velocity is None else 0.0  # in speed, until then
+    fastest = np.minimum(most, np.sqrt(lost**2 + 2.0 * brake * np.where(up > 0.0, up, 0.0)) - lost)
+    slowest = np.maximum(-most, lost - np.sqrt(lost**2 + 2.0 * brake * np.where(down > 0.0, down, 0.0)))
     if velocity is None:
         return slowest, fastest
     gain = np.asarray(rule["gain"], dtype=float)
@@ -152,7 +153,7 @@ class Windows:
 
 
 def windows_of(
-    robot: RobotSpec, interface: Interface, section: Mapping[str, Any], timed: bool
+    robot: RobotSpec, interface: Interface, section: Mapping[str, Any], period: float, timed: bool
 ) -> Windows | None:
     """What a command's ``section`` of ``ros.yaml`` demands of it by the state; None: nothing."""
     effort, ends = section.get("effort"), section.get("ends")
@@ -162,7 +163,8 @@ def windows_of(
         return None
     names = (ends["position"], *([ends["velocity"]] if "velocity" in ends else []))
     return Windows(
-        interface, names, lambda position, velocity=None: range_ends(ends, robot, position, velocity), timed, LEAP)
+        interface, names, lambda position, velocity=None: range_ends(ends, robot, period, position, velocity), timed,
+        LEAP)
 
 
 class Oracle:
@@ -185,7 +187,7 @@ class Oracle:
         self.spec, self.period, self.topic = robot.command(command), period, interface.command(command)
         section: Mapping[str, Any] = interface.safety["commands"][command]
         own: Mapping[str, Any] = section.get("motion") or {}
-        self.servos = windows_of(robot, interface, section, timed)
+        self.servos = windows_of(robot, interface, section, period, timed)
         self.pushes = robot.drives.get(command) == "effort"
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin

@@ -123,9 +123,9 @@ class Watch:
         return self.stamps() == self.frozen(now) == self.jumped == NOTHING
 
     def seen_moving(self, now: float) -> bool:
-        """Whether the velocity that brakes efforts is alive, of now, and that of the position: one that says for ever
-        the same would push."""
-        return self.stamps() == self.frozen(now) == self.speeds() == NOTHING
+        """Whether what is said of place and velocity may brake speeds and efforts: alive, of now, without a leap, and
+        of one mind. A velocity that says for ever the same would push."""
+        return self.stamps() == self.frozen(now) == self.jumped == self.speeds() == NOTHING
 
     def speeds(self) -> Reason:
         """A velocity, which efforts are made of, that is not how the position changes."""
