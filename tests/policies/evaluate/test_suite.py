@@ -101,6 +101,12 @@ def test_the_margin_is_over_the_best_baseline_of_each_system_where_all_ran() -> 
     assert set(suite.MODEL_FREE) == {"ppo", "rnn", "tau-mdp", "f-mdp"}
 
 
+def test_a_system_is_compared_once_all_were_tried_on_all_of_its_formulas() -> None:
+    trials = [*against(900, {"tau-mdp": 600}), *against(800, {"npc": 300}, "unicycle_reach"),
+              trial("unicycle_seq", satisfied=700)]
+    assert suite.compared_systems(trials) == ["linear"] and suite.margin(trials) == pytest.approx(30)
+
+
 def test_a_baseline_that_refuses_formulas_is_compared_on_the_others_too() -> None:
     trials = [*against(900, {"f-mdp": 850}), *against(500, {"f-mdp": 0}, "linear_seq")]
     trials = [t for t in trials if (t["task"], t["method"]) != ("linear_seq", "f-mdp")]
