@@ -347,3 +347,18 @@ def test_a_pause_after_a_trajectory_with_points_left_out_cannot_be_judged() -> N
         message = codecs.COMMANDS[oracle.topic.codec].encode_course(course(fine, fast), oracle.topic.options)
         oracle.read(at, messages.encode(oracle.topic.type, message))
     assert oracle.wrong == ["a trajectory left points out: where it led in a pause cannot be told"]
+
+
+@pytest.mark.parametrize("mode, last, wrong", [
+    ("holding", 0.0, 0), ("holding", 1.0, 1), ("active", 0.0, 1)])
+def test_the_last_word_to_a_robot_that_holds_efforts_is_zero_at_once(mode: str, last: float, wrong: int) -> None:
+    """From 30 N m, a thousandth of a second after them."""
+    oracle = Oracle(FRANKA, load_interface(FRANKA, "forward_effort"), "joint_effort_cmd", 0.02)
+    oracle.says("active")
+    for at, effort in ((0.0, 10.0), (0.02, 20.0), (0.04, 30.0)):
+        message = codecs.COMMANDS["forward_array"].encode(effort * np.eye(7)[0], oracle.topic.options)
+        oracle.read(at, messages.encode(oracle.topic.type, message))
+    oracle.mode = mode
+    message = codecs.COMMANDS["forward_array"].encode(last * np.eye(7)[0], oracle.topic.options)
+    oracle.read(0.041, messages.encode(oracle.topic.type, message))
+    assert bool(oracle.outside) == bool(wrong)

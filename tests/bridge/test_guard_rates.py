@@ -262,6 +262,15 @@ def test_who_falls_silent_is_slowed_at_once(arm):
     assert np.abs(arm.speed).max() < 0.05
 
 
+def test_an_effort_is_not_made_of_a_state_that_a_speed_may_be_made_of(arm):
+    """What damps is the velocity: 40 ms old it pushes."""
+    arm.run(0.5, np.zeros(7))
+    now = arm.own.monotonic()
+    arm.controller.send(Proposal(link.COMMAND, 1, arm.step + 1, 5, now - 0.04, now - 0.04, np.zeros(7)))
+    arm.run(0.01)
+    assert (arm.guard.flight.code == "stale") == arm.pushes
+
+
 def test_links_that_would_come_together_stop_it(lockstep):
     arm = Arm(lockstep, "joint_vel_cmd")
     arm.run(0.1, np.zeros(7))

@@ -135,6 +135,8 @@ RATES = load_interface(ARM).safety
      "effort is the law of servos that are given places"),
     ("joint_vel_cmd.stop.default", "ramp", "ramp needs a command in rad or m; joint_vel_cmd is in rad/s"),
     ("joint_effort_cmd.start.ramp_s", ..., "the key 'ramp_s' is missing"),
+    ("joint_effort_cmd.stale_after_s", 0.2, "longer than safety.stale_after_s, 0.1 s: it may only be shorter"),
+    ("joint_effort_cmd.stale_after_s", 0, "a positive number is needed"),
     ("joint_pos_cmd.ends", {"position": "joint_pos"}, "ends hold commands in rad/s or m/s or N m or N"),
     ("joint_pos_cmd.start.signal", ..., "the key 'signal' is missing"),
 ])

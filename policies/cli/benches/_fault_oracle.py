@@ -83,10 +83,10 @@ class Windows:
 
     def __init__(
         self, interface: Interface, names: Sequence[str], ends: Callable[..., tuple[np.ndarray, np.ndarray]],
-        timed: bool, leap: float = np.inf,
+        timed: bool, leap: float = np.inf, stale_s: float | None = None,
     ) -> None:
         self.names, self.ends, self.timed, self.leap, self.believed = tuple(names), ends, timed, leap, True
-        self.stale_s = float(interface.safety["stale_after_s"])
+        self.stale_s = float(stale_s or interface.safety["stale_after_s"])
         self.topics = [state.topic for state in interface.states]
         self.marked: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # what each message said, by topic and mark
         self.known: dict[str, tuple[int, float]] = {}  # by topic: the mark last told of, and since when at the earliest
@@ -164,7 +164,7 @@ def windows_of(
     names = (ends["position"], *([ends["velocity"]] if "velocity" in ends else []))
     return Windows(
         interface, names, lambda position, velocity=None: range_ends(ends, robot, period, position, velocity), timed,
-        LEAP)
+        LEAP, section.get("stale_after_s"))
 
 
 class Oracle:
@@ -189,6 +189,8 @@ class Oracle:
         own: Mapping[str, Any] = section.get("motion") or {}
         self.servos = windows_of(robot, interface, section, period, timed)
         self.pushes = robot.drives.get(command) == "effort"
+        self.held = robot.drives.get(command) in ("velocity", "effort", "tool")
+        self.rates_zero = robot.drives.get(command) in ("velocity", "effort", "tool")
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
         self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))
@@ -240,6 +242,8 @@ class Oracle:
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")
         self.trace.append((at, command))
         self._place(command, "command")
+        if self.held and self.mode != "active" and not command.any():
+            return self._last_word(now)
         pushed = self._effort(command, now.made, marks)
         missed = int((now.made - self.last.left) / self.period - ON_TIME) if timed and self.history else 0
         if missed > 0:
@@ -253,6 +257,11 @@ class Oracle:
         self.last = now
         if hasattr(message, "points"):
             self._trajectory(message)
+
+    def _last_word(self, now: Times) -> None:
+        """Zero to a robot that holds speeds or efforts, from a guard that lets go of it: at once, however far the last
+        command was from that and however short ago. What comes next begins there."""
+        self.history, self.last = [np.zeros(self.spec.size)], now
 
     def _place(self, command: np.ndarray, what: str) -> None:
         self._within(what + " place", np.maximum(self.low - command, command - self.high), self.rounding)

@@ -604,7 +604,8 @@ def chunks_end_s(world: World) -> float:
 CASES: dict[str, Case] = {
     "state stopped": Case(state(name="stopped"), "stale", stale_s, promise=SERVO),
     "state late by 0.3 s": Case(state(name="delayed", by_s=0.3), "stale", stale_s, promise=SERVO),
-    "state lost, 3 of 10": Case(state(name="lost", share=0.3), GOES_ON),
+    "state lost, 3 of 10": Case(
+        state(name="lost", share=0.3), GOES_ON, kinds=tuple(kind for kind in KINDS if kind != "franka-effort")),
     "state repeated, old stamps": Case(state(name="repeated"), "stale", lambda w: stale_s(w) + STATE_S, promise=SERVO),
     "state frozen, fresh stamps": Case(
         state(name="frozen"), "frozen", lambda w: w.guard.profile.frozen.after_s + SEEN_S + STATE_S, FROZEN),

@@ -23,6 +23,7 @@
         joint_effort_cmd:         # and of one that is a speed or an effort
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
                  gain: 30.0, period_s: 0.02}
+          stale_after_s: 0.03     # in the place of the one for all commands, and not longer
           start: {ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
@@ -220,7 +221,7 @@ class Profile:
 
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
           "swap", "unlock_below_m", "level", "commands")
-OF_COMMAND = ("stop", "motion", "tracking", "effort", "ends", "start", "self_collision")
+OF_COMMAND = ("stop", "stale_after_s", "motion", "tracking", "effort", "ends", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
 SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
@@ -236,6 +237,12 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         raise SafetyError(f"safety.commands has no section for {spec.name!r}; it has: {', '.join(commands)}")
     where, own = f"safety.commands.{spec.name}", commands[spec.name]
     legal(where, own, OF_COMMAND, ("stop",))
+    stale = positive("safety.stale_after_s", content["stale_after_s"])
+    if own.get("stale_after_s") is not None:
+        stale, common = positive(f"{where}.stale_after_s", own["stale_after_s"]), stale
+        if stale > common:
+            raise SafetyError(f"{where}.stale_after_s is {stale:g} s, longer than safety.stale_after_s, {common:g} s: "
+                              "it may only be shorter")
     level = content.get("level")
     if level is not None:
         legal("safety.level", level, (*LEVEL, *SINK), LEVEL)
@@ -251,7 +258,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     return Profile(
         limits=motion_limits(f"{where}.motion", own.get("motion") or {}, spec, period),
         stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level, own.get("tracking")),
-        stale_after_s=positive("safety.stale_after_s", content["stale_after_s"]), silent_after_s=silent,
+        stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=optional("safety.stamps_within_s", content.get("stamps_within_s")),
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
         jump=jump(robot, content.get("jump")), violated=violated, estop=estop(content.get("estop") or {}),
