@@ -90,7 +90,7 @@ def test_deploy_tells_what_was_not_flown(
             for i, v in enumerate(verdicts)]
     monkeypatch.setattr("temporeal_bridge.flights.fly", lambda *_, **__: flown(rows, fault))
     options = deploy.parser().parse_args([str(tmp_path), "--sim"])
-    settings = {"interface": None, "transport": "dds"}
+    settings = {"interface": None, "transport": "dds", "signals": None}
     assert deploy.simulate(options, settings, "crazyflie", tmp_path) == status
     told = capsys.readouterr()
     assert (KILLED in told.err) == bool(fault or status == 2)
