@@ -385,7 +385,7 @@ class Stage:
         self.policy = PolicyNode(
             own[0], self.rerun or artifact, robot, interface, link.MemoryController(self.line))
         self.guard = GuardNode(own[1], artifact.manifest, robot, interface, self.line)
-        self.guard.watch.seen_since = -inf  # nor how long the guard had seen the robot when the recording began
+        self.guard.watch.seen_since = -inf  # the guard had seen the robot for long enough: it began
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
         self.heard = Recording(recording.path, [], {}, "")
