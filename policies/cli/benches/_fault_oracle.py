@@ -190,7 +190,6 @@ class Oracle:
         self.servos = windows_of(robot, interface, section, period, timed)
         self.pushes = robot.drives.get(command) == "effort"
         self.held = robot.drives.get(command) in ("velocity", "effort", "tool")
-        self.rates_zero = robot.drives.get(command) in ("velocity", "effort", "tool")
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
         self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))
