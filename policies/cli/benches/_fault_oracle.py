@@ -30,7 +30,6 @@ KEPT = 1000  # messages of the state that may still be told of
 WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
 STALE = 0.9  # of the age from which on a state says nothing: nearer to it nobody knows what the guard thought
-LEAP = 0.5  # rad: a joint at 5 rad/s needs 0.1 s for it
 REORDERED_NS = 1_000_000_000  # a stamp that goes back by less is of an old state, by more of a clock that was set
 
 
@@ -77,15 +76,13 @@ class Windows:
         names: signals that tell. ends: lowest and highest command [B] of their values.
         timed: whether a command was made of the newest state read; else of any that is fresh, for topics have no order
             among each other.
-        leap: of the first of the names, what no robot does from one message to the next: after it the state lies, and
-            what it says of commands counts no more.
     """
 
     def __init__(
         self, interface: Interface, names: Sequence[str], ends: Callable[..., tuple[np.ndarray, np.ndarray]],
-        timed: bool, leap: float = np.inf, stale_s: float | None = None,
+        timed: bool, stale_s: float | None = None,
     ) -> None:
-        self.names, self.ends, self.timed, self.leap, self.believed = tuple(names), ends, timed, leap, True
+        self.names, self.ends, self.timed = tuple(names), ends, timed
         self.stale_s = float(stale_s or interface.safety["stale_after_s"])
         self.topics = [state.topic for state in interface.states]
         self.marked: dict[tuple[str, int], dict[str, np.ndarray]] = {}  # what each message said, by topic and mark
@@ -111,9 +108,6 @@ class Windows:
         self.marked[topic.topic, mark(data)] = said
         if len(self.marked) > KEPT:
             self.marked.pop(next(iter(self.marked)))
-        first = self.names[0]
-        if first in said and first in self.newest and np.abs(said[first] - self.newest[first]).max() > self.leap:
-            self.believed = False
         self.newest.update(said)
         if len(self.newest) == len(self.names):
             self.windows.append((at, *self.ends(*(self.newest[name] for name in self.names))))
@@ -122,7 +116,7 @@ class Windows:
         """Ends [K, B] of the commands that may be sent at ``at`` [s], by each state that may have been the
         last one then; None: the state is old, or nearly."""
         fresh = [(low, high) for taken, low, high in self.windows if at - taken <= STALE * self.stale_s]
-        if not fresh or not self.believed:
+        if not fresh:
             return None
         low, high = (np.stack(ends) for ends in zip(*fresh[-1 if self.timed else 0 :]))
         return low, high
@@ -164,7 +158,7 @@ def windows_of(
     names = (ends["position"], *([ends["velocity"]] if "velocity" in ends else []))
     return Windows(
         interface, names, lambda position, velocity=None: range_ends(ends, robot, period, position, velocity), timed,
-        LEAP, section.get("stale_after_s"))
+        section.get("stale_after_s"))
 
 
 class Oracle:
@@ -188,7 +182,6 @@ class Oracle:
         section: Mapping[str, Any] = interface.safety["commands"][command]
         own: Mapping[str, Any] = section.get("motion") or {}
         self.servos = windows_of(robot, interface, section, period, timed)
-        self.pushes = robot.drives.get(command) == "effort"
         self.held = robot.drives.get(command) in ("velocity", "effort", "tool")
         margin = np.broadcast_to(np.asarray(own.get("margin", 0.0), dtype=float), (self.spec.size,))
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
@@ -281,15 +274,14 @@ class Oracle:
         pushed[:size] = ((np.abs(under) <= rounding) | (np.abs(over) <= rounding)).any(axis=0)
         beyond = np.maximum(under, over).min(axis=0)  # by the state that allows most
         at_end = np.where(under.min(axis=0) > 0, self.high[:size] - asked, asked - self.low[:size]) <= rounding
-        excused = at_end | self._less(asked)
-        self._within("way beyond the servo's limit", np.where(excused, 0.0, beyond), rounding)
-        pushed[:size] |= excused & (beyond > rounding)
+        self._within("way beyond the servo's limit", np.where(at_end | self._less(asked), 0.0, beyond), rounding)
+        pushed[:size] |= at_end & (beyond > rounding)
         self.yielded += bool(pushed.any())
         return pushed
 
     def _less(self, asked: np.ndarray) -> np.ndarray:
-        """Which components [B] of a stop are efforts on the way to none: as where no state is believed."""
-        if self.mode not in ("stopping", "holding") or not self.pushes or len(self.trace) < 2:
+        """Which components [B] of a stop are speeds or efforts on the way to none: as where no state is believed."""
+        if self.mode not in ("stopping", "holding") or not self.held or len(self.trace) < 2:
             return np.zeros(asked.size, dtype=bool)
         before = self.trace[-2][1][: asked.size]
         return np.asarray((asked * before >= 0.0) & (np.abs(asked) <= np.abs(before)))
