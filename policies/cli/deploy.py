@@ -69,10 +69,10 @@ def run(argv: Sequence[str]) -> int:
     """Check the artifact, then fly."""
     options = parser().parse_intermixed_args(argv)
     from policies.cli import runs
-    from policies.cli.settings import compose
+    from policies.cli.settings import section
 
     needs_bridge()
-    deploy = compose(options.overrides)["deploy"]
+    deploy = section("deploy", options.overrides)
     if options.sim:
         check_sim(options)
     out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")

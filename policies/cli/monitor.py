@@ -59,10 +59,10 @@ def run(argv: Sequence[str]) -> int:
     if not options.wait >= 0:
         raise BadInput(f"--wait is a number of seconds from 0, got {options.wait}")
     from policies.cli.deploy import needs_bridge
-    from policies.cli.settings import compose
+    from policies.cli.settings import section
 
     needs_bridge()
-    deploy = compose(overrides)["deploy"]
+    deploy = section("deploy", overrides)
     manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
     results = watch(manifest, deploy, options.flights or (1 if options.formula else None),
                     now=options.formula is not None, quiet=options.json, wait_s=options.wait)

@@ -261,6 +261,20 @@ def put(config: DictConfig, word: Opened) -> None:
     node[last] = OmegaConf.merge(old, word.value) if both else word.value
 
 
+def section(name: str, overrides: Sequence[str]) -> Settings:
+    """The part ``name`` of the configuration, for a command that reads nothing else of it.
+
+    Raises :class:`BadInput` as :func:`compose` does, and for an override of another part: it would be ignored.
+    """
+    found: Settings = compose(overrides)[name]
+    for text in overrides:
+        key = text.partition("=")[0]
+        if key.partition(".")[0] not in (name, "experiment"):
+            raise BadInput(f"{text}: of the settings only those of {name!r} are read here, such as "
+                           f"{name}.{next(iter(found))}=...; an option of the command would be written --{key}")
+    return found
+
+
 def parse_override(line: str, text: str = "") -> Override:
     """One override in Hydra's grammar; ``text``: what the user wrote, if not that."""
     from hydra.core.override_parser.overrides_parser import OverridesParser

@@ -31,6 +31,8 @@ PULLS = {"joint_vel_cmd": np.full(7, 0.2), "joint_effort_cmd": 0.5 * INERTIA}
 class Arm:
     """A guard, a controller, and joints that have the speed, or the acceleration, that they are told."""
 
+    late_s = 0.0  # of the state, when it arrives
+
     def __init__(self, lockstep: Any, command: str, **changes: Any) -> None:
         found = load_interface(ROBOT, INTERFACES[command])
         own = {**found.safety["commands"][command], **changes}
@@ -79,7 +81,8 @@ class Arm:
             signals["joint_vel"] = self.lie
         signals = self.frozen or signals
         for topic, endpoint in reversed(self.states):
-            message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
+            stamp = self.own.now() - round(1e9 * self.late_s)
+            message = codecs.STATES[topic.codec].encode(signals, stamp, ("world", "arm"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
 
     def run(self, seconds: float, command: Any = None) -> None:
@@ -209,11 +212,50 @@ def test_whom_somebody_pushes_on_is_held_all_the_same(lockstep):
     assert arm.guard.mode == "holding" and arm.sent[-1][0] < -5.0
 
 
-def test_a_guard_that_is_deactivated_says_that_there_is_no_speed_and_no_effort(arm, monkeypatch):
+def test_a_guard_that_is_deactivated_brings_the_arm_to_rest_and_then_says_nothing_more(arm, monkeypatch):
+    """It was told no effort at once, and an arm without friction coasted for ever."""
     arm.run(1.2, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    assert np.abs(arm.speed).max() > 0.15
     monkeypatch.setattr(arm.guard.transport, "active", False)
-    arm.run(0.2)
+    arm.run(1.5)
     assert arm.guard.flight.code == "inactive" and arm.guard.mode == "stopped" and not arm.sent[-1].any()
+    assert np.abs(arm.speed).max() < 0.07
+    count = len(arm.sent)
+    arm.run(0.5)
+    assert len(arm.sent) == count
+
+
+def test_a_guard_that_is_deactivated_while_it_holds_lets_go(arm, monkeypatch):
+    arm.run(0.5, np.zeros(7))
+    arm.own.publish(arm.stop, messages.empty())
+    arm.run(1.0)
+    assert arm.guard.mode == "holding"
+    monkeypatch.setattr(arm.guard.transport, "active", False)
+    arm.run(0.1)
+    assert arm.guard.mode == "stopped" and not arm.sent[-1].any()
+
+
+def test_no_speed_and_no_effort_begins_while_the_arm_moves(arm):
+    """0 would be a jolt for the one, and no rest for the other."""
+    arm.speed = arm.told = np.array([0.15, 0, 0, 0, 0, 0, 0])
+    if arm.pushes:
+        arm.told = np.zeros(7)
+    arm.run(0.1)
+    arm.run(0.1, arm.told)
+    assert arm.guard.flight.code == "start" and "joint_vel[0] is 0.1" in arm.guard.flight.reason
+    assert arm.guard.flight.sent == 0 and "the robot must rest first" in arm.guard.flight.reason
+    arm.run(1.0)  # who moves though no command is known of, does what an earlier guard said last
+    assert arm.guard.mode == "holding" and np.abs(arm.speed).max() < 2e-3
+
+
+@pytest.mark.parametrize(("command", "late_s", "flies"), [
+    ("joint_effort_cmd", 0.02, True), ("joint_effort_cmd", 0.2, False), ("joint_vel_cmd", 0.2, True)])
+def test_an_effort_is_not_made_of_a_state_that_was_late_before_it_came(lockstep, monkeypatch, command, late_s, flies):
+    """What is little for a speed is much for what a velocity is multiplied with."""
+    monkeypatch.setattr(Arm, "late_s", late_s)
+    arm = Arm(lockstep, command)
+    arm.run(0.3, np.zeros(7))
+    assert (arm.guard.mode == "active", bool(arm.sent)) == (flies, flies)
 
 
 def test_a_guard_that_fails_leaves_no_effort(lockstep):

@@ -137,6 +137,12 @@ RATES = load_interface(ARM).safety
     ("joint_effort_cmd.start.ramp_s", ..., "the key 'ramp_s' is missing"),
     ("joint_effort_cmd.stale_after_s", 0.2, "longer than safety.stale_after_s, 0.1 s: it may only be shorter"),
     ("joint_effort_cmd.stale_after_s", 0, "a positive number is needed"),
+    ("joint_effort_cmd.stamps_within_s", 0.6, "longer than safety.stamps_within_s, 0.5 s: it may only be shorter"),
+    ("joint_effort_cmd.start.at_rest", {"signal": "joint_vel"}, "the key 'below' is missing"),
+    ("joint_effort_cmd.start.at_rest.signal", "speed", "has no signal 'speed'"),
+    ("joint_vel_cmd.start.at_rest.below", 0, "each must be positive"),
+    ("joint_vel_cmd.start.within", ..., "the key 'within' is missing"),
+    ("joint_pos_cmd.start.at_rest", {"signal": "joint_vel", "below": 1}, "there is no key 'at_rest'"),
     ("joint_pos_cmd.ends", {"position": "joint_pos"}, "ends hold commands in rad/s or m/s or N m or N"),
     ("joint_pos_cmd.start.signal", ..., "the key 'signal' is missing"),
 ])

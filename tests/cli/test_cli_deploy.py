@@ -48,6 +48,7 @@ def test_a_damaged_artifact_is_named(verb: str, tmp_path: Path, capsys: pytest.C
         (["--formula", "G[0,1] (height > 0)", "--wait", "nan"], "--wait is a number of seconds from 0, got nan"),
         (["--formula", "G[0,1] (height > 0)", "deploy.domian=3"], "did you mean 'domain'"),
         (["--formula", "G[0,1] (height > 0)", "deploy.domain=999"], "999"),
+        (["--formula", "G[0,1] (height > 0)", "seed=3"], "seed=3: of the settings only those of 'deploy' are read"),
     ],
 )
 def test_monitor_refuses(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

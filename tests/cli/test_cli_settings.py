@@ -29,6 +29,7 @@ from policies.cli.settings import (
     override,
     read,
     same_kind,
+    section,
     write,
 )
 from robots.registry import names, resolve
@@ -351,6 +352,15 @@ def test_domain_is_left_to_the_nodes(domain: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ROS_DOMAIN_ID", domain)
     assert compose()["deploy"]["domain"] is None
     assert compose(["deploy.domain=5"])["deploy"]["domain"] == 5
+
+
+@pytest.mark.parametrize("word", ["out=here", "task=hover", "algo.learning_rate=0.1"])
+def test_a_section_refuses_what_it_would_ignore(word: str) -> None:
+    """``temporeal deploy ARTIFACT out=here`` wrote to outputs/deploy all the same."""
+    assert section("deploy", ["deploy=rclpy", "deploy.domain=5"])["domain"] == 5
+    key = re.escape(word.partition("=")[0])
+    with pytest.raises(BadInput, match=rf"of the settings only those of 'deploy' are read here.* --{key}"):
+        section("deploy", [word])
 
 
 def test_an_application_may_use_hydra_itself() -> None:

@@ -32,8 +32,9 @@ def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Re
 def refused_start(asked: Array, now: float, profile: Profile, watch: Watch) -> Reason:
     """What speaks against ``asked`` [A] as the first command: the robot is outside, moves, or is far from there."""
     rule, limits = profile.start, profile.limits
-    if rule is None or not rule.signal:
-        return NOTHING
+    moving = watch.moving()
+    if moving != NOTHING or rule is None or not rule.signal:
+        return moving
     measured = watch.values[rule.signal].reshape(-1)
     low, high = limits.low[: measured.size], limits.high[: measured.size]
     out = np.flatnonzero((measured < low) | (measured > high))

@@ -426,17 +426,18 @@ class GuardNode:
             self._stop_step(now)
 
     def _stop_step(self, now: float) -> None:
-        """One command of the stop action; the mode that it leads to when it has ended."""
+        """One command of the stop action; the mode that it leads to when it has ended. A node that was deactivated is
+        silent, but not before a robot rests that would go on with its last speed or effort."""
         self.acting = now
-        if not self.transport.active:
+        if not self.transport.active and not self.rates:
             self.stopping = Stopping("silence", now)
-        keeps = self.stopping.action in safety.KEEPS
-        if keeps:
+        if self.stopping.action in safety.KEEPS:
             self._catch_up(now)
         step = self._next_of_stop(now)
         self.motion = step.motion or self.motion
         if step.command is not None:
             self._send(step.command)
+        keeps = self.stopping.action in safety.KEEPS and self.transport.active
         self.due = np.inf if step.over and not keeps else now + self.period
         if step.over and (self.mode == "stopping" or not keeps):
             self._rest("holding" if keeps else "stopped")

@@ -24,7 +24,8 @@
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
                  gain: 30.0, period_s: 0.02}
           stale_after_s: 0.03     # in the place of the one for all commands, and not longer
-          start: {ramp_s: 0.5}
+          stamps_within_s: 0.05   # the same
+          start: {at_rest: {signal: joint_vel, below: 0.1}, ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there.
@@ -49,10 +50,11 @@ by then nobody knows.
 joints' ``range`` (the limits of that command, and the ``margin`` inside them) a joint may only be as fast as braking
 with ``brake`` [rad/s^2] comes to rest there, and nowhere faster than ``speed``. A speed is cut to that a period and
 ``late_s`` earlier; an effort may be ``gain`` [N m s/rad] times what the joint's ``velocity`` is below that speed, so
-that it brakes one that is faster. Such commands begin at 0, or, with a ``start.signal``, at what is measured. ``damp``
-of an effort is ``-gain`` times the velocity; none where that is stale, frozen, has foreign stamps, or is not how the
-position changes (this stops efforts, too). An artifact whose efforts come less often than every ``period_s`` is
-refused: damping with older speeds shakes.
+that it brakes one that is faster. Such commands begin at 0, or, with a ``start.signal``, at what is measured, and
+with ``start.at_rest`` not before each component of its signal is ``below`` so much. ``damp`` of an effort is
+``-gain`` times the velocity; none where that is stale, frozen, has foreign stamps, or is not how the position changes
+(this stops efforts, too). An artifact whose efforts come less often than every ``period_s`` is refused: damping with
+older speeds shakes.
 """
 
 from __future__ import annotations
@@ -151,11 +153,14 @@ class Ends:
 @dataclass(frozen=True)
 class Start:
     """The first command may be ``within`` [A] of the measured ``signal``; from there it is faded in over ``ramp_s``.
-    No signal: from 0, for speeds and efforts."""
+    No signal: from 0, for speeds and efforts. Before those each component of the measured ``rests`` must be ``below``
+    so much ("": nobody asks)."""
 
     signal: str
     within: tuple[float, ...]
     ramp_s: float
+    rests: str = ""
+    below: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,7 +211,7 @@ class Profile:
             "tracking": [self.tracking.signal] if self.tracking else (),
             "effort": [self.effort.position, self.effort.velocity] if self.effort else (),
             "ends": [name for name in (self.ends.position, self.ends.velocity) if name] if self.ends else (),
-            "start": [self.start.signal] if self.start and self.start.signal else (),
+            "start": [name for name in (self.start.signal, self.start.rests) if name] if self.start else (),
             "level": ("base_quat_w", "height") if "level" in self.stop.values() else (),
             "unlock_below_m": ("height",) if self.unlock_below_m is not None else ()}
 
@@ -221,7 +226,8 @@ class Profile:
 
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
           "swap", "unlock_below_m", "level", "commands")
-OF_COMMAND = ("stop", "stale_after_s", "motion", "tracking", "effort", "ends", "start", "self_collision")
+AGES = ("stale_after_s", "stamps_within_s")
+OF_COMMAND = ("stop", *AGES, "motion", "tracking", "effort", "ends", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
 SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
@@ -237,12 +243,9 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         raise SafetyError(f"safety.commands has no section for {spec.name!r}; it has: {', '.join(commands)}")
     where, own = f"safety.commands.{spec.name}", commands[spec.name]
     legal(where, own, OF_COMMAND, ("stop",))
-    stale = positive("safety.stale_after_s", content["stale_after_s"])
-    if own.get("stale_after_s") is not None:
-        stale, common = positive(f"{where}.stale_after_s", own["stale_after_s"]), stale
-        if stale > common:
-            raise SafetyError(f"{where}.stale_after_s is {stale:g} s, longer than safety.stale_after_s, {common:g} s: "
-                              "it may only be shorter")
+    positive("safety.stale_after_s", content["stale_after_s"])
+    stale, stamps = (shorter(where, name, own, content) for name in AGES)
+    assert stale is not None
     level = content.get("level")
     if level is not None:
         legal("safety.level", level, (*LEVEL, *SINK), LEVEL)
@@ -259,7 +262,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         limits=motion_limits(f"{where}.motion", own.get("motion") or {}, spec, period),
         stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level, own.get("tracking")),
         stale_after_s=stale, silent_after_s=silent,
-        stamps_within_s=optional("safety.stamps_within_s", content.get("stamps_within_s")),
+        stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
         jump=jump(robot, content.get("jump")), violated=violated, estop=estop(content.get("estop") or {}),
         blend_s=blend(content.get("swap") or {}),
@@ -269,6 +272,15 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         ends=ends(f"{where}.ends", robot, own.get("ends"), spec, period),
         start=start(f"{where}.start", robot, own.get("start"), spec),
         self_collision=self_collision(f"{where}.self_collision", robot, own, spec))
+
+
+def shorter(where: str, name: str, own: Mapping[str, Any], content: Mapping[str, Any]) -> float | None:
+    """A time of all commands, or this command's ``own``, which may only be shorter."""
+    common, value = (optional(f"{place}.{name}", row.get(name)) for place, row in (("safety", content), (where, own)))
+    if value is not None and common is not None and value > common:
+        raise SafetyError(f"{where}.{name} is {value:g} s, longer than safety.{name}, {common:g} s: it may only be "
+                          "shorter")
+    return common if value is None else value
 
 
 def motion_limits(where: str, row: Mapping[str, Any], spec: CommandSpec, period: float) -> Bounds:
@@ -446,13 +458,24 @@ def start(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Com
     """Where and how commands begin."""
     if row is None:
         return None
-    if is_rate(spec) and isinstance(row, Mapping) and "signal" not in row:
-        legal(where, row, ("ramp_s",), ("ramp_s",))
-        return Start("", (), positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True))
-    legal(where, row, ("signal", "within", "ramp_s"), ("signal", "within", "ramp_s"))
+    rate, near = is_rate(spec), ("signal", "within")
+    needed = ("ramp_s",) if rate and isinstance(row, Mapping) and not set(near) & set(row) else (*near, "ramp_s")
+    legal(where, row, (*near, "ramp_s", *(("at_rest",) if rate else ())), needed)
+    ramp = positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True)
+    still = at_rest(f"{where}.at_rest", robot, row.get("at_rest"))
+    if "signal" not in needed:
+        return Start("", (), ramp, *still)
     size = measured_size(f"{where}.signal", robot, row["signal"], spec)
-    within = components(f"{where}.within", row["within"], size)
-    return Start(row["signal"], within, positive(f"{where}.ramp_s", row["ramp_s"], or_zero=True))
+    return Start(row["signal"], components(f"{where}.within", row["within"], size), ramp, *still)
+
+
+def at_rest(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> tuple[str, tuple[float, ...]]:
+    """What must be how small before speeds or efforts begin."""
+    if row is None:
+        return "", ()
+    legal(where, row, ("signal", "below"), ("signal", "below"))
+    known_signal(f"{where}.signal", robot, row["signal"])
+    return row["signal"], components(f"{where}.below", row["below"], robot.signals[row["signal"]].size)
 
 
 def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: CommandSpec) -> SelfCollision | None:

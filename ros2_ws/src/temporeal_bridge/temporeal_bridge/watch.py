@@ -172,6 +172,16 @@ class Watch:
         text = shield.outside(self.values[rule.signal], rule.low, rule.high)
         return ("fence", text) if text else NOTHING
 
+    def moving(self) -> Reason:
+        """Speeds and efforts begin where the robot rests: nobody measures where they are 0 but by that."""
+        rule = self.profile.start
+        if rule is None or not rule.rests:
+            return NOTHING
+        speed, below = np.abs(self.values[rule.rests].reshape(-1)), np.asarray(rule.below)
+        i = int(np.argmax(speed - below))
+        return NOTHING if speed[i] <= below[i] else (
+            "start", f"{rule.rests}[{i}] is {speed[i]:.3f}, {below[i]:g} at most is allowed: the robot must rest first")
+
     def start(self, command: np.ndarray, now: float) -> Reason:
         """The first command [A] against where the robot is. It must rest there: an earlier guard may have left it in
         motion, and what begins at rest would be a jolt."""
