@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from policies.cli.benches._fault_oracle import Joined, Oracle
 from policies.export.manifest import ChunkSpec
+from robots.signals import SignalSpec
 from robots.spec import load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
@@ -98,6 +99,28 @@ def rest(path: Path, chunk: ChunkSpec, rate_hz: float = 50.0, horizon_s: float =
                  chunk)
 
 
+def see(path: Path, picture: SignalSpec, rate_hz: float = 50.0, horizon_s: float = 100_000.0) -> Path:
+    """An arm that stays in its home pose, but for 0.01 rad at the wrist by how bright its camera's ``picture`` is."""
+    import torch
+
+    home = torch.tensor(load_robot("franka").home["joint_pos"], dtype=torch.float32)
+
+    class See(torch.nn.Module):
+        def initial_memory(self, n: int) -> dict[str, Any]:
+            return {}
+
+        def forward(self, signals: dict[str, Any], memory: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            bright = signals[picture.name].float().mean((1, 2, 3)) / 255.0
+            turn = 0.01 * bright[:, None] * torch.eye(7)[6]
+            return {"joint_pos_cmd": 0.0 * signals["joint_pos"] + home + turn}, {}
+
+    rng = np.random.default_rng(0)
+    signals = {"joint_pos": (home.numpy() + 0.01 * rng.normal(size=(10, 7))).astype(np.float32),
+               picture.name: rng.integers(0, 256, (10, *picture.shape), dtype=np.uint8)}
+    return write(path, "franka", "joint_pos_cmd", See(), signals, rate_hz, horizon_s, "G[0,1] (joint_pos[0] < 100)",
+                 task_signals={picture.name: picture})
+
+
 def reach(path: Path, rate_hz: float = 20.0, horizon_s: float = 100_000.0) -> Path:
     """A hand that closes by 0.4 rad in each joint, as hard as its servos may."""
     import torch
@@ -118,21 +141,21 @@ def reach(path: Path, rate_hz: float = 20.0, horizon_s: float = 100_000.0) -> Pa
 
 def write(
     path: Path, robot: str, command: str, policy: Any, signals: dict[str, np.ndarray], rate_hz: float, horizon_s: float,
-    formula: str, chunk: ChunkSpec | None = None,
+    formula: str, chunk: ChunkSpec | None = None, task_signals: Mapping[str, SignalSpec] | None = None,
 ) -> Path:
     """A policy without memory as an artifact, with its commands for ``signals`` [T, ...] as the golden trace."""
     import torch
 
     from policies.export.artifact import export
 
-    seen = {name: value.astype(np.float32) for name, value in signals.items()}
+    seen = {name: value if value.dtype == np.uint8 else value.astype(np.float32) for name, value in signals.items()}
     with torch.no_grad():
         given = policy({name: torch.from_numpy(value) for name, value in seen.items()}, {})[0][command].numpy()
     golden = {**{f"signals.{name}": value for name, value in seen.items()}, f"commands.{command}": given}
     export(policy, path, robot=load_robot(robot), signals=tuple(seen), command=command, rate_hz=rate_hz,
            formula_text=formula, constants={}, horizon_s=horizon_s, training={}, seed=0, golden=golden,
            stop=next(iter(load_interface(load_robot(robot)).safety["commands"][command]["stop"].values())),
-           name="bench", git_revision="bench", chunk=chunk)
+           name="bench", git_revision="bench", chunk=chunk, task_signals=task_signals)
     return path
 
 

@@ -17,8 +17,9 @@ from statistics import median
 from typing import Any
 
 from policies.cli.benches import Row
-from policies.cli.benches._crew import START_S, Crew, hover, reach, rest
+from policies.cli.benches._crew import START_S, Crew, hover, reach, rest, see
 from policies.export.manifest import ChunkSpec
+from robots.signals import SignalSpec
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport
 from temporeal_bridge.mailbox import LOOK_S
@@ -46,6 +47,38 @@ from temporeal_bridge.transport import QOS
 module, profile, other = sys.argv[1:4]
 QOS[profile] = QOS[other]
 sys.exit(importlib.import_module("temporeal_bridge." + module).main(sys.argv[4:]))
+"""
+CAMERA = """
+import signal, sys, time
+import numpy as np
+from temporeal_bridge import messages
+from temporeal_bridge.codecs import STATES
+from temporeal_bridge.dds import DdsTransport
+from temporeal_bridge.transport import QOS
+domain, topic, name, rate, rows, columns = sys.argv[1:]
+wrong, size = set(), (int(rows), int(columns), 3)
+signal.signal(signal.SIGUSR1, lambda *_: wrong.add("late"))
+signal.signal(signal.SIGUSR2, lambda *_: wrong.add("size"))
+bus = DdsTransport("camera", "/r", domain=domain, loopback=True)
+eye, rng = bus.advertise(topic, "sensor_msgs/msg/Image", QOS["default"]), np.random.default_rng(0)
+while True:
+    shape = (size[0] // 2, *size[1:]) if "size" in wrong else size
+    stamp = bus.now() - (1_000_000_000 if "late" in wrong else 0)
+    picture = STATES["image"].encode({name: rng.integers(0, 256, shape, dtype=np.uint8)}, stamp, ("world", "camera"),
+                                     {"signal": name, "encoding": "rgb8"})
+    bus.publish(eye, messages.encode(eye.type, picture))
+    time.sleep(1 / float(rate))
+"""
+EYE = SignalSpec("wrist_rgb", (48, 64, 3), "1", dtype="uint8")
+EYE_HZ, EYE_S, EYE_TOPIC = 30.0, 0.2, "camera/color/image_raw"
+SIGNALS = f"""
+definitions: {{}}
+signals:
+  {EYE.name}: {{shape: {list(EYE.shape)}, dtype: uint8, unit: "1"}}
+states: []
+pictures:
+  - {{topic: {EYE_TOPIC}, type: sensor_msgs/msg/Image, codec: image, rate_hz: {EYE_HZ:g}, qos: sensor,
+     max_age_s: {EYE_S:g}, options: {{signal: {EYE.name}, encoding: rgb8}}}}
 """
 CHUNK = ChunkSpec(15, 0.02)
 CHUNK_S = CHUNK.steps * CHUNK.dt_s
@@ -158,12 +191,23 @@ def start_worker(crew: Crew) -> None:
     crew.processes["worker_node"] = start("worker_node", words, crew.out / "logs" / "worker_node.log")
 
 
+def start_camera(crew: Crew) -> None:
+    """A camera's driver whose pictures are noise; told SIGUSR1 they come a second late, SIGUSR2 in another size."""
+    crew.close(["camera"])
+    start_script(crew, "camera", CAMERA, str(crew.domain), EYE_TOPIC, EYE.name, str(EYE_HZ), *map(str, EYE.shape[:2]))
+
+
+def start_script(crew: Crew, name: str, script: str, *words: str) -> None:
+    """A process of the crew that is no node of ours, or not as it is."""
+    command = [sys.executable, "-c", script, *words]
+    process = Process(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, start_new_session=True)
+    process.name, crew.processes[name] = name, process
+
+
 def start_otherwise(crew: Crew, module: str, profile: str, other: str, *options: str) -> None:
     """A node that takes one QoS ``profile`` for an ``other``."""
     crew.close([module])
-    command = [sys.executable, "-c", OTHERWISE, module, profile, other, *crew.shared(), *options]
-    process = Process(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, start_new_session=True)
-    process.name, crew.processes[module] = module, process
+    start_script(crew, module, OTHERWISE, module, profile, other, *crew.shared(), *options)
 
 
 PATIENCE = 20  # missions in a row that end by themselves
@@ -204,9 +248,18 @@ HANDS: dict[str, Fault] = {  # of a hand, whose commands are judged by the effor
         kill("policy_node", signal.SIGKILL), CONTROLLER, "silent", HANDLED_S, promise="chosen"),
     "guard of a hand SIGSTOP": Fault(pause_guard, nothing, "guard", PAUSE_S + 0.1, 2.0, "chosen"),
 }
-ARM, HAND = " (arm)", " (hand)"  # in the names of their rows
+SEEN_S = EYE_S + 1 / RATE_HZ + 0.005  # a picture's own age; it was fresh when it struck
+SEEN = "chosen: two periods of the camera after the picture's greatest age"
+SEEING: dict[str, Fault] = {  # of an arm whose policy looks at a picture
+    name: Fault(strike, mend, "policy", SEEN_S, EYE_S + 2 / EYE_HZ, SEEN) for name, strike, mend in (
+        ("camera SIGKILL", kill("camera", signal.SIGKILL), start_camera),
+        ("camera SIGSTOP", kill("camera", signal.SIGSTOP), goes_on("camera")),
+        ("pictures a second late", kill("camera", signal.SIGUSR1), start_camera),
+        ("pictures of another size", kill("camera", signal.SIGUSR2), start_camera))
+}
+ARM, HAND, EYES = " (arm)", " (hand)", " (camera)"  # in the names of their rows
 GUARD, MISMATCH, OTHERS = "guard", "QoS mismatch", "artifacts and disk"  # faults that are measured in another way
-NAMES = (*FAULTS, *CHUNKED, *HANDS, GUARD, MISMATCH, OTHERS)
+NAMES = (*FAULTS, *CHUNKED, *HANDS, *SEEING, GUARD, MISMATCH, OTHERS)
 
 
 @contextmanager
@@ -255,6 +308,21 @@ def hand_crew_of(out: Path) -> Any:
         crew.close()
 
 
+@contextmanager
+def seeing_crew_of(out: Path) -> Any:
+    """A Franka that keeps its home pose, with a policy that looks at what a camera shows."""
+    shutil.rmtree(out, ignore_errors=True)
+    crew = Crew(see(out / "artifact", EYE), "franka", "forward_position", "joint_pos_cmd", RATE_HZ, out)
+    try:
+        (out / "camera.yaml").write_text(SIGNALS, encoding="utf-8")
+        crew.start("robot_sim")
+        start_camera(crew)
+        crew.start_guarded(own=["--signals", str(out / "camera.yaml")])
+        yield crew
+    finally:
+        crew.close()
+
+
 def rows(trials: int, clean_minutes: float, seed: int, out: Path, only: Sequence[str] = ()) -> list[Row]:
     """``trials`` of each fault, or of those of NAMES that are named, and a clean flight of so many minutes; 0: not
     measured."""
@@ -271,12 +339,11 @@ def rows(trials: int, clean_minutes: float, seed: int, out: Path, only: Sequence
                 made += mismatched(crew, trials, rng)
         made += judged(crew)
         artifact = crew.artifact
-    if trials and any(name in CHUNKED for name in named):
-        with chunked_crew_of(out / "chunked") as crew:
-            made += struck(crew, CHUNKED, trials, named, rng, ARM) + judged(crew, ARM)
-    if trials and any(name in HANDS for name in named):
-        with hand_crew_of(out / "hand") as crew:
-            made += struck(crew, HANDS, trials, named, rng, HAND) + judged(crew, HAND)
+    for crew_for, faults, whose in ((chunked_crew_of, CHUNKED, ARM), (hand_crew_of, HANDS, HAND),
+                                    (seeing_crew_of, SEEING, EYES)):
+        if trials and any(name in faults for name in named):
+            with crew_for(out / whose.strip(" ()")) as crew:
+                made += struck(crew, faults, trials, named, rng, whose) + judged(crew, whose)
     if trials and OTHERS in named:
         made += refusals(artifact, out / "refused") + [disk_full(out / "disk")]
     return made
