@@ -93,6 +93,8 @@ def train(
                 companion(learner)
             learner.seconds = ranks.of_first(passed() - began, learner.device)
             report(learner, rollout, figures, progress, logger)
+            if learner.watch is not None and ranks.is_first:
+                learner.watch.warn(fraction_spent(learner))
             foretell(learner)
             wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
             stop = bool(ranks.of_first(wished or fraction_spent(learner) >= 1.0, learner.device))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
 
 from sim.env import Env
 from sim.stl.robustness import robustness
-from sim.stl.syntax import signals_in
+from sim.stl.syntax import clauses, signals_in
 from sim.types import Step
 
 WORLDS = 16
+HOPELESS, ENOUGH = 1 / 3, 32
+"""Share of a training after which, and episodes in which, a formula that never held is spoken of."""
 
 
 class Watch:
@@ -33,6 +37,10 @@ class Watch:
         for name, trace in self.traces.items():
             trace[0] = signals[name][: self.count]
         self.margins: list[Tensor] = []
+        self.episodes, self.ever, self.warned = 0, False, False
+        self.clauses = clauses(self.formula)
+        self.times_held = torch.zeros(len(self.clauses), dtype=torch.int64)  # episodes in which each held, until all do
+        self.nearest = torch.full((len(self.clauses),), -torch.inf, dtype=torch.float64)  # robustness, the same
 
     def __call__(self, step: Step) -> None:
         """After a step of the environment."""
@@ -44,12 +52,38 @@ class Watch:
             return
         whole = (over & self.known & ~step.info["midway"][: self.count]).nonzero()[:, 0]
         if len(whole):
-            self.margins.append(robustness(self.formula, self._held(whole), self.dt)[0])
+            self._judge(self._held(whole))
         ended = over.nonzero()[:, 0]
         self.at[ended], self.known[ended] = 0, True
         start = self.env.true_signals()
         for name, trace in self.traces.items():
             trace[0, ended] = start[name][ended]
+
+    def _judge(self, traces: dict[str, Tensor]) -> None:
+        """The robustness of whole episodes; while none was satisfied, of each clause, too."""
+        margins = torch.as_tensor(robustness(self.formula, traces, self.dt)[0])
+        self.margins.append(margins)
+        self.episodes += len(margins)
+        self.ever = self.ever or bool((margins > 0).any())
+        if self.ever:
+            return
+        for number, (_, clause) in enumerate(self.clauses):
+            own = torch.as_tensor(robustness(clause, traces, self.dt)[0])
+            self.times_held[number] += int((own > 0).sum())
+            self.nearest[number] = max(float(self.nearest[number]), float(own.max()))
+
+    def warn(self, spent: float) -> None:
+        """Say once, ``spent`` of the training being over, that the formula never held: many an impossible one (a
+        deadline that the robot is too slow for, places that exclude each other) is only found out so."""
+        if self.warned or self.ever or spent < HOPELESS or self.episodes < ENOUGH:
+            return
+        self.warned = True
+        never = [f"{text} (nearest: robustness {float(self.nearest[number]):.3g})"
+                 for number, (text, _) in enumerate(self.clauses) if not self.times_held[number]]
+        which = f"these clauses held in none: {'; '.join(never)}" if never else (
+            "each of its clauses held in some of them, all together in none")
+        warnings.warn(f"the formula held in none of {self.episodes} episodes so far, after {spent:.0%} of the "
+                      f"training; {which}. Can it be done in these times, at these places, by this robot?", stacklevel=1)
 
     def _held(self, worlds: Tensor) -> dict[str, Tensor]:
         """Their traces [T, K, ...], the last sample of each held to the end."""

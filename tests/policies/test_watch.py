@@ -1,5 +1,7 @@
 """What a training logs of the formula: robustness and verdict of the episodes that really were."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +60,49 @@ def test_only_whole_episodes_count():
             watch(step)
             running &= ~(step.terminated | step.truncated)
     assert late.figures() == midway.figures() == {}
+
+
+def watched(formula, constants, steps):
+    env = make_env(load_task("stl", formula=formula, constants=constants), num_worlds=8, seed=3, threads=1, explore=0.0)
+    env.reset()
+    watch = Watch(env)
+    for _ in range(steps):
+        watch(env.step(to_the_right(env.worlds)))
+    return watch
+
+
+FAR, NEAR = "F[0,2] (norm(base_pos_w - a) < r)", "G[0,2] (norm(base_pos_w) < 50)"
+
+
+def test_a_formula_that_never_held_is_spoken_of_once():
+    """The clause that is to blame is named: whoever wrote it trained to the end before anything was said."""
+    watch = watched(f"{FAR} & {NEAR}", {"a": [40.0, 0.0, 0.0], "r": 0.5}, 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch.warn(0.3)
+    words = r"none of \d+ episodes so far, after 34% .*in none: F\[0,2\] .*robustness -3"
+    with pytest.warns(UserWarning, match=words) as said:
+        watch.warn(0.34)
+    assert "50" not in str(said[0].message) and watch.episodes >= 32
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch.warn(0.9)
+
+
+def test_clauses_that_never_held_together_are_told_from_those_that_never_held():
+    watch = watched("F[0,2] (base_pos_w.x > 0) & G[0,2] (base_pos_w.x < 0)", {}, 60)
+    watch.times_held[:] = 1
+    with pytest.warns(UserWarning, match="each of its clauses held in some of them, all together in none"):
+        watch.warn(0.5)
+
+
+@pytest.mark.parametrize("steps", [5, 60])
+def test_a_formula_that_held_or_was_hardly_seen_is_not_spoken_of(steps):
+    watch = watched(NEAR if steps == 60 else f"{FAR} & {NEAR}", None if steps == 60 else {
+        "a": [40.0, 0.0, 0.0], "r": 0.5}, steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch.warn(0.9)
 
 
 def test_training_logs_it(tmp_path):
