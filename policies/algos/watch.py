@@ -82,8 +82,9 @@ class Watch:
                  for number, (text, _) in enumerate(self.clauses) if not self.times_held[number]]
         which = f"these clauses held in none: {'; '.join(never)}" if never else (
             "each of its clauses held in some of them, all together in none")
-        warnings.warn(f"the formula held in none of {self.episodes} episodes so far, after {spent:.0%} of the "
-                      f"training; {which}. Can it be done in these times, at these places, by this robot?", stacklevel=1)
+        warnings.warn(
+            f"the formula held in none of {self.episodes} episodes so far, after {spent:.0%} of the training; {which}. "
+            "Can it be done in these times, at these places, by this robot?", stacklevel=1)
 
     def _held(self, worlds: Tensor) -> dict[str, Tensor]:
         """Their traces [T, K, ...], the last sample of each held to the end."""

@@ -25,6 +25,7 @@ HOME = np.array(ROBOT.home["joint_pos"])
 DT, TICK = 0.02, 0.005  # s: of the policy; of the arm
 INERTIA = np.array([1.0, 1.0, 1.0, 1.0, 0.2, 0.2, 0.2])  # kg m^2
 INTERFACES = {"joint_vel_cmd": "forward_velocity", "joint_effort_cmd": "forward_effort"}
+TOOL = {"tool_vel_cmd": "moveit_servo"}
 PULLS = {"joint_vel_cmd": np.full(7, 0.2), "joint_effort_cmd": 0.5 * INERTIA}
 
 
@@ -32,9 +33,10 @@ class Arm:
     """A guard, a controller, and joints that have the speed, or the acceleration, that they are told."""
 
     late_s = 0.0  # of the state, when it arrives
+    led_by_hand = False  # the joints do not follow what is told
 
     def __init__(self, lockstep: Any, command: str, **changes: Any) -> None:
-        found = load_interface(ROBOT, INTERFACES[command])
+        found = load_interface(ROBOT, {**INTERFACES, **TOOL}[command])
         own = {**found.safety["commands"][command], **changes}
         self.interface = replace(found, safety={**found.safety, "geofence": None, "commands": {command: own}})
         self.spec, self.lockstep, self.pushes = ROBOT.command(command), lockstep, command == "joint_effort_cmd"
@@ -71,7 +73,7 @@ class Arm:
             self.speed = np.zeros(7)
         elif self.pushes:
             self.speed = self.speed + TICK * self.told / INERTIA
-        else:
+        elif not self.led_by_hand:
             self.speed = self.told.copy()
         self.place = self.place + TICK * self.speed
         self.track.append((self.place, self.speed))
@@ -321,6 +323,24 @@ def test_links_that_would_come_together_stop_it(lockstep):
     assert abs(arm.speed).max() < 1e-6
     clear, _ = arm.guard.nearness.distance(arm.place)
     assert clear > 0.015
+
+
+@pytest.mark.parametrize("curls", [True, False])
+def test_a_tools_velocity_that_leads_links_together_is_stopped_by_where_the_joints_go(lockstep, monkeypatch, curls):
+    """Servo makes speeds of the joints out of it, which nobody but Servo and the state knows."""
+    monkeypatch.setattr(Arm, "led_by_hand", True)
+    arm = Arm(lockstep, "tool_vel_cmd", tracking=None)
+    arm.run(0.1, np.zeros(6))
+    for k in range(200):
+        arm.speed = min(0.01 * k, 1.0) * np.array([0, -0.5, 0, -1.0, 0, -1.0, 0]) * (1.0 if curls else -0.2)
+        arm.run(DT, np.zeros(6))
+        if arm.guard.mode != "active":
+            break
+    assert (arm.guard.flight.code == "collision") == curls
+    if curls:
+        assert arm.guard.flight.action == "damp" and "would come to" in arm.guard.flight.reason
+        clear, _ = arm.guard.nearness.distance(arm.place + 0.5 * arm.speed**2 / 4.0 * np.sign(arm.speed))
+        assert clear > 0.0
 
 
 def test_an_arm_that_does_not_follow_its_speed_is_stopped(lockstep):

@@ -100,12 +100,16 @@ def rests(
 ) -> Array | None:
     """Where [A] the robot comes to rest if it stops after ``motion``; of speeds and efforts, where [B] its joints do.
     None: the state is stale, and nobody knows."""
-    ends = profile.ends
-    if ends is None:
+    ends, rule = profile.ends, profile.self_collision
+    if not profile.joints:
         return resting(limits, motion)
     if values is None:
         return None
-    position = values[ends.position].reshape(-1)
+    position = values[profile.joints].reshape(-1)
+    if ends is None:
+        assert rule is not None
+        speed = values[rule.velocity].reshape(-1)
+        return position + rule.late * speed + 0.5 * speed * np.abs(speed) / np.asarray(rule.brake)
     speed = values[ends.velocity].reshape(-1) if ends.velocity else motion.command[: position.size]
     return np.clip(position + 0.5 * speed * np.abs(speed) / np.asarray(ends.brake), ends.low, ends.high)
 

@@ -123,7 +123,7 @@ class GuardNode:
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
         rule = self.profile.self_collision
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
-        self.looks = self.profile.effort is not None or self.profile.ends is not None  # the state has a say
+        self.looks = self.profile.effort is not None or bool(self.profile.joints)  # the state has a say
         self.limits, self.keeps = self.profile.limits, self.profile.action("default") in safety.KEEPS
         self.rates = self.keeps and safety.is_rate(self.spec)  # what the robot holds of them for ever is no rest
         self.exchange = Exchange(manifest, self.profile, robot, interface, line, self._tell, trust)
@@ -663,9 +663,9 @@ class GuardNode:
         rest = admission.rests(self.profile, self.limits, motion, values)
         if rest is None or self.nearness is None:
             return ""
-        if self.profile.ends is not None:
+        if self.profile.joints:
             assert values is not None  # or nobody knew where it rests
-            return admission.collision(self.nearness, rest, values[self.profile.ends.position].reshape(-1))
+            return admission.collision(self.nearness, rest, values[self.profile.joints].reshape(-1))
         before = None if self.motion is None else resting(self.limits, self.motion)
         return admission.collision(self.nearness, rest, before)
 

@@ -19,7 +19,8 @@
           tracking: {signal: joint_pos, error: 0.2, after_s: 0.2}
           effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}  # of the servos' law
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
-          self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest
+          self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest. Of a speed that is
+                                                            # not its joints': with velocity, brake and late_s of them
         joint_effort_cmd:         # and of one that is a speed or an effort
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
                  gain: 30.0, period_s: 0.02}
@@ -174,10 +175,15 @@ class Estop:
 @dataclass(frozen=True)
 class SelfCollision:
     """Where the robot would come to rest, its links (:mod:`robots.collision`) must be ``margin`` [m] apart, or no
-    nearer than before."""
+    nearer than before. Where the command does not say where that is: as far from the measured joints ``position`` [B]
+    as their measured ``velocity`` goes on for ``late`` [s] and is then braked with ``brake`` [B] ("": it does)."""
 
     capsules: Capsules
     margin: float
+    position: str = ""
+    velocity: str = ""
+    brake: tuple[float, ...] = ()
+    late: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -203,6 +209,12 @@ class Profile:
     start: Start | None = None
     self_collision: SelfCollision | None = None
 
+    @property
+    def joints(self) -> str:
+        """Their measured position, where it and not the command says where they come to rest; else ""."""
+        rule = self.self_collision
+        return self.ends.position if self.ends is not None else "" if rule is None else rule.position
+
     def reads(self) -> dict[str, Sequence[str]]:
         """Signals by the rule, or the stop action, that reads them."""
         return {
@@ -211,6 +223,8 @@ class Profile:
             "tracking": [self.tracking.signal] if self.tracking else (),
             "effort": [self.effort.position, self.effort.velocity] if self.effort else (),
             "ends": [name for name in (self.ends.position, self.ends.velocity) if name] if self.ends else (),
+            "self_collision": [name for name in (self.self_collision.position, self.self_collision.velocity) if name]
+            if self.self_collision else (),
             "start": [name for name in (self.start.signal, self.start.rests) if name] if self.start else (),
             "level": ("base_quat_w", "height") if "level" in self.stop.values() else (),
             "unlock_below_m": ("height",) if self.unlock_below_m is not None else ()}
@@ -483,11 +497,16 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
     row = own.get("self_collision")
     if row is None:
         return None
-    if is_rate(spec) and (own.get("ends") or {}).get("position") != row.get("signal"):
+    braked = ("velocity", "brake", "late_s") if isinstance(row, Mapping) and is_rate(spec) and "velocity" in row else ()
+    legal(where, row, ("signal", "margin", *braked), ("signal", "margin", *braked))
+    if is_rate(spec) and not braked and (own.get("ends") or {}).get("position") != row["signal"]:
         raise SafetyError(f"{where}: {spec.name} is in {spec.unit}: where the robot comes to rest is known by the "
-                          f"section ends of the same position, {row.get('signal')!r}")
-    legal(where, row, ("signal", "margin"), ("signal", "margin"))
-    measured_size(f"{where}.signal", robot, row["signal"], spec)
+                          f"section ends of the same position, {row['signal']!r}, or by velocity, brake and late_s here")
+    if not braked:
+        measured_size(f"{where}.signal", robot, row["signal"], spec)
+    else:
+        for key in ("signal", "velocity"):
+            known_signal(f"{where}.{key}", robot, row[key])
     margin, source = positive(f"{where}.margin", row["margin"]), robot.sources.get(row["signal"])
     if robot.model is None or source is None or source.what != "joint_pos":
         raise SafetyError(f"{where}: robot {robot.name!r} has no model whose joints are {row['signal']!r}")
@@ -495,7 +514,13 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
         found = capsules_of(robot.model, source.names, tuple(robot.home[row["signal"]]), margin)
     except RobotFileError as error:
         raise SafetyError(f"{where}: {error}") from error
-    return SelfCollision(found, margin)
+    if not braked:
+        return SelfCollision(found, margin)
+    size = robot.signals[row["signal"]].size
+    if robot.signals[row["velocity"]].size != size:
+        raise SafetyError(f"{where}: {row['signal']} and {row['velocity']} differ in size")
+    return SelfCollision(found, margin, row["signal"], row["velocity"], components(f"{where}.brake", row["brake"], size),
+                         positive(f"{where}.late_s", row["late_s"], or_zero=True))
 
 
 def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) -> int:
