@@ -501,7 +501,8 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
     legal(where, row, ("signal", "margin", *braked), ("signal", "margin", *braked))
     if is_rate(spec) and not braked and (own.get("ends") or {}).get("position") != row["signal"]:
         raise SafetyError(f"{where}: {spec.name} is in {spec.unit}: where the robot comes to rest is known by the "
-                          f"section ends of the same position, {row['signal']!r}, or by velocity, brake and late_s here")
+                          f"section ends of the same position, {row['signal']!r}, or by velocity, brake and late_s "
+                          "here")
     if not braked:
         measured_size(f"{where}.signal", robot, row["signal"], spec)
     else:
@@ -519,8 +520,9 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
     size = robot.signals[row["signal"]].size
     if robot.signals[row["velocity"]].size != size:
         raise SafetyError(f"{where}: {row['signal']} and {row['velocity']} differ in size")
-    return SelfCollision(found, margin, row["signal"], row["velocity"], components(f"{where}.brake", row["brake"], size),
-                         positive(f"{where}.late_s", row["late_s"], or_zero=True))
+    brake, late = components(f"{where}.brake", row["brake"], size), positive(
+        f"{where}.late_s", row["late_s"], or_zero=True)
+    return SelfCollision(found, margin, row["signal"], row["velocity"], brake, late)
 
 
 def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) -> int:
