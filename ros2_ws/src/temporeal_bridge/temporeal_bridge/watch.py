@@ -129,8 +129,11 @@ class Watch:
 
     def speeds(self) -> Reason:
         """A velocity, which efforts are made of, that is not how the position changes."""
-        rule, worst = self.profile.ends, float(np.max(np.abs(self.apart)))
-        if rule is None or worst <= APART_RAD:
+        rule = self.profile.ends
+        if rule is None or not rule.velocity:
+            return NOTHING
+        worst = float(np.max(np.abs(self.apart)))
+        if worst <= APART_RAD:
             return NOTHING
         return "speeds", (f"{rule.position}[{int(np.argmax(np.abs(self.apart)))}] has moved by {worst:.3f} rad more or "
                           f"less than {rule.velocity} says, {APART_RAD:g} rad is allowed")
