@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from policies.export.manifest import Manifest, identity
+from robots.motion import at_rest
 from robots.shield import speed_window
 from robots.spec import load_robot
 from temporeal_bridge import codecs, link, messages
+from temporeal_bridge.admission import rests
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
@@ -237,6 +239,62 @@ def test_a_guard_that_is_deactivated_while_it_holds_lets_go(arm, monkeypatch):
     assert arm.guard.mode == "stopped" and not arm.sent[-1].any()
 
 
+def test_a_deactivated_guard_that_never_commanded_the_arm_says_nothing(arm, monkeypatch):
+    """Whatever moves it is another's."""
+    arm.run(0.02)
+    arm.speed = np.array([0.5, 0, 0, 0, 0, 0, 0])
+    arm.told = np.zeros(7) if arm.pushes else arm.speed
+    monkeypatch.setattr(arm.guard.transport, "active", False)
+    arm.run(0.5)
+    assert arm.guard.mode == "stopped" and not arm.sent
+
+
+def test_a_deactivated_guard_does_not_fight_who_takes_over(arm, monkeypatch):
+    arm.run(1.2, PULLS[arm.spec.name] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    other = MemoryTransport(arm.lockstep.bus, "other", "/arm")
+    other.advertise(arm.topic.topic, arm.topic.type, QOS["command"])
+    count = len(arm.sent)
+    monkeypatch.setattr(arm.guard.transport, "active", False)
+    arm.run(0.5)
+    assert arm.guard.mode == "stopped" and len(arm.sent) == count + 1 and not arm.sent[-1].any()
+
+
+def test_a_deactivated_guard_whose_brake_pushes_lets_go(lockstep, monkeypatch):
+    """A velocity that is too late for its gain: a light joint shook faster and faster, for 5 s."""
+    arm = Arm(lockstep, "joint_effort_cmd", stamps_within_s=None)
+    arm.run(1.2, PULLS["joint_effort_cmd"])
+    began, past = np.abs(arm.speed).max(), [arm.speed] * 10
+    monkeypatch.setattr(arm.guard.transport, "active", False)
+    for _ in range(200):
+        arm.lie = past[0] + 1e-4 * arm.rng.normal(size=7)  # 50 ms old
+        arm.run(TICK)
+        past = [*past[1:], arm.speed]
+    assert arm.guard.mode == "stopped" and not arm.sent[-1].any()
+    assert np.abs(np.array([speed for _, speed in arm.track])).max() < 3.0 * began
+
+
+def test_a_joint_that_turns_round_does_not_rest(lockstep):
+    """Its speed is 0 for a moment: the arm was let go of then."""
+    arm = Arm(lockstep, "joint_effort_cmd")
+    arm.run(0.5, np.zeros(7))
+    arm.own.publish(arm.stop, messages.empty())
+    for k in range(40):
+        arm.speed = 0.3 * np.cos(2 * np.pi * k / 10) * np.eye(7)[0]  # somebody swings it, at 10 Hz
+        arm.run(2 * TICK)
+        assert arm.guard.mode == "stopping"
+
+
+def test_a_start_that_is_refused_is_no_jolt(lockstep):
+    """0 at once was a braking of 75 rad/s^2 for an arm that an earlier guard's last speed moved."""
+    arm = Arm(lockstep, "joint_vel_cmd")
+    arm.told = arm.speed = np.array([1.5, 0, 0, 0, 0, 0, 0])
+    arm.run(0.05)
+    arm.run(0.4, arm.told)
+    assert arm.guard.flight.code == "start"
+    speeds = np.array([1.5, *(sent[0] for sent in arm.sent)])
+    assert speeds[-1] == 0.0 and (np.diff(speeds) / DT >= -6.0 - 1e-6).all() and (np.diff(speeds) <= 0).all()
+
+
 def test_no_speed_and_no_effort_begins_while_the_arm_moves(arm):
     """0 would be a jolt for the one, and no rest for the other."""
     arm.speed = arm.told = np.array([0.15, 0, 0, 0, 0, 0, 0])
@@ -251,7 +309,7 @@ def test_no_speed_and_no_effort_begins_while_the_arm_moves(arm):
 
 
 @pytest.mark.parametrize(("command", "late_s", "flies"), [
-    ("joint_effort_cmd", 0.02, True), ("joint_effort_cmd", 0.2, False), ("joint_vel_cmd", 0.2, True)])
+    ("joint_effort_cmd", 0.01, True), ("joint_effort_cmd", 0.02, False), ("joint_vel_cmd", 0.2, True)])
 def test_an_effort_is_not_made_of_a_state_that_was_late_before_it_came(lockstep, monkeypatch, command, late_s, flies):
     """What is little for a speed is much for what a velocity is multiplied with."""
     monkeypatch.setattr(Arm, "late_s", late_s)
@@ -341,6 +399,55 @@ def test_a_tools_velocity_that_leads_links_together_is_stopped_by_where_the_join
         assert arm.guard.flight.action == "damp" and "would come to" in arm.guard.flight.reason
         clear, _ = arm.guard.nearness.distance(arm.place + 0.5 * arm.speed**2 / 4.0 * np.sign(arm.speed))
         assert clear > 0.0
+
+
+def test_a_velocity_that_lies_does_not_hide_where_a_tool_leads_the_joints(lockstep, monkeypatch):
+    monkeypatch.setattr(Arm, "led_by_hand", True)
+    arm = Arm(lockstep, "tool_vel_cmd", tracking=None)
+    arm.run(0.1, np.zeros(6))
+    for _ in range(100):
+        arm.speed = 0.5 * np.array([0, -0.5, 0, -1.0, 0, -1.0, 0])
+        arm.lie = 1e-4 * arm.rng.normal(size=7)
+        arm.run(DT, np.zeros(6))
+        if arm.guard.mode != "active":
+            break
+    assert arm.guard.flight.code == "speeds" and arm.guard.nearness.distance(arm.place)[0] > 0.02
+
+
+def within_the_margin():
+    """A place where links are nearer to each other than they may come."""
+    found = profile(ROBOT, load_interface(ROBOT, "moveit_servo").safety, ROBOT.command("tool_vel_cmd"), DT)
+    rule, place = found.self_collision, HOME.copy()
+    for _ in range(4000):
+        place = np.clip(place + 0.001 * np.array([0, -0.5, 0, -1.0, 0, -1.0, 0]), np.array(rule.low) + 0.12,
+                        np.array(rule.high) - 0.12)
+        if rule.capsules.distance(place)[0] < 0.0195:
+            return place
+    raise AssertionError("no such place")
+
+
+@pytest.mark.parametrize("command", ["tool_vel_cmd", "joint_effort_cmd"])
+def test_who_begins_with_links_too_near_may_lead_them_apart_but_not_nearer(lockstep, monkeypatch, command):
+    """The sensors' noise stopped it after a command, and after every reset again."""
+    monkeypatch.setattr("tests.bridge.test_guard_rates.HOME", within_the_margin())
+    monkeypatch.setattr(Arm, "led_by_hand", True)
+    arm = Arm(lockstep, command, **({"tracking": None} if command == "tool_vel_cmd" else {}))
+    arm.run(0.4, np.zeros(arm.spec.size))
+    assert arm.guard.mode == "active", arm.guard.flight.reason
+    for _ in range(40):
+        arm.speed = 0.2 * np.array([0, -0.5, 0, -1.0, 0, -1.0, 0])
+        arm.run(DT, np.zeros(arm.spec.size))
+    assert arm.guard.flight.code == "collision"
+
+
+def test_where_joints_would_rest_is_within_their_range():
+    found = profile(ROBOT, load_interface(ROBOT, "moveit_servo").safety, ROBOT.command("tool_vel_cmd"), DT)
+    rule, speed = found.self_collision, 0.5 * np.ones(7)
+    near = {"joint_pos": np.array(rule.high) - 0.05, "joint_vel": speed}
+    assert (rests(found, found.limits, at_rest(np.zeros(6)), near) == rule.high).all()
+    far = {"joint_pos": np.array(rule.low) + 0.5, "joint_vel": speed}
+    assert rests(found, found.limits, at_rest(np.zeros(6)), far) == pytest.approx(
+        far["joint_pos"] + 0.15 * 0.5 + 0.5 * 0.25 / np.array(rule.brake))
 
 
 def test_an_arm_that_does_not_follow_its_speed_is_stopped(lockstep):

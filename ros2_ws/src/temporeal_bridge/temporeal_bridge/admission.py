@@ -7,6 +7,7 @@ are :func:`robots.shield.guard`'s. [A]: components of the command.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 import numpy as np
 
@@ -32,9 +33,9 @@ def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Re
 def refused_start(asked: Array, now: float, profile: Profile, watch: Watch) -> Reason:
     """What speaks against ``asked`` [A] as the first command: the robot is outside, moves, or is far from there."""
     rule, limits = profile.start, profile.limits
-    moving = watch.moving()
-    if moving != NOTHING or rule is None or not rule.signal:
-        return moving
+    unrest = watch.unrest()
+    if unrest != NOTHING or rule is None or not rule.signal:
+        return unrest
     measured = watch.values[rule.signal].reshape(-1)
     low, high = limits.low[: measured.size], limits.high[: measured.size]
     out = np.flatnonzero((measured < low) | (measured > high))
@@ -109,17 +110,19 @@ def rests(
     if ends is None:
         assert rule is not None
         speed = values[rule.velocity].reshape(-1)
-        return position + rule.late * speed + 0.5 * speed * np.abs(speed) / np.asarray(rule.brake)
+        rest = position + rule.late * speed + 0.5 * speed * np.abs(speed) / np.asarray(rule.brake)
+        return np.clip(rest, rule.low, rule.high)
     speed = values[ends.velocity].reshape(-1) if ends.velocity else motion.command[: position.size]
     return np.clip(position + 0.5 * speed * np.abs(speed) / np.asarray(ends.brake), ends.low, ends.high)
 
 
-def collision(near: Nearness, rest: Array, before: Array | None) -> str:
-    """Would the robot ``rest`` [A] too near to itself, and nearer than where it rests else (``before``)?"""
+def collision(near: Nearness, rest: Array, before: Array | None, least: float = inf) -> str:
+    """Would the robot ``rest`` [A] too near to itself, and nearer than where it rests else (``before``), or than
+    ``least`` [m]?"""
     if near.clear(rest[: near.capsules.count]):
         return ""
     clear, who = near.distance(rest[: near.capsules.count])
-    if clear >= near.margin:
+    if clear >= min(near.margin, least):
         return ""
     if before is not None:
         now, _ = near.capsules.distance(before[: near.capsules.count])

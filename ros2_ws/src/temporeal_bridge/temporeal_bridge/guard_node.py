@@ -72,6 +72,7 @@ EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 COMMANDED = ("arming", "active", "stopping", "holding")
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
+NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
@@ -161,6 +162,7 @@ class GuardNode:
         self.blind = 0  # times that a stop did without what the robot says, for the watch failed
         self.motion: Motion | None = None
         self.origin: Array | None = None  # where the robot was when the mission began
+        self.nearest = np.inf  # m: its links may come so near to each other, if not the margin, for they began so
         self.stopping = Stopping("silence", 0.0)
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.estop, self.estop_at = False, -np.inf
@@ -418,6 +420,8 @@ class GuardNode:
     def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
         self._catch_up(now)
+        if not self.transport.active:
+            self._look()  # whoever it was deactivated for may be there already
         self.stopping = stop_actions.begun(self.profile, action, now, self.motion, self._fresh_values(now))
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
@@ -429,7 +433,7 @@ class GuardNode:
         """One command of the stop action; the mode that it leads to when it has ended. A node that was deactivated is
         silent, but not before a robot rests that would go on with its last speed or effort."""
         self.acting = now
-        if not self.transport.active and not self.rates:
+        if not self.transport.active and not self._brakes(now):
             self.stopping = Stopping("silence", now)
         if self.stopping.action in safety.KEEPS:
             self._catch_up(now)
@@ -442,6 +446,13 @@ class GuardNode:
         if step.over and (self.mode == "stopping" or not keeps):
             self._rest("holding" if keeps else "stopped")
 
+    def _brakes(self, now: float) -> bool:
+        """Whether a node that was deactivated may go on with its stop: of speeds and efforts of its own, for as long as
+        nobody else commands the robot, and while that does brake."""
+        if not self.rates or self.motion is None or self.rival or now - self.stopping.since > stop_actions.DAMPED_S:
+            return False
+        return stop_actions.braking(self.stopping, self.profile, self._fresh_values(now))
+
     def _next_of_stop(self, now: float) -> Step:
         stop, values = self.stopping, self._fresh_values(now)
         if stop.action == "silence":
@@ -452,6 +463,7 @@ class GuardNode:
                                          self.offboard is not None, values is not None and self.watch.sound(now))
         if self.rates and not self.watch.seen_moving(now):
             values = None
+        self.stopping = stop = stop_actions.watched(stop, self.profile, values, now)
         return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values, now)
 
     def _rest(self, mode: str) -> None:
@@ -663,9 +675,8 @@ class GuardNode:
         rest = admission.rests(self.profile, self.limits, motion, values)
         if rest is None or self.nearness is None:
             return ""
-        if self.profile.joints:
-            assert values is not None  # or nobody knew where it rests
-            return admission.collision(self.nearness, rest, values[self.profile.joints].reshape(-1))
+        if self.profile.joints:  # measured, with noise: how near it was when the mission began is not come below
+            return admission.collision(self.nearness, rest, None, self.nearest)
         before = None if self.motion is None else resting(self.limits, self.motion)
         return admission.collision(self.nearness, rest, before)
 
@@ -681,9 +692,12 @@ class GuardNode:
     def _start(self, asked: Array, now: float) -> Reason:
         """Before the first command: is it near, and from where does it begin?"""
         refused = admission.refused_start(asked, now, self.profile, self.watch)
-        if refused == NOTHING:
+        if refused == NOTHING or self.rates:  # a stop takes over the speed that a robot has, though it was refused
             self.origin = admission.origin(asked, self.profile, self.watch)
-            self.motion = None if self.origin is None else at_rest(self.origin)
+            self.motion = None if self.origin is None else at_rest(stop_actions.inside(self.limits, self.origin))
+        if self.nearness is not None and self.profile.joints:
+            joints = self.watch.values[self.profile.joints].reshape(-1)
+            self.nearest = self.nearness.distance(joints)[0] - NEARER_M
         return refused
 
     # the exchange of the artifact

@@ -20,7 +20,7 @@
           effort: {position: joint_pos, velocity: joint_vel, kp: [...], kd: [...], limit: [...]}  # of the servos' law
           start: {signal: joint_pos, within: 0.3, ramp_s: 2.0}
           self_collision: {signal: joint_pos, margin: 0.02}  # m; where the robot would come to rest. Of a speed that is
-                                                            # not its joints': with velocity, brake and late_s of them
+                                                            # not its joints': with their velocity, range, brake, late_s
         joint_effort_cmd:         # and of one that is a speed or an effort
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
                  gain: 30.0, period_s: 0.02}
@@ -76,7 +76,8 @@ ACTIONS = {
     "hold": "go to the measured position and keep it", "ramp": "come to rest within the limits and keep it",
     "damp": "zero velocity or effort", "level": "level out and sink (quadrotors)", "silence": "say nothing more"}
 ONLY = {"autopilot": "silence"}  # whatever else is sent brings PX4 back to offboard, against its pilot or its failsafe
-PLACES, RATES, EFFORTS = ("rad", "m"), ("rad/s", "m/s", "N m", "N"), ("N m", "N")  # units of commands
+PLACES, SPEEDS, EFFORTS = ("rad", "m"), ("rad/s", "m/s"), ("N m", "N")  # units of commands
+RATES = (*SPEEDS, *EFFORTS)
 NEEDS = {"hold": PLACES, "ramp": PLACES, "damp": RATES}  # a place of 0 is no rest, a speed that is kept neither
 KEEPS = ("hold", "ramp", "damp")  # actions after which commands go on, until somebody resets
 CODES = {
@@ -175,13 +176,16 @@ class Estop:
 @dataclass(frozen=True)
 class SelfCollision:
     """Where the robot would come to rest, its links (:mod:`robots.collision`) must be ``margin`` [m] apart, or no
-    nearer than before. Where the command does not say where that is: as far from the measured joints ``position`` [B]
-    as their measured ``velocity`` goes on for ``late`` [s] and is then braked with ``brake`` [B] ("": it does)."""
+    nearer than before, or, where measured joints tell it, than when the mission began. Where the command does not say
+    where it rests: as far from the measured joints ``position`` [B], between ``low`` and ``high`` [B], as their
+    measured ``velocity`` goes on for ``late`` [s] and is then braked with ``brake`` [B] ("": the command says it)."""
 
     capsules: Capsules
     margin: float
     position: str = ""
     velocity: str = ""
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
     brake: tuple[float, ...] = ()
     late: float = 0.0
 
@@ -214,6 +218,12 @@ class Profile:
         """Their measured position, where it and not the command says where they come to rest; else ""."""
         rule = self.self_collision
         return self.ends.position if self.ends is not None else "" if rule is None else rule.position
+
+    @property
+    def moving(self) -> tuple[str, str]:
+        """Measured position and velocity of which the one must be how the other changes; "": nobody relies on that."""
+        rule = self.ends or self.self_collision
+        return ("", "") if rule is None or not rule.velocity else (rule.position, rule.velocity)
 
     def reads(self) -> dict[str, Sequence[str]]:
         """Signals by the rule, or the stop action, that reads them."""
@@ -253,6 +263,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     """The profile of ``robot`` for its command ``spec``, sent every ``period`` [s]; ``content``: the YAML section."""
     legal("safety", content, COMMON, ("stale_after_s", "silent_after_s", "commands"))
     commands = content["commands"]
+    legal("safety.commands", commands, list(robot.commands))
     if spec.name not in commands:
         raise SafetyError(f"safety.commands has no section for {spec.name!r}; it has: {', '.join(commands)}")
     where, own = f"safety.commands.{spec.name}", commands[spec.name]
@@ -450,12 +461,8 @@ def ends(
     size = measured_size(f"{where}.position", robot, row["position"], spec)
     if pushes and measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
         raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
-    known = [name for name, other in robot.commands.items() if set(other.unit.split(",")) <= set(PLACES)]
-    if row["range"] not in known or robot.commands[row["range"]].size < size:
-        raise SafetyError(f"{where}.range is {row['range']!r}; a command of {robot.name!r} in {' or '.join(PLACES)} is "
-                          f"needed, with {size} components or more: {', '.join(known) or 'there is none'}")
+    limits = place_range(f"{where}.range", robot, row["range"], size)
     margin = components(f"{where}.margin", row.get("margin", 0.0), size, at_least=0.0)
-    limits = robot.commands[row["range"]]
     low, high = (tuple(end + sign * m for end, m in zip(each[:size], margin))
                  for each, sign in ((limits.low, 1.0), (limits.high, -1.0)))
     if any(lo >= hi for lo, hi in zip(low, high)):
@@ -488,7 +495,7 @@ def at_rest(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> tupl
     if row is None:
         return "", ()
     legal(where, row, ("signal", "below"), ("signal", "below"))
-    known_signal(f"{where}.signal", robot, row["signal"])
+    measured_speed(f"{where}.signal", robot, row["signal"])
     return row["signal"], components(f"{where}.below", row["below"], robot.signals[row["signal"]].size)
 
 
@@ -497,17 +504,19 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
     row = own.get("self_collision")
     if row is None:
         return None
-    braked = ("velocity", "brake", "late_s") if isinstance(row, Mapping) and is_rate(spec) and "velocity" in row else ()
-    legal(where, row, ("signal", "margin", *braked), ("signal", "margin", *braked))
-    if is_rate(spec) and not braked and (own.get("ends") or {}).get("position") != row["signal"]:
+    braked = ("velocity", "range", "brake", "late_s")
+    seen = isinstance(row, Mapping) and is_rate(spec) and bool(set(braked) & set(row))
+    needed = ("signal", "margin", *(braked if seen else ()))
+    legal(where, row, needed, needed)
+    ends = own.get("ends")
+    if seen and ends is not None:
+        raise SafetyError(f"{where}: {', '.join(braked)} are for commands without ends, which say where a robot rests")
+    if is_rate(spec) and not seen and (ends or {}).get("position") != row["signal"]:
         raise SafetyError(f"{where}: {spec.name} is in {spec.unit}: where the robot comes to rest is known by the "
-                          f"section ends of the same position, {row['signal']!r}, or by velocity, brake and late_s "
-                          "here")
-    if not braked:
+                          f"section ends of the same position, {row['signal']!r}, or by {', '.join(braked)} here")
+    known_signal(f"{where}.signal", robot, row["signal"])
+    if not seen:
         measured_size(f"{where}.signal", robot, row["signal"], spec)
-    else:
-        for key in ("signal", "velocity"):
-            known_signal(f"{where}.{key}", robot, row[key])
     margin, source = positive(f"{where}.margin", row["margin"]), robot.sources.get(row["signal"])
     if robot.model is None or source is None or source.what != "joint_pos":
         raise SafetyError(f"{where}: robot {robot.name!r} has no model whose joints are {row['signal']!r}")
@@ -515,14 +524,25 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
         found = capsules_of(robot.model, source.names, tuple(robot.home[row["signal"]]), margin)
     except RobotFileError as error:
         raise SafetyError(f"{where}: {error}") from error
-    if not braked:
+    if not seen:
         return SelfCollision(found, margin)
     size = robot.signals[row["signal"]].size
+    measured_speed(f"{where}.velocity", robot, row["velocity"])
     if robot.signals[row["velocity"]].size != size:
         raise SafetyError(f"{where}: {row['signal']} and {row['velocity']} differ in size")
-    brake, late = components(f"{where}.brake", row["brake"], size), positive(
-        f"{where}.late_s", row["late_s"], or_zero=True)
-    return SelfCollision(found, margin, row["signal"], row["velocity"], brake, late)
+    limits, brake = place_range(f"{where}.range", robot, row["range"], size), components(
+        f"{where}.brake", row["brake"], size)
+    return SelfCollision(found, margin, row["signal"], row["velocity"], limits.low[:size], limits.high[:size], brake,
+                         positive(f"{where}.late_s", row["late_s"], or_zero=True))
+
+
+def place_range(where: str, robot: RobotSpec, name: Any, size: int) -> CommandSpec:
+    """The command whose limits are the range of measured joints."""
+    known = [each for each, other in robot.commands.items() if set(other.unit.split(",")) <= set(PLACES)]
+    if name not in known or robot.commands[name].size < size:
+        raise SafetyError(f"{where} is {name!r}; a command of {robot.name!r} in {' or '.join(PLACES)} is needed, with "
+                          f"{size} components or more: {', '.join(known) or 'there is none'}")
+    return robot.commands[name]
 
 
 def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) -> int:
@@ -536,8 +556,16 @@ def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) ->
 
 def known_signal(where: str, robot: RobotSpec, name: str) -> None:
     """The robot has the signal."""
-    if name not in robot.signals:
+    if not isinstance(name, str) or name not in robot.signals:
         raise SafetyError(f"{where}: robot {robot.name!r} has no signal {name!r}; known: {', '.join(robot.signals)}")
+
+
+def measured_speed(where: str, robot: RobotSpec, name: str) -> None:
+    """The robot has the signal, and it is a speed."""
+    known_signal(where, robot, name)
+    unit = robot.signals[name].unit
+    if not set(unit.split(",")) <= set(SPEEDS):
+        raise SafetyError(f"{where}: {name} is in {unit}; a signal in {' or '.join(SPEEDS)} is needed")
 
 
 def legal(where: str, row: Any, keys: Sequence[str], needed: Sequence[str] = ()) -> None:

@@ -28,8 +28,9 @@ SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sin
 SMOOTH_S = 0.3  # of the height, for that
 AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster than its height shows may a robot say it sinks: always (noise of 1
 # cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks, at 0.2 m/s
-SLOW, DAMPED_S = 0.02, 5.0  # share of a joint's speed limit: an effort has braked what is slower; and after so long, s,
-# it is over: whom somebody pushes never rests. Chosen
+SLOW, STILL_S, DAMPED_S = 0.02, 0.1, 5.0  # share of a joint's speed limit: an effort has braked what is slower for so
+# long, s, and has not just turned round; and after so long, s, it is over: whom somebody pushes never rests. Chosen
+FASTER = 0.05  # share of a joint's speed limit: by so much more than at the beginning, braking is none. Chosen
 LONGEST = 4.0  # times max_s: after that even a quadrotor that says it sinks is left alone, for its state lies
 
 
@@ -47,6 +48,8 @@ class Stopping:
     highest: float = -inf
     sank: float = -inf
     said: float = 0.0
+    fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
+    still: float = inf  # the same: since when [s] all joints have been slow
 
 
 class Step(NamedTuple):
@@ -65,7 +68,34 @@ def begun(profile: Profile, action: str, now: float, motion: Motion | None, valu
     if action == "hold" and values is None:
         action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
     target = measured(profile, motion, values) if action == "hold" and motion and values is not None else None
-    return Stopping(action, now, target)
+    return Stopping(action, now, target, fastest=-inf if (share := swiftness(profile, values)) is None else share)
+
+
+def swiftness(profile: Profile, values: Values | None) -> float | None:
+    """The greatest of the joints' measured speeds, as a share of what ``ends`` allow it, of commands that are efforts;
+    None: of others, and where nobody sees it."""
+    ends = profile.ends
+    if ends is None or not ends.velocity or values is None:
+        return None
+    return float(np.max(np.abs(values[ends.velocity].reshape(-1)) / np.asarray(ends.speed)))
+
+
+def watched(stop: Stopping, profile: Profile, values: Values | None, now: float) -> Stopping:
+    """``stop`` with since when the joints have been slow. Where nobody sees them, an effort is none, and none waits."""
+    share = swiftness(profile, values)
+    if share is None:
+        still = -inf
+    elif share > SLOW:
+        still = inf
+    else:
+        still = stop.still if abs(stop.still) < inf else now
+    return stop if still == stop.still else replace(stop, still=still)
+
+
+def braking(stop: Stopping, profile: Profile, values: Values | None) -> bool:
+    """Whether an effort that brakes does not make the joints faster: with velocities that come too late it would."""
+    share = swiftness(profile, values)
+    return share is None or share <= max(stop.fastest, 0.0) + FASTER
 
 
 def measured(profile: Profile, motion: Motion, values: Values) -> Array:
@@ -90,17 +120,9 @@ def calmed(
     target = inside(limits, admission.within(target, window))  # as near as the servos may go
     after, _ = shield.spare(limits, before, following(limits, before, target)[0], window)
     near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
-    over = bool(near.all()) and (braked(profile, values) or now - stop.since > DAMPED_S)
+    # that an effort is what brakes does not say that the joints rest
+    over = bool(near.all()) and (now - stop.still >= STILL_S or now - stop.since > DAMPED_S)
     return Step(after.command.reshape(spec.shape), over, after)
-
-
-def braked(profile: Profile, values: Values | None) -> bool:
-    """Whether the joints rest, of commands that are efforts: that they are what brakes does not say so. True where
-    nobody sees them, and of the others, for which the command says it."""
-    ends = profile.ends
-    if ends is None or not ends.velocity or values is None:
-        return True
-    return bool((np.abs(values[ends.velocity].reshape(-1)) <= SLOW * np.asarray(ends.speed)).all())
 
 
 def damping(profile: Profile, spec: CommandSpec, values: Values | None) -> Array:

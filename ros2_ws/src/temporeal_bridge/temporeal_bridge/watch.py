@@ -43,6 +43,7 @@ class Watch:
         self.seen_since = self.rests_since = inf
         self.moved: tuple[float, np.ndarray, np.ndarray] | None = None  # when [s], position and velocity of the joints
         self.apart: np.ndarray | float = 0.0  # [B] rad, see APART_RAD
+        self.moving = profile.moving
 
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
@@ -65,9 +66,9 @@ class Watch:
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
-        ends = self.profile.ends
-        if ends is not None and ends.velocity and ends.position in signals and ends.velocity in self.values:
-            self._move(self.values[ends.position].reshape(-1), self.values[ends.velocity].reshape(-1), now)
+        position, velocity = self.moving
+        if position in signals and velocity in self.values:
+            self._move(self.values[position].reshape(-1), self.values[velocity].reshape(-1), now)
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
 
@@ -128,15 +129,15 @@ class Watch:
         return self.stamps() == self.frozen(now) == self.jumped == self.speeds() == NOTHING
 
     def speeds(self) -> Reason:
-        """A velocity, which efforts are made of, that is not how the position changes."""
-        rule = self.profile.ends
-        if rule is None or not rule.velocity:
+        """A velocity, which efforts are made of or a collision is told by, that is not how the position changes."""
+        position, velocity = self.moving
+        if not velocity:
             return NOTHING
         worst = float(np.max(np.abs(self.apart)))
         if worst <= APART_RAD:
             return NOTHING
-        return "speeds", (f"{rule.position}[{int(np.argmax(np.abs(self.apart)))}] has moved by {worst:.3f} rad more or "
-                          f"less than {rule.velocity} says, {APART_RAD:g} rad is allowed")
+        return "speeds", (f"{position}[{int(np.argmax(np.abs(self.apart)))}] has moved by {worst:.3f} rad more or less "
+                          f"than {velocity} says, {APART_RAD:g} rad is allowed")
 
     def stamps(self) -> Reason:
         """Stamps against the wall clock of this machine."""
@@ -175,7 +176,7 @@ class Watch:
         text = shield.outside(self.values[rule.signal], rule.low, rule.high)
         return ("fence", text) if text else NOTHING
 
-    def moving(self) -> Reason:
+    def unrest(self) -> Reason:
         """Speeds and efforts begin where the robot rests: nobody measures where they are 0 but by that."""
         rule = self.profile.start
         if rule is None or not rule.rests:
