@@ -83,6 +83,32 @@ def test_a_mission_whose_number_comes_again_is_a_new_one(artifact):
     assert first < second == watched.started
 
 
+def test_a_goal_that_is_heard_of_late_was_there_before(artifact):
+    """DDS brings what was latched when it has found the one who said it: half a second, once, and the first mission of
+    a simulated arm was undecided. A goal that changes holds from then on."""
+    arm, number = load_robot("franka"), "std_msgs/msg/Float64MultiArray"
+    rows = [{"topic": "goal", "type": number, "codec": "array", "rate_hz": 0, "qos": "latched",
+             "options": {"signal": "goal_pos_w", "shape": [3]}}]
+    how = load_interface(arm, None, {"definitions": {}, "states": rows, "signals": {
+        "goal_pos_w": {"shape": [3], "unit": "m", "frame": "w"}}})
+    manifest = replace(load_manifest(artifact), formula="G[0,1] (goal_pos_w.x > 0.5)", rate_hz=50.0, horizon_s=1.0)
+    bus = Bus()
+    transport, peer = (MemoryTransport(bus, name, "/arm") for name in ("monitor_node", "peer"))
+    node = MonitorNode(transport, manifest, arm, how)
+    goal = peer.advertise("goal", number, QOS["latched"])
+    for said, verdict in ((1.0, "satisfied"), (0.0, "violated")):
+        node.begin(0, transport.now())
+        for k in range(80):
+            node.held[0].add(transport.now(), dict)
+            if k == 25:
+                peer.publish(goal, messages.encode(number, messages.array64(np.array([said, 0.0, 0.0]))))
+            transport.wait(0.0)
+            node.step()
+            bus.advance(0.02)
+        assert (node.results[-1]["verdict"], node.results[-1]["lost"]) == (verdict, 0)
+        assert node.results[-1]["upper"] == pytest.approx(said - 0.5)
+
+
 def test_numpy_for_the_usual_and_numba_for_what_numpy_is_too_slow_for(artifact, capsys):
     assert Watched(artifact).node.summary()["compiled"] is False
     assert Watched(artifact, formula=SLOW, rate_hz=50.0).node.summary()["compiled"] is False

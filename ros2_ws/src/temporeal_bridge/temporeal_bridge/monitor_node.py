@@ -49,6 +49,7 @@ OVER = ("stopping", "finished", "holding", "stopped")  # modes of the guard in w
 AHEAD_NS = 1_000_000_000  # a state whose stamp is so far ahead of the last one is read at once: it would hide others
 STEP_S = 0.05  # the longest that one step evaluates: messages and signals are seen in between
 BEHIND_S = 1.0  # said once per mission
+EVER = 1  # ns, as a stamp: before everything
 LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
 
 
@@ -91,6 +92,11 @@ class Held:
         if stamp > self.last:
             self.last = stamp
             self.samples.append((stamp, read))
+
+    def since(self, now: int) -> int:
+        """The stamp [ns] of a sample without one that has come ``now``. The first one of a steady topic was latched:
+        nobody heard when it was said, and discovery may take until after a mission's beginning."""
+        return EVER if self.steady and self.last == -inf else now
 
     def passed(self, time: int) -> bool:
         """Whether a sample later than ``time`` [ns] has come: then what was known at ``time`` cannot change."""
@@ -163,7 +169,8 @@ class MonitorNode:
         except Exception:  # what bytes from anywhere make a codec raise
             self.rejected += 1
             return
-        held, stamp = self.held[topic], stamp or self.transport.now()  # 0: a type without a stamp
+        held = self.held[topic]
+        stamp = stamp or held.since(self.transport.now())  # 0: a type without a stamp
         read = partial(self._read, topic, message)
         if held.steady or stamp > held.last + AHEAD_NS:  # the first one, too: whether it can be right matters at once
             signals = read()
