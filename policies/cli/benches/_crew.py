@@ -245,6 +245,20 @@ class Crew:
         self.bus.publish(endpoint, messages.empty() if value is None else messages.encode(
             endpoint.type, messages.record(endpoint.type)(data=value)))
 
+    def again(self, every_s: float, name: str, until: Callable[[], bool]) -> Callable[[], bool]:
+        """``until``, which says ``name`` whenever it is asked and so much time has passed: once may be too early."""
+        asked = -np.inf
+
+        def over() -> bool:
+            nonlocal asked
+            done = until()
+            if not done and time.monotonic() >= asked + every_s:
+                asked = time.monotonic()
+                self.tell(name)
+            return done
+
+        return over
+
     def watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Take in what comes for ``seconds`` at most; whether ``until`` came."""
         end_at = time.monotonic() + seconds

@@ -475,8 +475,7 @@ def mismatched(crew: Crew, trials: int, rng: random.Random) -> list[Row]:
         nonlocal ready, why
         crew.need("a driver whose QoS does not fit", START_S, lambda: crew.bus.incompatible(probe) != "")
         why = crew.bus.incompatible(probe)
-        crew.tell("mission/reset")
-        crew.need("a guard that waits", START_S, lambda: crew.mode == "waiting")
+        crew.need("a guard that waits", START_S, crew.again(1.0, "mission/reset", lambda: crew.mode == "waiting"))
         ready += crew.watch(1.0, lambda: crew.mode == "ready")
         anew("robot_sim")(crew)
 
