@@ -25,7 +25,7 @@
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
                  gain: 30.0, period_s: 0.02}
           stale_after_s: 0.03     # in the place of the one for all commands, and not longer
-          stamps_within_s: 0.05   # the same
+          stamps_within_s: 0.015  # the same
           start: {at_rest: {signal: joint_vel, below: 0.1}, ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
