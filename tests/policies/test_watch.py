@@ -80,7 +80,7 @@ def test_a_formula_that_never_held_is_spoken_of_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         watch.warn(0.3)
-    words = r"none of \d+ episodes so far, after 34% .*in none: F\[0,2\] .*robustness -3"
+    words = r"none of \d+ episodes that were watched, 34% .*in none: F\[0,2\] .*robustness -3"
     with pytest.warns(UserWarning, match=words) as said:
         watch.warn(0.34)
     assert "50" not in str(said[0].message) and watch.episodes >= 32
