@@ -83,9 +83,8 @@ class Watch:
         which = f"these clauses held in none: {'; '.join(never)}" if never else (
             "each of its clauses held in some of them, all together in none")
         warnings.warn(
-            f"the formula held in none of {self.episodes} episodes that were watched, {spent:.0%} of the training being "
-            f"over; {which}. "
-            "Can it be done in these times, at these places, by this robot?", stacklevel=1)
+            f"the formula held in none of {self.episodes} episodes that were watched, {spent:.0%} of the training "
+            f"being over; {which}. Can it be done in these times, at these places, by this robot?", stacklevel=1)
 
     def _held(self, worlds: Tensor) -> dict[str, Tensor]:
         """Their traces [T, K, ...], the last sample of each held to the end."""
