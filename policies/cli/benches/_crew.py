@@ -186,10 +186,11 @@ class Crew:
         self.episode = 0  # of the simulated robot, as it says
         self.processes: dict[str, Process] = {}
         self.number = 0
-        self.joined = None if self.oracle.servos is None or on_command is not None else Joined(self.oracle)
+        judged = self.oracle.paced or self.oracle.servos is not None  # by what each command was made of, and when
+        self.joined = Joined(self.oracle) if judged and on_command is None else None
         self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or self._on_command)
         if self.joined is not None:
-            self._judge_efforts(self.joined)
+            self._hear_guard(self.joined)
         self.bus.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append((
             r.at, messages.decode(r.type, r.data).frame_id)))
         self.bus.subscribe("guard/event", "std_msgs/msg/String", QOS["default"], lambda r: self.events.append((
@@ -205,11 +206,11 @@ class Crew:
         else:
             self.joined.command(received.at, received.data)
 
-    def _judge_efforts(self, joined: Joined) -> None:
-        """By the state that the guard says each command was made with: who listens beside it may hear later."""
+    def _hear_guard(self, joined: Joined) -> None:
+        """By the times, and the state, that the guard says each command was made with: who listens beside it may hear
+        later, and take a pause of its own for one of the guard's."""
         servos = self.oracle.servos
-        assert servos is not None
-        for state in self.facts.states:
+        for state in self.facts.states if servos is not None else ():
             self.bus.subscribe(state.topic, state.type, DEEP, lambda r, s=state: servos.read(s, r.at, r.data))
         self.bus.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", DEEP, lambda r: joined.told(r.data))
 
