@@ -41,6 +41,8 @@ class Axis(NamedTuple):
         braked: the acceleration is limited: a stop takes a way.
         bent: braking takes steps to begin.
         span: what place may round by.
+        calm: up to this speed no stop leads over the axis' speed, whatever the acceleration.
+        inner_low, inner_high: between them a stop from no more than the axis' speed keeps ``low`` and ``high``.
     """
 
     low: float
@@ -53,6 +55,9 @@ class Axis(NamedTuple):
     braked: bool
     bent: bool
     span: float
+    calm: float = -inf
+    inner_low: float = inf
+    inner_high: float = -inf
 
 
 class State(NamedTuple):
@@ -91,8 +96,10 @@ class Bounds:
 
     def _axis(self, low: float, high: float, speed: float, acceleration: float, jerk: float) -> Axis:
         fade, braked = jerk * self.dt, acceleration < inf
-        return Axis(low, high, self.dt, speed, acceleration, jerk, fade, braked, braked and fade < 2.0 * acceleration,
+        axis = Axis(low, high, self.dt, speed, acceleration, jerk, fade, braked, braked and fade < 2.0 * acceleration,
                     ROUNDING * (high - low))
+        calm, inner_low, inner_high = surely_stops(axis)
+        return axis._replace(calm=calm, inner_low=inner_low, inner_high=inner_high)
 
     def _limit(self, name: str, value: Sequence[float] | float) -> Array:
         try:
@@ -234,7 +241,25 @@ def confine(axis: Axis, state: State, before: float, low: float, high: float) ->
 def stops(axis: Axis, state: State) -> bool:
     """Whether a stop from here on certainly keeps the limits of place and speed, to either side."""
     x, v, a = state
+    if axis.inner_low <= x <= axis.inner_high and abs(v) <= axis.calm and abs(a) <= axis.acceleration * SOME:
+        return True  # what the rest would say, sooner
     return clears(axis, axis.high - x, v, a) and clears(axis, x - axis.low, -v, -a)
+
+
+def surely_stops(axis: Axis) -> tuple[float, float, float]:
+    """Up to which speed, and between which places, a stop is certain whatever the acceleration is that the axis allows:
+    ``calm``, ``inner_low`` and ``inner_high`` of :class:`Axis`."""
+    most = axis.acceleration * SOME
+    push = 0.0
+    if axis.fade < inf:  # n (a - (n + 1) fade / 2) dt, of whatever n, is no more than a^2 dt / (2 fade)
+        push = 0.5 * most * most * axis.dt / axis.fade
+    calm = axis.speed - push * SOME
+    if not axis.braked:
+        return calm, axis.low, axis.high
+    room = way(axis, axis.speed)
+    if axis.bent:
+        room += axis.speed * axis.dt * (most / axis.fade + 2.0)
+    return calm, axis.low + room * SOME, axis.high - room * SOME
 
 
 def clears(axis: Axis, room: float, speed: float, acceleration: float) -> bool:

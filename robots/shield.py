@@ -74,12 +74,11 @@ def outside(position_w: Array, low: Sequence[float] | Array, high: Sequence[floa
 
 def behind(asked: Array, measured: Array, error: Sequence[float] | Array) -> str:
     """Reason why ``measured`` [A] is farther than ``error`` [A] from what was asked for, or ""."""
-    pairs = zip(
-        np.asarray(asked, dtype=float).tolist(), np.asarray(measured, dtype=float).tolist(), strict=True)
-    off = [abs(a - m) for a, m in pairs]
-    if all(o <= e for o, e in zip(off, error, strict=True)):
+    rows = zip(np.asarray(asked, dtype=float).tolist(), np.asarray(measured, dtype=float).tolist(), error, strict=True)
+    if all(abs(a - m) <= e for a, m, e in rows):
         return ""
-    worst = int(np.argmax(np.array(off) / np.asarray(error, dtype=float)))
+    off = np.abs(np.asarray(asked, dtype=float) - np.asarray(measured, dtype=float))
+    worst = int(np.argmax(off / np.asarray(error, dtype=float)))
     return f"component {worst} is {off[worst]:.3g} from its command, {error[worst]:g} is allowed"
 
 
@@ -113,16 +112,16 @@ def guard(
     checked = finite(spec, command)
     if checked.command is None:
         return checked, before
-    asked = np.reshape(checked.command, -1)
-    inside = np.clip(asked, limits.low, limits.high)
+    asked, same = np.reshape(checked.command, -1), False
     if before is None:
-        motion, same = at_rest(inside), False
+        motion = at_rest(np.clip(asked, limits.low, limits.high))
     else:
         motion, changed = following(limits, before, asked)
-        same = not changed.any()
+        same = not any(changed.tolist())
     spared, yielded = spare(limits, before, motion, window)
     if same and not yielded:
         return Verdict(checked.command), motion
+    inside = np.clip(asked, limits.low, limits.high)
     reasons = (clamp(spec, checked.command).reason, _differs(spec, inside, motion.command), yielded)
     return Verdict(spared.command.reshape(spec.shape), "; ".join(r for r in reasons if r)), spared
 

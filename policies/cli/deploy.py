@@ -209,7 +209,7 @@ def node_words(
     trusted = ["--trust", str(trust)] if trust else []
     flown = [*shared, "--artifact", str(artifact), *trusted]
     core = [] if deploy["core"] is None else ["--core", str(deploy["core"])]
-    first = [*flown, "--priority", deploy["priority"], *core]
+    first = [*flown, "--priority", deploy["priority"], *core, *(["--awake"] if deploy["awake"] else [])]
     nodes = {"guard_node": first, "policy_node": [
         *first, *(["--start"] if deploy["autostart"] else []), *(["--worker", str(folder)] if folder else [])]}
     if folder is not None and deploy["worker"] is None:
@@ -241,7 +241,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
     from temporeal_bridge.interface import load_interface
     from temporeal_bridge.mission import check_fits
     from temporeal_bridge.monitor_node import formula_of
-    from temporeal_bridge.node import check_core
+    from temporeal_bridge.node import check_awake, check_core
     from temporeal_bridge.transport import TransportError, choose, domain_id, resolve_name
 
     try:
@@ -254,6 +254,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
                 interface.command(manifest.commands[0].name)
                 formula_of(manifest, spec, interface)
             check_core(deploy["core"])
+            check_awake(deploy["awake"], deploy["core"])
         choose(deploy["transport"])
         domain_id(deploy["domain"])
         resolve_name("mission", deploy["namespace"])

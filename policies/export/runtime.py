@@ -124,8 +124,7 @@ class Artifact:
         A missing, misshapen or non-finite signal raises :class:`SignalError` and leaves the memory as it was; so
         does a non-finite command. Signals that the policy does not read are ignored.
         """
-        checked = check_signals(self.schema, signals)
-        commands, memory = self.act_batch({name: value[None] for name, value in checked.items()}, self.memory)
+        commands, memory = self.rehearse(signals)
         for name, value in commands.items():
             if not all_finite(value):
                 raise SignalError(f"command {name!r} is not finite: {value[0]}")
@@ -133,6 +132,11 @@ class Artifact:
         if self.reflex is not None:
             self.reflexes += bool(memory[ENGAGED][0] > 0.5)
         return {name: value[0] for name, value in commands.items()}
+
+    def rehearse(self, signals: Mapping[str, np.ndarray]) -> tuple[Arrays, Arrays]:
+        """What :meth:`act` would make of ``signals``: commands and memory, [1, *shape] each. Nothing goes on."""
+        checked = check_signals(self.schema, signals)
+        return self.act_batch({name: value[None] for name, value in checked.items()}, self.memory)
 
     @cached_property
     def echoes(self) -> dict[str, str]:

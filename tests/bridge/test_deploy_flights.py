@@ -31,7 +31,7 @@ from temporeal_bridge.transport import QOS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {"transport": "dds", "domain": None, "namespace": "/arm1", "interface": None, "signals": None,
-            "worker": None, "priority": "auto", "core": None, "loopback": True, "autostart": True,
+            "worker": None, "priority": "auto", "core": None, "awake": False, "loopback": True, "autostart": True,
             "record": True}
 
 

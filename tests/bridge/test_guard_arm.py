@@ -15,7 +15,7 @@ from temporeal_bridge import codecs, link, messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
-from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import Told
 from temporeal_bridge.safety import SafetyError
 from temporeal_bridge.transport import QOS
@@ -32,7 +32,9 @@ MANIFEST = Manifest(
 class Arm:
     """A guard, a controller, and an arm that follows at once unless it is ``blocked``."""
 
-    def __init__(self, lockstep: Any, interface: str = "franka_ros2", fence: bool = True, **changes: Any) -> None:
+    def __init__(
+        self, lockstep: Any, interface: str = "franka_ros2", fence: bool = True, awake: bool = False, **changes: Any
+    ) -> None:
         self.lockstep = lockstep
         found = load_interface(ROBOT, interface)
         own = {**found.safety["commands"]["joint_pos_cmd"], **changes}
@@ -42,7 +44,8 @@ class Arm:
         ends = line()
         self.controller = ends[0]
         transport = MemoryTransport(lockstep.bus, "guard_node", "/arm")
-        self.guard = lockstep.add(transport, GuardNode(transport, MANIFEST, ROBOT, self.interface, ends[1]))
+        self.guard = lockstep.add(transport, GuardNode(
+            transport, MANIFEST, ROBOT, self.interface, ends[1], awake=awake))
         self.topic = self.interface.command("joint_pos_cmd")
         self.codec = codecs.COMMANDS[self.topic.codec]
         self.sent: list[np.ndarray] = []
@@ -132,6 +135,31 @@ def test_it_begins_where_the_arm_is_and_ends_up_with_the_policy(moving):
     assert np.abs(moving.sent[0] - HOME).max() < 1e-3
     assert np.abs(moving.sent[-1] - asked[-1]).max() < 1e-6  # faded in: nothing of the ramp is left
     assert kept(moving)
+
+
+@pytest.mark.parametrize("interface", ["franka_ros2", "forward_position"])
+def test_rehearsing_changes_no_command(interface, lockstep_of):
+    """Each step is done before its turn, once more and for nothing: what is sent is the same in every bit."""
+    arms, rehearsed = [], []
+    for awake in (False, True):
+        arms.append(arm := Arm(lockstep_of(Bus()), interface, awake=awake))
+        before = arm.guard._rehearse
+        arm.guard._rehearse = lambda now, before=before: (rehearsed.append(arm.own.monotonic()), before(now))
+        arm.begin()
+        arm.run(1.0, swinging)
+        arm.run(0.5, lambda step: swinging(step) + (0.5 if step % 7 == 0 else 0.0))  # some that are limited
+    assert np.array_equal(arms[0].sent, arms[1].sent) and len(arms[0].sent) > 30
+    assert arms[0].guard.flight.limited == arms[1].guard.flight.limited > 0
+    assert 30 < len(rehearsed) <= len(arms[1].sent)  # by the second arm alone
+
+
+def test_a_rehearsal_that_fails_is_nobodys_reason(moving):
+    moving.guard.asked = np.zeros(3)  # of no arm
+    with pytest.raises(ValueError):
+        moving.guard._limited(moving.guard.asked, moving.own.monotonic())
+    moving.guard._rehearse(moving.own.monotonic())
+    moving.run(0.2, swinging)
+    assert moving.mode == "active"
 
 
 def test_a_policy_that_begins_far_away_is_refused_before_anything_is_sent(arm):

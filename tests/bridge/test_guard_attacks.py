@@ -122,12 +122,12 @@ def test_a_command_of_another_start_of_the_same_mission_is_dropped(flying):
 def test_one_who_sends_without_end_does_not_keep_the_guard_from_its_checks(tmp_path):
     guard = link.SocketGuard(tmp_path / "own" / "guard.sock")
     controller = link.SocketController(tmp_path / "own" / "guard.sock")
-    received = guard.socket.recvfrom
+    received = guard.socket.recvfrom_into
 
     class Flood:
-        def recvfrom(self, size):
+        def recvfrom_into(self, buffer):
             controller.send(Proposal(link.HELLO))
-            return received(size)
+            return received(buffer)
 
     real, guard.socket = guard.socket, Flood()
     assert len(guard.receive()) == link.MOST

@@ -117,7 +117,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
     artifact = made(kind)
     signals = no_more_signals(tmp_path)
     nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
-                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="normal", core="1")
+                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="normal", core="1", awake="true")
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
     names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
     for executable, rows in nodes.items():
@@ -135,6 +135,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
             if executable in ("guard_node", "policy_node", "robot_sim"):
                 assert args.priority == "normal"
                 assert args.core == (None if executable == "robot_sim" else 1)
+                assert getattr(args, "awake", None) == (None if executable == "robot_sim" else True)
             flies = simulate and kind in ("quadrotor", "swarm")
             assert args.interface == ("odometry" if flies else None)
     assert all(understood(row, monkeypatch).start for row in nodes["policy_node"])

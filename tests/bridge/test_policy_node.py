@@ -15,7 +15,7 @@ from temporeal_bridge import codecs, messages, policy_node
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
-from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transport import QOS
@@ -103,6 +103,22 @@ def through(command: np.ndarray, bench: Bench) -> np.ndarray:
 
 def test_silent_until_started(bench):
     assert bench.commands == [] and bench.mode == "ready"
+
+
+def test_rehearsing_changes_no_command(artifact, lockstep_of):
+    """The policy's memory does not go on either: it reads its own last command."""
+    benches, asked = [], []
+    for awake in (False, True):
+        benches.append(made := Bench(lockstep_of(Bus()), artifact, "odometry", awake=awake))
+        before = made.loaded.act_batch
+        made.loaded.act_batch = lambda *given, before=before, of=awake: (
+            asked.append(of), before(*given))[1]
+        made.fly(0.1)
+        made.begin()
+        made.fly(1.0)
+    first, second = ([command for _, command in made.commands] for made in benches)
+    assert np.array_equal(first, second) and len(first) > 40 and benches[0].loaded.memory
+    assert asked.count(True) > 1.8 * asked.count(False)
 
 
 def test_garbage_is_no_start(bench):

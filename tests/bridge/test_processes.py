@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from policies.cli.preflight import may_be_realtime
@@ -120,7 +121,9 @@ def scheduled(*options: str) -> list[str]:
             "    print(sorted(os.sched_getaffinity(0)), os.sched_getparam(0).sched_priority)\n"
             "    raise ValueError('told')\n"
             "node.open_transport = tell\n"
-            "sys.exit(node.run(node.parser('guard_node', ''), sys.argv[1:], None, '', ahead=node.AHEAD))")
+            "options = node.parser('guard_node', '')\n"
+            "node.add_awake(options)\n"
+            "sys.exit(node.run(options, sys.argv[1:], None, '', ahead=node.AHEAD, wakes=True))")
     done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True)
     assert done.returncode == 2
     return (done.stdout + done.stderr).splitlines()
@@ -143,6 +146,57 @@ def test_a_node_runs_on_the_core_that_it_is_given() -> None:
 def test_the_guard_goes_ahead_of_the_controller() -> None:
     assert scheduled("--priority", "realtime")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
     assert scheduled("--priority", "auto")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
+
+
+def test_a_step_is_rehearsed_shortly_before_its_turn() -> None:
+    made = node.Rehearsal(0.002, True)
+    assert not made.due(1e9)
+    made.plan(5.0, 0.0001)
+    assert made.at == pytest.approx(5.002 - 0.0001 - node.REHEARSED_S)
+    assert not made.due(5.0015) and made.due(5.0017) and not made.due(5.0018)
+    made.plan(5.0, 0.0008)  # most of the period
+    assert made.at == np.inf
+    never = node.Rehearsal(0.002, False)
+    never.plan(5.0, 0.0001)
+    assert never.at == np.inf
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the system has no SCHED_IDLE")
+def test_a_core_is_kept_awake_by_who_stands_in_nobodys_way_and_for_as_long_as_the_node_lives() -> None:
+    code = ("import sys, time; from temporeal_bridge import node\n"
+            "node.take_core(int(sys.argv[1]))\n"
+            "print(node.keep_awake().pid, flush=True); time.sleep(60)")
+    core = max(os.sched_getaffinity(0))
+    started = subprocess.Popen([sys.executable, "-c", code, str(core)], stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    keeper = int(started.stdout.readline())
+    try:
+        assert soon(lambda: os.sched_getscheduler(keeper) == os.SCHED_IDLE)
+        assert os.sched_getaffinity(keeper) == {core} and os.getsid(keeper) == keeper  # no Ctrl-C comes to it
+    finally:
+        started.kill()  # no word of farewell
+        started.wait()
+    assert soon(lambda: not running(keeper))
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    """Whether it is within 10 s."""
+    end = time.monotonic() + 10.0
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+def running(pid: int) -> bool:
+    """Whether the process is there, and not only as a name that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_core_that_is_not_ours_alone_may_sleep() -> None:
+    assert scheduled("--awake")[0].startswith("guard_node: error: awake keeps a core from sleeping")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal hangs up here")

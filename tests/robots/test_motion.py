@@ -18,6 +18,7 @@ from robots.motion import (
     moved,
     resting,
     stopping,
+    stops,
     way,
 )
 
@@ -147,6 +148,31 @@ def test_a_stop_leads_no_farther_than_its_bound(limits: tuple[float, float, floa
     assert np.abs(still.speed).max() < 1e-6
     assert 0.02 < sure.mean() < 1.0
     assert (farthest[sure] <= room[sure] * (1 + 1e-6) + 1e-8).all() and (fastest[sure] <= limits[0] * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("dt", STEPS)
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_stop_that_is_certain_at_once_is_certain_when_reckoned(
+    limits: tuple[float, float, float], dt: float
+) -> None:
+    """At, between and beyond the places and speeds up to which nothing is reckoned."""
+    rng, wide = np.random.default_rng(4), 20.0
+    axis = Bounds([-wide], [wide], dt, speed=limits[0], acceleration=limits[1], jerk=limits[2]).axes[0]
+    slow = axis._replace(calm=-INF)  # nothing is calm: everything is reckoned
+    top, push = min(limits[0], 6.0), min(limits[1], 60.0)
+    found = []
+    for _ in range(2000):
+        edge = rng.random(3) < 0.3
+        state = State(
+            rng.choice([axis.inner_low, axis.inner_high, -wide, wide]) if edge[0] else rng.uniform(-1.1, 1.1) * wide,
+            rng.choice([-1.0, 1.0]) * (min(axis.calm, top) if edge[1] else rng.uniform(0.0, 1.1) * top),
+            rng.choice([-1.0, 1.0]) * (push if edge[2] else rng.uniform(0.0, 1.1) * push))
+        state = state if np.isfinite(state.x) else state._replace(x=0.0)
+        assert stops(axis, state) == stops(slow, state)
+        at_once = axis.inner_low <= state.x <= axis.inner_high and abs(state.v) <= axis.calm
+        found.append((at_once, stops(slow, state)))
+    both = np.mean(found, axis=0)
+    assert 0.0 < both[1] < 1.0 and (both[0] > 0.2 or limits[0] == INF > limits[1] or axis.calm < 0.5 * limits[0])
 
 
 def test_the_allowed_speed_leaves_room_to_stop() -> None:

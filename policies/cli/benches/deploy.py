@@ -31,6 +31,7 @@ OPTIONS = {
     "minutes": "minutes of the flight whose memory is watched (default 10, quick 0.3)",
     "priority": "normal (default), or realtime: robot, guard and controller ahead of all else, as on a robot",
     "core": "guard and controller have this core for themselves (deploy.core); all else here runs on the others",
+    "awake": "true: that core never sleeps, and steps are rehearsed (deploy.awake); needs --core",
     "rounds": "rounds of latency, each of some seconds (default 5, quick 2)",
 }
 PERIOD = 0.002  # s, of 500 Hz
@@ -70,13 +71,13 @@ while True:
 
 def run(
     quick: bool, *, out: Path, minutes: list[str] | None, rounds: list[str] | None, priority: list[str] | None,
-    core: list[str] | None = None,
+    core: list[str] | None = None, awake: list[str] | None = None,
 ) -> list[Row]:
     """All of it; takes as long as the flight whose memory is watched, and a few minutes."""
     from policies.cli.benches._crew import echo, hover
     from temporeal_bridge.node import take_priority
 
-    own = own_core(core)
+    own = [*own_core(core), *kept_awake(awake, core)]
     kind = (priority or ["normal"])[0]
     if kind not in ("normal", "realtime"):
         raise BadInput(f"--priority is {kind!r}; legal: normal, realtime")
@@ -111,6 +112,13 @@ def own_core(given: list[str] | None) -> list[str]:
                        "one is left")
     os.sched_setaffinity(0, mine - {int(given[0])})
     return ["--core", given[0]]
+
+
+def kept_awake(given: list[str] | None, core: list[str] | None) -> list[str]:
+    """The option of guard and controller that keeps their core from sleeping."""
+    if given not in (None, ["true"], ["false"]) or (given == ["true"] and core is None):
+        raise BadInput(f"--awake is {','.join(given or [])}; legal: false, and true where --core says which core")
+    return ["--awake"] if given == ["true"] else []
 
 
 class Round(NamedTuple):
@@ -313,6 +321,7 @@ def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: floa
         bench.run(1.5)
         with_camera = [bench.round(seconds) for _ in range(rounds)]
         camera.kill()
+        camera.wait()  # pages that it shared with the others count for them from now on
         rows = compared(plain, with_camera, rounds, seconds)
         rows += [Row(f"deploy.cpu_share.{name}", share, "1") for name, share in used.items()]
         return rows + remembered(bench, flight_s)
@@ -376,21 +385,22 @@ def against_rclpy(ours: float | None, rounds: int, seconds: float) -> list[Row]:
 def remembered(bench: Bench, flight_s: float) -> list[Row]:
     """Memory after some seconds and at the end of the flight, of all processes; no step may have been missed."""
     processes = bench.crew.processes
-    first = {name: pss_mb(p.pid) for name, p in processes.items()}
+    first = {name: memory_mb(p.pid) for name, p in processes.items()}
     began = time.monotonic()
     while time.monotonic() < began + flight_s:
         if bench.crew.mode != "active":
             bench.fly()
         bench.forget()
         bench.run(min(10.0, max(began + flight_s - time.monotonic(), 0.01)), lambda: bench.crew.mode != "active")
-    last = {name: pss_mb(p.pid) for name, p in processes.items()}
-    total, grown = sum(last.values()), sum(last.values()) - sum(first.values())
+    last = {name: memory_mb(p.pid) for name, p in processes.items()}
+    total, grown = sum(whole for whole, _ in last.values()), sum(last[name][1] - first[name][1] for name in last)
     oracle, told = bench.judge(), f"over {flight_s / 60:.1f} min at 500 Hz, {load()}"
-    each = ", ".join(f"{name} {value:.0f}" for name, value in last.items())
+    each = ", ".join(f"{name} {whole:.0f}" for name, (whole, _) in last.items())
+    more = ", ".join(f"{name} {own - first[name][1]:.2f}" for name, (_, own) in last.items())
     stops = [event["reason"] for _, event in bench.crew.events]
     return [
         Row("deploy.memory of all processes (PSS)", total, "MB", 300, each, total <= 300),
-        Row("deploy.memory grown", grown, "MB", 5.0, told, grown <= 5.0),
+        Row("deploy.memory grown, of no file", grown, "MB", 5.0, f"{more}; {told}", grown <= 5.0),
         Row("deploy.commands outside limits", oracle.outside, "1", 0,
             "; ".join([*oracle.wrong[:2], f"{oracle.commands} commands by the guard's own times, {bench.joined.lost} "
                        "messages without their partner"]), not oracle.outside if oracle.commands else None),
@@ -455,12 +465,14 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def pss_mb(pid: int) -> float:
-    """Memory [MB] of a process, shared pages divided among those that share them (Linux)."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return float(line.split()[1]) / 1024
-    raise RuntimeError("smaps_rollup has no Pss")
+def memory_mb(pid: int) -> tuple[float, float]:
+    """Memory [MB] of a process and its children, shared pages divided among those that share them (Linux): all of it,
+    and what of it is of no file. That of files grows, too, when somebody else who shares it ends."""
+    lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
+    size = {words[0]: float(words[1]) / 1024 for words in lines if words[0].startswith("Pss")}
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    every = [(size["Pss:"], size["Pss:"] - size["Pss_File:"]), *(memory_mb(int(child)) for child in children)]
+    return sum(whole for whole, _ in every), sum(own for _, own in every)
 
 
 def load() -> str:

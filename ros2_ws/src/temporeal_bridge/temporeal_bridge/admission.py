@@ -6,7 +6,7 @@ are :func:`robots.shield.guard`'s. [A]: components of the command.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 
 import numpy as np
@@ -116,16 +116,16 @@ def rests(
     return np.clip(position + 0.5 * speed * np.abs(speed) / np.asarray(ends.brake), ends.low, ends.high)
 
 
-def collision(near: Nearness, rest: Array, before: Array | None, least: float = inf) -> str:
-    """Would the robot ``rest`` [A] too near to itself, and nearer than where it rests else (``before``), or than
-    ``least`` [m]?"""
+def collision(near: Nearness, rest: Array, before: Callable[[], Array] | None, least: float = inf) -> str:
+    """Would the robot ``rest`` [A] too near to itself, and nearer than where it rests else (``before``, which is asked
+    when that matters), or than ``least`` [m]?"""
     if near.clear(rest[: near.capsules.count]):
         return ""
     clear, who = near.distance(rest[: near.capsules.count])
     if clear >= min(near.margin, least):
         return ""
     if before is not None:
-        now, _ = near.capsules.distance(before[: near.capsules.count])
+        now, _ = near.capsules.distance(before()[: near.capsules.count])
         if clear >= now:
             return ""
     return f"{who} would come to {clear:.3f} m of each other, {near.margin:g} m is allowed"

@@ -53,7 +53,7 @@ from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, MOVING, Told, check_fits, newest, percentiles
-from temporeal_bridge.node import AHEAD, add_artifact, link_path, parser, run
+from temporeal_bridge.node import AHEAD, Rehearsal, add_artifact, add_awake, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.stop_actions import Step, Stopping, Values
@@ -113,14 +113,16 @@ class GuardNode:
 
     def __init__(
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, line: GuardEnd,
-        folder: Path | None = None, trust: Path | None = None,
+        folder: Path | None = None, trust: Path | None = None, awake: bool = False,
     ) -> None:
+        """``awake``: see :class:`temporeal_bridge.node.Rehearsal`."""
         if len(manifest.commands) != 1:
             raise ValueError(f"one command is expected, the artifact gives {[c.name for c in manifest.commands]}")
         self.transport, self.robot, self.interface, self.link = transport, robot, interface, line
         self.spec = robot.command(manifest.commands[0].name)
         self.nothing = np.full(self.spec.size, np.nan)
         self.period = 1.0 / manifest.rate_hz
+        self.rehearsal, self.asked = Rehearsal(self.period, awake), self.nothing  # and what was asked for last [A]
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
         rule = self.profile.self_collision
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
@@ -497,7 +499,7 @@ class GuardNode:
         """See :class:`temporeal_bridge.node.Node`."""
         now = self.transport.monotonic()
         tick = min(TICK_S, self.period) if self.mode in COMMANDED else IDLE_S
-        return min(now + tick, self.due, self.next_report, self.next_look)
+        return min(now + tick, self.due, self.next_report, self.next_look, self.rehearsal.at)
 
     def step(self) -> None:
         """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
@@ -527,6 +529,15 @@ class GuardNode:
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S
             self._diagnose(now)
+        if self.rehearsal.due(now):
+            self._rehearse(now)
+
+    def _rehearse(self, now: float) -> None:
+        """What the next command will need, done for nothing with the last one: nothing is sent, no error is ours."""
+        if self.mode == "active" and self.motion is not None:
+            with suppress(Exception):
+                verdict, motion, _ = self._limited(self.asked, now)
+                self._encoded(np.asarray(verdict.command), self.transport.now(), motion)
 
     def _newest(self, waiting: list[Proposal]) -> list[Proposal]:
         """Of commands that came while this process did not run, only the last: sent together, they would be a leap."""
@@ -651,8 +662,9 @@ class GuardNode:
             verdict, motion, collides = self._limited(proposed, now)
         if collides:
             return self.stop("collision", collides)
-        self.motion = motion
+        self.motion, self.asked = motion, asked
         self._send(np.asarray(verdict.command), p)
+        self.rehearsal.plan(p.seen, self.sent_at - now)
         flight.sent += 1
         flight.limited += bool(verdict.reason)
         for kept in (flight.latency_s, self.latency_s):
@@ -677,8 +689,8 @@ class GuardNode:
             return ""
         if self.profile.joints:  # measured, with noise: how near it was when the mission began is not come below
             return admission.collision(self.nearness, rest, None, self.nearest)
-        before = None if self.motion is None else resting(self.limits, self.motion)
-        return admission.collision(self.nearness, rest, before)
+        last = self.motion
+        return admission.collision(self.nearness, rest, None if last is None else lambda: resting(self.limits, last))
 
     def _refused(self, p: Proposal, now: float) -> Reason:
         """What is wrong with a proposal, or with the world that it is for."""
@@ -735,8 +747,7 @@ class GuardNode:
             self.offboard.outputs(now, True, stamp)
             if self._barred(now):  # the next step stops for it
                 return
-        onward = course(self.limits, self.motion) if self.led and self.motion is not None else None
-        for topic, data in encode_all(self.topic, command, stamp, onward):
+        for topic, data in self._encoded(command, stamp, self.motion):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
@@ -745,6 +756,11 @@ class GuardNode:
         told = Told(self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1),
                     asked, self.state.marks)
         self._report(self.told, messages.array64(told.row()))
+
+    def _encoded(self, command: np.ndarray, stamp: int, motion: Motion | None) -> list[tuple[str, bytes]]:
+        """Topic and CDR bytes of what the command makes; ``motion``: where it leaves the robot."""
+        onward = course(self.limits, motion) if self.led and motion is not None else None
+        return encode_all(self.topic, command, stamp, onward)
 
     def _diagnose(self, now: float) -> None:
         flight = self.flight
@@ -823,16 +839,17 @@ def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
         interface = armed_by(interface, args.arm)
     check_fits(manifest, robot, interface)
     return GuardNode(transport, manifest, robot, interface, SocketGuard(link_path(args, transport)),
-                     args.artifact, args.trust)
+                     args.artifact, args.trust, args.awake)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("guard_node", "The only process that commands the robot: fresh commands within limits, or a stop.")
     add_artifact(options)
+    add_awake(options)
     options.add_argument("--arm", default=None, choices=ARM,
                          help="who arms the autopilot, instead of what ros.yaml says: the pilot, or we when asked")
-    return run(options, arguments, make, "guard.json", ahead=AHEAD)
+    return run(options, arguments, make, "guard.json", ahead=AHEAD, wakes=True)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import check_fits
+from temporeal_bridge.node import check_awake
 from temporeal_bridge.processes import LAUNCHED_END_S, fresh
 from temporeal_bridge.ros_arguments import meant, read_parameters
 from temporeal_bridge.transport import choose
@@ -44,6 +45,7 @@ ARGUMENTS = {
     "managed": ("false", "true: the guard waits for `ros2 lifecycle set`; nothing moves before it is active"),
     "priority": ("auto", "normal, realtime, or auto: ahead of ordinary processes where that is permitted"),
     "core": ("", "core that guard and controller have for themselves (isolcpus); default: any"),
+    "awake": ("false", "true: that core never sleeps, and steps are rehearsed: sooner, for a busy core's power"),
     "record": ("true", "record everything to a bag in out"),
     "out": ("outputs/flight", "folder for summaries and the bag"),
     "seed": ("0", "seed of the simulated robot's first flight"),
@@ -79,7 +81,7 @@ def arguments(kind: str) -> dict[str, tuple[str | None, str]]:
 def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     """The processes of launch file ``kind`` (arm, hand, quadrotor, swarm) for the ``given`` arguments, all of them."""
     flags = {name: boolean(name, given[name])
-             for name in ("simulate", "autostart", "managed", "record", "use_sim_time")}
+             for name in ("simulate", "autostart", "managed", "awake", "record", "use_sim_time")}
     choose(given["transport"])
     if flags["managed"] and given["transport"] != "rclpy":
         raise LaunchError(f"managed:=true needs transport:=rclpy, got {given['transport']}: other transports have no "
@@ -129,7 +131,9 @@ def of_robot(
     trust = option("--trust", given["trust"])
     flown = [*simulated, *trust]
     core = option("--core", given["core"] and str(number("core", given["core"], 0)))
-    simulator, first = ["--priority", given["priority"]], ["--priority", given["priority"], *core]
+    check_awake(flags["awake"], given["core"] or None)
+    simulator = ["--priority", given["priority"]]
+    first = [*simulator, *core, *(["--awake"] if flags["awake"] else [])]
     worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")
     start = ["--start"] if flags["autostart"] else []
     rows = [

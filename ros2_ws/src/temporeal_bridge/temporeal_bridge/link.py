@@ -254,16 +254,17 @@ class SocketGuard(Parties):
         self.socket = datagram_socket(path)
         self.poll = select.poll()
         self.poll.register(self.socket, select.POLLIN)
+        self.buffer = memoryview(bytearray(LARGEST))  # one for all: a new one costs more than to read
 
     def receive(self) -> list[Proposal]:
         """See :class:`GuardEnd`."""
         out: list[Proposal] = []
         for _ in range(MOST):
             try:
-                data, peer = self.socket.recvfrom(LARGEST)
+                size, peer = self.socket.recvfrom_into(self.buffer)
             except BlockingIOError:
                 break
-            said = self.said(data, peer, self._tell)
+            said = self.said(bytes(self.buffer[:size]), peer, self._tell)
             if said is not None:
                 out.append(said)
         return out

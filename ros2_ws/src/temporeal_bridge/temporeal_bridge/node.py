@@ -8,6 +8,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,18 @@ from temporeal_bridge.transport import Transport, open_transport
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
 FIFO_PRIORITY = 20  # below the kernel's own threads (50)
 AHEAD = 5  # of that, the guard: what the controller proposes is judged before the controller goes on
+REHEARSED_S = 0.0003  # before the next state: chosen, for what caches hold is soon lost, and a state may come early
+MOST_REHEARSED = 0.5  # of a period
+
+
+# a process that runs when no other wants its core, until the one that it is for has ended
+WAKING = """
+import os, sys
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(100_000):
+        pass
+"""
 
 
 class Node(Protocol):
@@ -55,6 +68,31 @@ def spin(node: Node, transport: Transport, stop: Callable[[], bool]) -> None:
         raise
 
 
+class Rehearsal:
+    """When to do the next step for nothing, shortly before its turn: code and numbers that it needs are in the
+    processor's caches then, and memory that has slept for a period is slow. For a core that does nothing else.
+
+    Args:
+        period: of the steps [s]. wanted: else it is never due.
+    """
+
+    def __init__(self, period: float, wanted: bool) -> None:
+        self.period, self.wanted, self.at = period, wanted, math.inf
+
+    def plan(self, seen: float, took: float) -> None:
+        """The step for the state that came at ``seen`` [s] took so long [s]: the next one's rehearsal. None where that
+        would take most of the period."""
+        before = REHEARSED_S + took
+        self.at = seen + self.period - before if self.wanted and before < MOST_REHEARSED * self.period else math.inf
+
+    def due(self, now: float) -> bool:
+        """Whether it is time for it; it is told once."""
+        if now < self.at:
+            return False
+        self.at = math.inf
+        return True
+
+
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """The options that all nodes have. What follows ``--ros-args`` is ROS's own."""
     out = argparse.ArgumentParser(prog=name, description=description)
@@ -74,6 +112,13 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
                      help="where controller and guard meet (default: one for each user, domain and namespace)")
     out.add_argument("--out", type=Path, default=None, help="folder for the summary and what else the node writes")
     return out
+
+
+def add_awake(options: argparse.ArgumentParser) -> None:
+    """The option of who is on the way from state to command."""
+    options.add_argument("--awake", action="store_true",
+                         help="never let the core of --core sleep, and rehearse each step just before its turn: "
+                         "sooner, for the power of a busy core")
 
 
 def add_artifact(options: argparse.ArgumentParser) -> None:
@@ -105,28 +150,32 @@ def link_path(args: argparse.Namespace, transport: Transport) -> Path:
 
 def run(
     parsed: argparse.ArgumentParser, arguments: Sequence[str] | None,
-    make: Callable[[argparse.Namespace, Transport], Node], file: str, ahead: int = 0,
+    make: Callable[[argparse.Namespace, Transport], Node], file: str, ahead: int = 0, wakes: bool = False,
 ) -> int:
     """The whole life of a node process; the exit status is 0, or 2 after a message about wrong input. ``ahead``: see
-    :func:`take_priority`."""
+    :func:`take_priority`; ``wakes``: of those with ``--awake`` it is this one that keeps the core from sleeping."""
     with told_to_stop() as stopped:
-        return live(parsed, sys.argv[1:] if arguments is None else arguments, make, file, stopped, ahead)
+        return live(parsed, sys.argv[1:] if arguments is None else arguments, make, file, stopped, ahead, wakes)
 
 
 def live(
     parsed: argparse.ArgumentParser, arguments: Sequence[str], make: Callable[[argparse.Namespace, Transport], Node],
-    file: str, stopped: Sequence[int], ahead: int = 0,
+    file: str, stopped: Sequence[int], ahead: int = 0, wakes: bool = False,
 ) -> int:
     """From the command line to the summary; ends when ``stopped`` has something."""
     alone = orphaned()
     own, ros = ros_arguments.split(arguments)
     transport: Transport | None = None
+    waking: subprocess.Popen[bytes] | None = None
     try:
         legal = [option for action in parsed._actions for option in action.option_strings]
         parameters = ros_arguments.parse(ros).parameters
         ros_arguments.misspelt(parameters, legal)
         args = parsed.parse_args([*ros_arguments.as_options(parameters, legal), *own])
+        check_awake(getattr(args, "awake", False), args.core)
         take_core(args.core)  # before the middleware starts its threads: they inherit both
+        if wakes and args.awake:
+            waking = keep_awake()
         take_priority(args.priority, ahead)
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
@@ -149,7 +198,27 @@ def live(
     finally:
         if transport is not None:
             transport.close()
+        if waking is not None:
+            waking.kill()
+            waking.wait()
     return 0
+
+
+def check_awake(awake: bool, core: Any) -> None:
+    """Whether a core may be kept from sleeping: one that is ours alone, where the system has a way."""
+    if awake and core is None:
+        raise ValueError("awake keeps a core from sleeping that guard and controller have for themselves: say which "
+                         "one (core), or leave awake out")
+    if awake and not hasattr(os, "SCHED_IDLE"):
+        raise ValueError("awake: this system has no SCHED_IDLE, and a process that keeps a core busy would stand in "
+                         "the others' way; leave awake out")
+
+
+def keep_awake() -> subprocess.Popen[bytes]:
+    """A process that keeps this one's core from sleeping: one that wakes is late, and its caches are cold. It stands in
+    nobody's way, hears no Ctrl-C, and ends with this one."""
+    return subprocess.Popen([sys.executable, "-I", "-S", "-c", WAKING, str(os.getpid())], stdin=subprocess.DEVNULL,
+                            start_new_session=True)
 
 
 def take_core(number: int | None) -> None:

@@ -54,7 +54,7 @@ from temporeal_bridge.mission import (
     percentiles,
     task_signals,
 )
-from temporeal_bridge.node import add_artifact, link_path, parser, run
+from temporeal_bridge.node import Rehearsal, add_artifact, add_awake, link_path, parser, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.swap import SwapError
 from temporeal_bridge.tape import Step, Tape, TapeReader, tape_path
@@ -95,10 +95,10 @@ class PolicyNode:
     def __init__(
         self, transport: Transport, artifact: Artifact | ChunkedPolicy, robot: RobotSpec, interface: Interface,
         line: ControllerEnd, *, after: str = "stop", autostart: bool = False, tape: Path | None = None,
-        offer: str = "",
+        offer: str = "", awake: bool = False,
     ) -> None:
         """``tape``: file for a successor (None: this controller has none); ``offer``: what a successor shows the guard
-        (:func:`temporeal_bridge.swap.offer`)."""
+        (:func:`temporeal_bridge.swap.offer`); ``awake``: see :class:`temporeal_bridge.node.Rehearsal`."""
         if after not in ("stop", "silence"):
             raise ValueError(f"after is {after!r}; legal: stop, silence")
         if len(artifact.manifest.commands) != 1:
@@ -109,6 +109,7 @@ class PolicyNode:
         self.name, self.size = artifact.manifest.commands[0].name, artifact.manifest.commands[0].size
         self.identity = identity(artifact.manifest)
         self.period = 1.0 / artifact.manifest.rate_hz
+        self.rehearsal = Rehearsal(self.period, awake and isinstance(artifact, Artifact))
         self.steps = round((artifact.manifest.horizon_s + AFTER_HORIZON_S) * artifact.manifest.rate_hz) + 1
         state_period = 1.0 / interface.states[0].rate_hz
         self.window = 0.5 * state_period if state_period <= self.period + 1e-9 else 0.0
@@ -223,7 +224,7 @@ class PolicyNode:
         if self.mode == "starting":  # asleep until a state wakes it: a busy wait at real-time priority starves others
             return min(self.next + START_S, self.next_report)
         if self.mode == "active":
-            return min(self.next + self.window, self.next_report)
+            return min(self.next + self.window, self.next_report, self.rehearsal.at)
         if self.mode == "succeeding":
             return self.transport.monotonic() + CATCH_UP_S
         return min(self.next_hello, self.next_report)
@@ -339,6 +340,15 @@ class PolicyNode:
             self._act(now)
         else:
             self.state.look()  # now there is time for it
+            if self.rehearsal.due(now):
+                self._rehearse()
+
+    def _rehearse(self) -> None:
+        """The next step's work, done for nothing with the newest state: nothing goes on, and no error is ours."""
+        seconds = np.asarray(self.flight.steps * self.period, dtype=np.float32)
+        if isinstance(self.artifact, Artifact):
+            with suppress(Exception):
+                self.artifact.rehearse({**self.state.newest(), MISSION_TIME.name: seconds})
 
     def _act(self, now: float) -> None:
         """One control step (and the missed ones before it, unsent: the policy counts time by its steps)."""
@@ -366,11 +376,13 @@ class PolicyNode:
             return self._over(reason)
         if self.book is not None:
             self.book.note(steps - 1, self.state.marks)
+        took = self.transport.monotonic() - now
         if command is None or self._send(link.COMMAND, command):
             self._count(missed, command is not None)
             if self.in_charge:
                 self._tell(steps - 1, missed, now)
             self._schedule(missed)
+            self.rehearsal.plan(self.next - self.period, took)
             if self.in_charge and self.tape is not None:
                 self.tape.add(steps - 1, self.next, command, signals)
             if self.flight.steps >= self.steps:
@@ -486,7 +498,7 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     path = link_path(args, transport)
     line = SocketController(path)
     node = PolicyNode(transport, artifact, robot, interface, line, after=args.after, autostart=args.start,
-                      tape=tape_path(path), offer=swap.offer(args.artifact) if args.takeover else "")
+                      tape=tape_path(path), offer=swap.offer(args.artifact) if args.takeover else "", awake=args.awake)
     if args.peer_timeout > 0:
         require_peer(transport, node.state.endpoints[0], args.peer_timeout)
     return node
@@ -496,6 +508,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("policy_node", "Run an artifact: newest state in, proposed command out, at the artifact's rate.")
     add_artifact(options)
+    add_awake(options)
     options.add_argument("--worker", type=Path, default=None,
                          help="folder of the worker_node that runs the artifact, which gives chunks")
     options.add_argument("--takeover", action="store_true",

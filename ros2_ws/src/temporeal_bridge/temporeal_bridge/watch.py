@@ -117,7 +117,10 @@ class Watch:
         """What is wrong now, the first in the order of the checks. ``sent``: the last command [A] of this mission."""
         checks = (self.stale(now), self.stamps(), self.frozen(now), self.jumped, self.tracking(now, sent), self.fence(),
                   self.speeds())
-        return next((found for found in checks if found != NOTHING), NOTHING)
+        for found in checks:
+            if found != NOTHING:
+                return found
+        return NOTHING
 
     def sound(self, now: float) -> bool:
         """Whether nothing speaks against what a fresh state says: it is alive, of now, and did not jump."""
