@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,6 +194,20 @@ def running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_core_that_cannot_be_kept_awake_is_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    ended.wait()
+    monkeypatch.setattr(node, "keep_awake", lambda: ended)
+    monkeypatch.setattr(node, "take_core", lambda number: None)
+    monkeypatch.setattr(node, "open_transport", lambda *_, **__: SimpleNamespace(close=lambda: None))
+    options = node.parser("guard_node", "")
+    node.add_awake(options)
+    assert node.run(options, ["--awake", "--core", "0"], lambda *_: None, "", wakes=True) == 2  # type: ignore[arg-type]
+    assert "keeps core 0 from sleeping ended with status 3" in capsys.readouterr().err
 
 
 def test_a_core_that_is_not_ours_alone_may_sleep() -> None:

@@ -252,8 +252,6 @@ class SocketGuard(Parties):
             raise LinkError(
                 f"another guard has {path}: end it, or give this one another namespace or --link") from error
         self.socket = datagram_socket(path)
-        self.poll = select.poll()
-        self.poll.register(self.socket, select.POLLIN)
         self.buffer = memoryview(bytearray(LARGEST))  # one for all: a new one costs more than to read
 
     def receive(self) -> list[Proposal]:
@@ -280,7 +278,7 @@ class SocketGuard(Parties):
 
     def wait(self, timeout_s: float) -> None:
         """See :class:`GuardEnd`."""
-        self.poll.poll(max(timeout_s, 0.0) * 1e3)
+        select.select([self.socket], [], [], max(timeout_s, 0.0))  # to the microsecond; poll counts milliseconds
 
     def close(self) -> None:
         """See :class:`GuardEnd`."""

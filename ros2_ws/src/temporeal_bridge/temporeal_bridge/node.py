@@ -182,6 +182,9 @@ def live(
         if hasattr(transport, "declare"):
             transport.declare({**vars(args), "namespace": transport.namespace})  # a launch file says it by __ns
         node = make(args, transport)
+        if waking is not None and waking.poll() is not None:
+            raise RuntimeError(f"awake: the process that keeps core {args.core} from sleeping ended with status "
+                               f"{waking.returncode}, see above; leave awake out")
         gc.collect()
         gc.freeze()  # what is there now stays: a collection has only the little to look at that came since
         try:
