@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from temporeal_bridge.flights import fly
 from temporeal_bridge.interface import check_reads, load_interface
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import Held
+from temporeal_bridge.node import WAKING
 from temporeal_bridge.replay import needed, replay
 from temporeal_bridge.robot_sim import RobotSim
 from temporeal_bridge.state import StateInput
@@ -184,9 +186,21 @@ def mailboxes() -> set[Path]:
     return set(Path("/dev/shm").glob("temporeal-*")) - {Path(f"/dev/shm/temporeal-{os.getuid()}")}
 
 
+def keepers() -> set[int]:
+    """Processes that keep a core from sleeping (Linux)."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found |= {int(path.parent.name)} if WAKING.encode() in path.read_bytes() else set()
+    return found
+
+
 @pytest.mark.slow
-def test_ctrl_c_in_flight_stops_the_robot_first(arm_artifact, tmp_path):
-    """SIGINT to `temporeal deploy`: on the wire a stop action to rest, commanded by the guard, before all end."""
+@pytest.mark.parametrize("awake", [False, pytest.param(True, marks=pytest.mark.skipif(
+    not hasattr(os, "SCHED_IDLE"), reason="the system has no SCHED_IDLE"))])
+def test_ctrl_c_in_flight_stops_the_robot_first(awake, arm_artifact, tmp_path):
+    """SIGINT to `temporeal deploy`: on the wire a stop action to rest, commanded by the guard, before all end. Who
+    keeps a core awake ends with them."""
     pytest.importorskip("mujoco")
     from temporeal_bridge.dds import DdsTransport, free_domain
 
@@ -202,14 +216,15 @@ def test_ctrl_c_in_flight_stops_the_robot_first(arm_artifact, tmp_path):
                   lambda r: events.append(json.loads(messages.decode(r.type, r.data).data)))
     bus.subscribe(topic.topic, topic.type, QOS["deep"], lambda r: sent.append((
         len(modes), messages.decode(r.type, r.data))))
-    common = [sys.executable, "-m"]
+    common, before = [sys.executable, "-m"], keepers()
+    own = [f"deploy.core={max(os.sched_getaffinity(0))}", "deploy.awake=true"] if awake else []
     simulated = subprocess.Popen(
         [*common, "temporeal_bridge.robot_sim", "--artifact", str(arm_artifact), "--robot", "franka", "--namespace",
          "/arm1", "--transport", "dds", "--domain", str(domain), "--loopback", "--priority", "auto"],
         env=environment, cwd=ROOT)
     deployed = subprocess.Popen(
         [*common, "policies.cli.main", "deploy", str(arm_artifact), f"deploy.domain={domain}", "deploy.loopback=true",
-         "deploy.namespace=/arm1", "deploy.autostart=true", "--out", str(tmp_path)], env=environment, cwd=ROOT,
+         "deploy.namespace=/arm1", "deploy.autostart=true", *own, "--out", str(tmp_path)], env=environment, cwd=ROOT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background may have it ignored
     try:
         until = time.monotonic() + 60
@@ -217,6 +232,7 @@ def test_ctrl_c_in_flight_stops_the_robot_first(arm_artifact, tmp_path):
             assert deployed.poll() is None and simulated.poll() is None
             bus.wait(0.05)
         assert modes[-1] == "active 0", events
+        assert len(keepers() - before) == awake
         deployed.send_signal(signal.SIGINT)
         until = time.monotonic() + 30
         while deployed.poll() is None and time.monotonic() < until:
@@ -227,6 +243,7 @@ def test_ctrl_c_in_flight_stops_the_robot_first(arm_artifact, tmp_path):
             process.terminate()
             process.wait(timeout=30)
         bus.close()
+    assert keepers() <= before
     assert modes[modes.index("active 0") + 1 :] == ["stopping 0", "holding 0"]
     assert (events[-1]["code"], events[-1]["reason"]) == ("operator", "the guard was told to end")
     stop = [message for heard, message in sent if heard > modes.index("active 0") + 1]
