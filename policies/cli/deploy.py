@@ -209,9 +209,10 @@ def node_words(
     trusted = ["--trust", str(trust)] if trust else []
     flown = [*shared, "--artifact", str(artifact), *trusted]
     core = [] if deploy["core"] is None else ["--core", str(deploy["core"])]
-    first = [*flown, "--priority", deploy["priority"], *core, *(["--awake"] if deploy["awake"] else [])]
-    nodes = {"guard_node": first, "policy_node": [
-        *first, *(["--start"] if deploy["autostart"] else []), *(["--worker", str(folder)] if folder else [])]}
+    first, awake = [*flown, "--priority", deploy["priority"], *core], ["--awake"] if deploy["awake"] else []
+    start = ["--start"] if deploy["autostart"] else []
+    nodes = {"guard_node": [*first, *awake],
+             "policy_node": [*first, *start, *(["--worker", str(folder)] if folder else awake)]}
     if folder is not None and deploy["worker"] is None:
         nodes["worker_node"] = [*worker_options(artifact, folder, out), *trusted]
     nodes["monitor_node"] = flown
@@ -254,7 +255,7 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
                 interface.command(manifest.commands[0].name)
                 formula_of(manifest, spec, interface)
             check_core(deploy["core"])
-            check_awake(deploy["awake"], deploy["core"])
+            check_awake(deploy["awake"], deploy["core"], deploy["priority"])
         choose(deploy["transport"])
         domain_id(deploy["domain"])
         resolve_name("mission", deploy["namespace"])

@@ -117,7 +117,8 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
     artifact = made(kind)
     signals = no_more_signals(tmp_path)
     nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
-                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="normal", core="1", awake="true")
+                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="realtime", core="1",
+                     awake=str(kind != "swarm").lower())
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
     names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
     for executable, rows in nodes.items():
@@ -133,9 +134,9 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
             if executable != "recorder":
                 assert args.artifact == artifact
             if executable in ("guard_node", "policy_node", "robot_sim"):
-                assert args.priority == "normal"
+                assert args.priority == "realtime"
                 assert args.core == (None if executable == "robot_sim" else 1)
-                assert getattr(args, "awake", None) == (None if executable == "robot_sim" else True)
+                assert getattr(args, "awake", None) == (None if executable == "robot_sim" else kind != "swarm")
             flies = simulate and kind in ("quadrotor", "swarm")
             assert args.interface == ("odometry" if flies else None)
     assert all(understood(row, monkeypatch).start for row in nodes["policy_node"])
@@ -228,9 +229,12 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("swarm", {"count": "0"}, "count:=0; a whole number from 1 on"),
     ("arm", {"seed": "-1"}, "seed:=-1"),
     ("arm", {"remap": "odom"}, "expected old:=new"),
-], ids=range(8))
+    ("arm", {"awake": "true"}, "say which one"),
+    ("arm", {"awake": "true", "core": "1", "priority": "normal"}, "awake needs real-time"),
+    ("swarm", {"awake": "true", "core": "1"}, "awake:=true is for one robot on a core"),
+], ids=range(11))
 def test_wrong_arguments_are_named(kind, given, words, made):
-    with pytest.raises((launching.LaunchError, TransportError), match=words):
+    with pytest.raises((ValueError, TransportError), match=words):
         launched(kind, made(kind), **given)
 
 

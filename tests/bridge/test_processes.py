@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,7 +122,7 @@ def scheduled(*options: str) -> list[str]:
             "    raise ValueError('told')\n"
             "node.open_transport = tell\n"
             "options = node.parser('guard_node', '')\n"
-            "node.add_awake(options)\n"
+            "node.add_awake(options, '')\n"
             "sys.exit(node.run(options, sys.argv[1:], None, '', ahead=node.AHEAD, wakes=True))")
     done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True)
     assert done.returncode == 2
@@ -154,9 +153,19 @@ def test_a_step_is_rehearsed_shortly_before_its_turn() -> None:
     assert not made.due(1e9)
     made.plan(5.0, 0.0001)
     assert made.at == pytest.approx(5.002 - 0.0001 - node.REHEARSED_S)
-    assert not made.due(5.0015) and made.due(5.0017) and not made.due(5.0018)
-    made.plan(5.0, 0.0008)  # most of the period
+    assert not made.due(5.0015) and made.due(5.0017) and not made.due(5.00171)
+    made.plan(5.0, 0.0001)
+    assert not made.due(5.0018) and not made.due(5.0016)  # late: the step itself is next, and this one is forgotten
+    made.plan(5.0, 0.0006)  # too much of the period
     assert made.at == np.inf
+    made.plan(5.0, 0.0001)  # nor soon after: steps may be long and short by turns
+    assert made.at == np.inf
+    for _ in range(100):
+        made.plan(5.0, 0.0001)
+    assert made.at < np.inf
+    guard = node.Rehearsal(0.04, True, 0.0003)
+    guard.plan(5.0, 0.0004)
+    assert guard.at == np.inf
     never = node.Rehearsal(0.002, False)
     never.plan(5.0, 0.0001)
     assert never.at == np.inf
@@ -196,22 +205,23 @@ def running(pid: int) -> bool:
         return False
 
 
-def test_a_core_that_cannot_be_kept_awake_is_no_secret(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
-    ended.wait()
-    monkeypatch.setattr(node, "keep_awake", lambda: ended)
-    monkeypatch.setattr(node, "take_core", lambda number: None)
-    monkeypatch.setattr(node, "open_transport", lambda *_, **__: SimpleNamespace(close=lambda: None))
-    options = node.parser("guard_node", "")
-    node.add_awake(options)
-    assert node.run(options, ["--awake", "--core", "0"], lambda *_: None, "", wakes=True) == 2  # type: ignore[arg-type]
-    assert "keeps core 0 from sleeping ended with status 3" in capsys.readouterr().err
+def test_a_core_that_cannot_be_kept_awake_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(pid: int, *_: object) -> None:
+        asked.append(pid)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    with pytest.raises(RuntimeError, match="no process may run below all others here"):
+        node.keep_awake()
+    assert asked and not running(asked[0])
 
 
 def test_a_core_that_is_not_ours_alone_may_sleep() -> None:
-    assert scheduled("--awake")[0].startswith("guard_node: error: awake keeps a core from sleeping")
+    assert scheduled("--awake", "--priority", "auto")[0].startswith(
+        "guard_node: error: awake keeps a core from sleeping")
+    assert scheduled("--awake", "--core", "0")[0].startswith("guard_node: error: awake needs real-time priority")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminal hangs up here")

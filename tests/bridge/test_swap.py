@@ -3,6 +3,7 @@ whatever goes wrong with it, the old controller flies on."""
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from temporeal_bridge import codecs, link, messages, policy_node, swap
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, SocketController, SocketGuard, line
-from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME, Told
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.safety import SafetyError
@@ -738,6 +739,13 @@ def test_chunks_are_refused_on_the_command_line(capsys, other_artifact, tmp_path
     status = policy_node.main(["--artifact", str(other_artifact), "--takeover", "--worker", str(tmp_path),
                                "--transport", "dds", "--loopback", "--domain", "77"])
     assert status == 2 and "a policy that gives chunks cannot take over" in capsys.readouterr().err
+
+
+def test_a_controller_with_a_worker_has_nothing_to_rehearse(other_artifact, tmp_path):
+    args = argparse.Namespace(robot="crazyflie", interface=None, signals=None, artifact=other_artifact, awake=True,
+                              worker=tmp_path, takeover=False)
+    with pytest.raises(ValueError, match="there is nothing to rehearse"):
+        policy_node.make(args, MemoryTransport(Bus(), "policy_node", "/cf1"))
 
 
 # ---------------------------------------------------------------- the tape

@@ -53,7 +53,7 @@ from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, MOVING, Told, check_fits, newest, percentiles
-from temporeal_bridge.node import AHEAD, Rehearsal, add_artifact, add_awake, link_path, parser, run
+from temporeal_bridge.node import AHEAD, REHEARSED_S, Rehearsal, add_artifact, add_awake, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.stop_actions import Step, Stopping, Values
@@ -122,7 +122,8 @@ class GuardNode:
         self.spec = robot.command(manifest.commands[0].name)
         self.nothing = np.full(self.spec.size, np.nan)
         self.period = 1.0 / manifest.rate_hz
-        self.rehearsal, self.asked = Rehearsal(self.period, awake), self.nothing  # and what was asked for last [A]
+        self.rehearsal = Rehearsal(self.period, awake, REHEARSED_S)
+        self.asked = self.nothing  # for the last time [A]
         self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
         rule = self.profile.self_collision
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
@@ -529,6 +530,7 @@ class GuardNode:
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S
             self._diagnose(now)
+        now = self.transport.monotonic()
         if self.rehearsal.due(now):
             self._rehearse(now)
 
@@ -846,7 +848,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("guard_node", "The only process that commands the robot: fresh commands within limits, or a stop.")
     add_artifact(options)
-    add_awake(options)
+    add_awake(options, "never let that core sleep, and rehearse each step just before its turn")
     options.add_argument("--arm", default=None, choices=ARM,
                          help="who arms the autopilot, instead of what ros.yaml says: the pilot, or we when asked")
     return run(options, arguments, make, "guard.json", ahead=AHEAD, wakes=True)

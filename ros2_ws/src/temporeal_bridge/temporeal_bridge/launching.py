@@ -106,6 +106,9 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
         cameras_of(how)
     names = [given["namespace"]]
     if kind == "swarm":
+        if flags["awake"] and given["count"] != "1":
+            raise LaunchError("awake:=true is for one robot on a core, and all robots of this launch file share it: "
+                              "leave awake out, or launch each with quadrotor.launch.py and a core of its own")
         names = [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1))]
     seed = number("seed", given["seed"], 0)
     shared = [*option("--transport", given["transport"]), *option("--robot", given["robot"]),
@@ -131,14 +134,15 @@ def of_robot(
     trust = option("--trust", given["trust"])
     flown = [*simulated, *trust]
     core = option("--core", given["core"] and str(number("core", given["core"], 0)))
-    check_awake(flags["awake"], given["core"] or None)
+    check_awake(flags["awake"], given["core"] or None, given["priority"])
     simulator = ["--priority", given["priority"]]
-    first = [*simulator, *core, *(["--awake"] if flags["awake"] else [])]
+    first, awake = [*simulator, *core], ["--awake" if flags["awake"] else "--no-awake"]  # before what params say
     worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")
     start = ["--start"] if flags["autostart"] else []
+    thinks = ["--no-awake", "--worker", str(worker)] if chunks else awake
     rows = [
-        Row("guard_node", namespace, (*flown, *first), {"autostart": False} if flags["managed"] else {}),
-        Row("policy_node", namespace, (*flown, *first, *start, *(["--worker", str(worker)] if chunks else []))),
+        Row("guard_node", namespace, (*flown, *first, *awake), {"autostart": False} if flags["managed"] else {}),
+        Row("policy_node", namespace, (*flown, *first, *start, *thinks)),
         Row("monitor_node", namespace, tuple(flown))]
     if flags["simulate"]:
         rows.insert(0, Row("robot_sim", namespace, (*simulated, *simulator, "--seed", str(seed))))

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,13 +24,13 @@ LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
 FIFO_PRIORITY = 20  # below the kernel's own threads (50)
 AHEAD = 5  # of that, the guard: what the controller proposes is judged before the controller goes on
 REHEARSED_S = 0.0003  # before the next state: chosen, for what caches hold is soon lost, and a state may come early
-MOST_REHEARSED = 0.5  # of a period
+MOST_REHEARSED = 0.4  # of a period, the time before that state included
+FORGOTTEN = 0.99  # of the longest step, with each that is shorter: a policy with a reflex has one of two lengths
 
 
 # a process that runs when no other wants its core, until the one that it is for has ended
 WAKING = """
 import os, sys
-os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 while os.getppid() == int(sys.argv[1]):
     for _ in range(100_000):
         pass
@@ -74,23 +74,27 @@ class Rehearsal:
 
     Args:
         period: of the steps [s]. wanted: else it is never due.
+        most: no step is rehearsed that takes longer [s]. The guard's, which goes ahead of the controller's, must be
+            over before the state comes.
     """
 
-    def __init__(self, period: float, wanted: bool) -> None:
-        self.period, self.wanted, self.at = period, wanted, math.inf
+    def __init__(self, period: float, wanted: bool, most: float = math.inf) -> None:
+        self.period, self.wanted, self.most, self.at, self.took = period, wanted, most, math.inf, 0.0
 
     def plan(self, seen: float, took: float) -> None:
         """The step for the state that came at ``seen`` [s] took so long [s]: the next one's rehearsal. None where that
-        would take most of the period."""
-        before = REHEARSED_S + took
-        self.at = seen + self.period - before if self.wanted and before < MOST_REHEARSED * self.period else math.inf
+        would take too much of the period."""
+        self.took = max(took, FORGOTTEN * self.took)
+        before = REHEARSED_S + self.took
+        good = self.wanted and self.took <= self.most and before < MOST_REHEARSED * self.period
+        self.at = seen + self.period - before if good else math.inf
 
     def due(self, now: float) -> bool:
-        """Whether it is time for it; it is told once."""
+        """Whether it is time for it; it is told once. Not when it is late: that would delay the step itself."""
         if now < self.at:
             return False
-        self.at = math.inf
-        return True
+        late, self.at = now - self.at, math.inf
+        return late < 0.5 * REHEARSED_S
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -114,11 +118,10 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     return out
 
 
-def add_awake(options: argparse.ArgumentParser) -> None:
-    """The option of who is on the way from state to command."""
-    options.add_argument("--awake", action="store_true",
-                         help="never let the core of --core sleep, and rehearse each step just before its turn: "
-                         "sooner, for the power of a busy core")
+def add_awake(options: argparse.ArgumentParser, what: str) -> None:
+    """The option of who is on the way from state to command, and ``what`` it does there."""
+    options.add_argument("--awake", action=argparse.BooleanOptionalAction, default=False,
+                         help=f"{what}: sooner, for the power of a busy core (needs --core and real-time priority)")
 
 
 def add_artifact(options: argparse.ArgumentParser) -> None:
@@ -172,19 +175,20 @@ def live(
         parameters = ros_arguments.parse(ros).parameters
         ros_arguments.misspelt(parameters, legal)
         args = parsed.parse_args([*ros_arguments.as_options(parameters, legal), *own])
-        check_awake(getattr(args, "awake", False), args.core)
+        check_awake(getattr(args, "awake", False), args.core, args.priority)
         take_core(args.core)  # before the middleware starts its threads: they inherit both
         if wakes and args.awake:
             waking = keep_awake()
         take_priority(args.priority, ahead)
+        if getattr(args, "awake", False) and os.sched_getscheduler(0) != os.SCHED_FIFO:
+            raise RuntimeError("awake needs real-time priority, which is not permitted here, or the process that keeps "
+                               "the core busy would have half of it: allow it (rtprio in /etc/security/limits.conf) or "
+                               "leave awake out")
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
         if hasattr(transport, "declare"):
             transport.declare({**vars(args), "namespace": transport.namespace})  # a launch file says it by __ns
         node = make(args, transport)
-        if waking is not None and waking.poll() is not None:
-            raise RuntimeError(f"awake: the process that keeps core {args.core} from sleeping ended with status "
-                               f"{waking.returncode}, see above; leave awake out")
         gc.collect()
         gc.freeze()  # what is there now stays: a collection has only the little to look at that came since
         try:
@@ -203,12 +207,17 @@ def live(
             transport.close()
         if waking is not None:
             waking.kill()
-            waking.wait()
+            with suppress(subprocess.TimeoutExpired):  # one of real-time priority may have the core for itself
+                waking.wait(1.0)
     return 0
 
 
-def check_awake(awake: bool, core: Any) -> None:
-    """Whether a core may be kept from sleeping: one that is ours alone, where the system has a way."""
+def check_awake(awake: bool, core: Any, priority: str) -> None:
+    """Whether a core may be kept from sleeping: one that is ours alone, where the system has a way, by who goes ahead
+    of the process that does it."""
+    if awake and priority == "normal":
+        raise ValueError("awake needs real-time priority (priority realtime, or auto): SCHED_IDLE gives way within one "
+                         "session only, and the process that keeps the core busy has one of its own")
     if awake and core is None:
         raise ValueError("awake keeps a core from sleeping that guard and controller have for themselves: say which "
                          "one (core), or leave awake out")
@@ -218,10 +227,17 @@ def check_awake(awake: bool, core: Any) -> None:
 
 
 def keep_awake() -> subprocess.Popen[bytes]:
-    """A process that keeps this one's core from sleeping: one that wakes is late, and its caches are cold. It stands in
-    nobody's way, hears no Ctrl-C, and ends with this one."""
-    return subprocess.Popen([sys.executable, "-I", "-S", "-c", WAKING, str(os.getpid())], stdin=subprocess.DEVNULL,
+    """A process that keeps this one's core from sleeping: one that wakes is late, and its caches are cold. It is in
+    no way of who has real-time priority, hears no Ctrl-C, and ends with this one."""
+    made = subprocess.Popen([sys.executable, "-I", "-S", "-c", WAKING, str(os.getpid())], stdin=subprocess.DEVNULL,
                             start_new_session=True)
+    try:
+        os.sched_setscheduler(made.pid, os.SCHED_IDLE, os.sched_param(0))
+    except OSError as error:
+        made.kill()
+        made.wait()
+        raise RuntimeError(f"awake: no process may run below all others here: {error}; leave awake out") from error
+    return made
 
 
 def take_core(number: int | None) -> None:

@@ -490,6 +490,8 @@ def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
     robot = load_robot(args.robot)
     interface = load_interface(robot, args.interface, args.signals)
+    if args.awake and args.worker is not None:
+        raise ValueError("--awake with --worker: there is nothing to rehearse, the worker runs the policy")
     if args.takeover and args.worker is not None:
         raise SwapError("--takeover with --worker: a policy that gives chunks cannot take over, a mission must begin "
                         "with it. End the controller in charge while the robot rests, then start this one")
@@ -508,7 +510,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     options = parser("policy_node", "Run an artifact: newest state in, proposed command out, at the artifact's rate.")
     add_artifact(options)
-    add_awake(options)
+    add_awake(options, "rehearse each step just before its turn, on a core that the guard's own --awake keeps awake")
     options.add_argument("--worker", type=Path, default=None,
                          help="folder of the worker_node that runs the artifact, which gives chunks")
     options.add_argument("--takeover", action="store_true",
