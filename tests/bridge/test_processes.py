@@ -172,8 +172,12 @@ def test_a_step_is_rehearsed_shortly_before_its_turn() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the system has no SCHED_IDLE")
-def test_a_core_is_kept_awake_by_who_stands_in_nobodys_way_and_for_as_long_as_the_node_lives() -> None:
+@pytest.mark.parametrize("kind", ["normal", pytest.param("realtime", marks=pytest.mark.skipif(
+    not may_be_realtime(), reason="no real-time priority here"))])
+def test_a_core_is_kept_awake_by_who_stands_in_nobodys_way_and_for_as_long_as_the_node_lives(kind: str) -> None:
+    """Also where who starts it has real-time priority already, which it inherits."""
     code = ("import sys, time; from temporeal_bridge import node\n"
+            f"node.take_priority({kind!r})\n"
             "node.take_core(int(sys.argv[1]))\n"
             "print(node.keep_awake().pid, flush=True); time.sleep(60)")
     core = max(os.sched_getaffinity(0))

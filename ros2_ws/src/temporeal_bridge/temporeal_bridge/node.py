@@ -31,6 +31,7 @@ FORGOTTEN = 0.99  # of the longest step, with each that is shorter: a policy wit
 # a process that runs when no other wants its core, until the one that it is for has ended
 WAKING = """
 import os, sys
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # at once: who starts it may have real-time priority
 while os.getppid() == int(sys.argv[1]):
     for _ in range(100_000):
         pass
