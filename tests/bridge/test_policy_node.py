@@ -106,7 +106,7 @@ def test_silent_until_started(bench):
 
 
 def test_rehearsing_changes_no_command(artifact, lockstep_of):
-    """The policy's memory does not go on either: it reads its own last command."""
+    """The policy's memory, its clock, does not go on either."""
     benches, asked = [], []
     for awake in (False, True):
         benches.append(made := Bench(lockstep_of(Bus()), artifact, "odometry", awake=awake))

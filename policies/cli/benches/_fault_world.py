@@ -736,9 +736,8 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
         return None
     at, event = told
     reaction = at - (min(world.behind_at, at) if rule.code == "tracking" else struck)
-    # a fast joint stands still under a velocity that goes on: where that matters, it is seen before it is frozen for
-    # long enough
-    sooner = rule.code == "frozen" and world.drive in ("effort", "tool") and event["code"] == "speeds"
+    # the tool's fast joint stands still under a velocity that goes on: that is seen before it is frozen for long enough
+    sooner = (rule.code, world.drive, event["code"]) == ("frozen", "tool", "speeds")
     if event["code"] != rule.code and not sooner:
         wrong.append(f"stopped by {event['code']!r} ({event['reason']}), {rule.code!r} was due")
     elif reaction > limit + 1e-4:

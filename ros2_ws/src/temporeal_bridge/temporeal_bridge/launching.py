@@ -134,7 +134,10 @@ def of_robot(
     trust = option("--trust", given["trust"])
     flown = [*simulated, *trust]
     core = option("--core", given["core"] and str(number("core", given["core"], 0)))
-    check_awake(flags["awake"], given["core"] or None, given["priority"])
+    try:
+        check_awake(flags["awake"], given["core"] or None, given["priority"])
+    except ValueError as error:
+        raise LaunchError(str(error)) from error
     simulator = ["--priority", given["priority"]]
     first, awake = [*simulator, *core], ["--awake" if flags["awake"] else "--no-awake"]  # before what params say
     worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")

@@ -228,8 +228,8 @@ def check_awake(awake: bool, core: Any, priority: str) -> None:
 
 
 def keep_awake() -> subprocess.Popen[bytes]:
-    """A process that keeps this one's core from sleeping: one that wakes is late, and its caches are cold. It is in
-    no way of who has real-time priority, hears no Ctrl-C, and ends with this one."""
+    """A process that keeps this one's core from sleeping: one that wakes is late, and its caches are cold. It is not in
+    the way of who has real-time priority, hears no Ctrl-C, and ends with this one."""
     made = subprocess.Popen([sys.executable, "-I", "-S", "-c", WAKING, str(os.getpid())], stdin=subprocess.DEVNULL,
                             start_new_session=True)
     try:
