@@ -91,11 +91,12 @@ class Rehearsal:
         self.at = seen + self.period - before if good else math.inf
 
     def due(self, now: float) -> bool:
-        """Whether it is time for it; it is told once. Not when it is late: that would delay the step itself."""
+        """Whether it is time for it; it is told once. Not when it is so late that it would delay the step itself. The
+        controller's mostly is late: the guard, which goes ahead of it, rehearses at that time, too."""
         if now < self.at:
             return False
         late, self.at = now - self.at, math.inf
-        return late < 0.5 * REHEARSED_S
+        return late < REHEARSED_S
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
