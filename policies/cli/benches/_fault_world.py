@@ -32,6 +32,7 @@ from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transport import QOS, QoS
+from temporeal_bridge.watch import APART_RAD, APART_S
 
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
@@ -736,8 +737,7 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
         return None
     at, event = told
     reaction = at - (min(world.behind_at, at) if rule.code == "tracking" else struck)
-    # the tool's fast joint stands still under a velocity that goes on: that is seen before it is frozen for long enough
-    sooner = (rule.code, world.drive, event["code"]) == ("frozen", "tool", "speeds")
+    sooner = (rule.code, event["code"]) == ("frozen", "speeds") and leads_away(world, reaction)
     if event["code"] != rule.code and not sooner:
         wrong.append(f"stopped by {event['code']!r} ({event['reason']}), {rule.code!r} was due")
     elif reaction > limit + 1e-4:
@@ -746,6 +746,14 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
     if world.guard.flight.action != action:
         wrong.append(f"the stop action is {world.guard.flight.action!r}, {action!r} was due")
     return reaction
+
+
+def leads_away(world: World, seconds: float) -> bool:
+    """Whether a velocity that is frozen with its place, for so long, is seen not to be how that changes: a fast joint's
+    is, before it is frozen for long enough. A fifth is left for what place and velocity were apart before."""
+    velocity = world.guard.watch.moving[1]
+    speed = float(np.max(np.abs(world.guard.watch.values[velocity]))) if velocity else 0.0
+    return speed * APART_S * (1 - np.exp(-seconds / APART_S)) > 0.8 * APART_RAD
 
 
 def all_pairs() -> list[tuple[str, str]]:
