@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 from robots.signals import Schema, SignalError, check_signal
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import CommandTopic, Interface, PictureTopic, StateTopic
-from temporeal_bridge.transport import Callback, Peer, Received, Transport, full_name, qos_named
+from temporeal_bridge.transport import QOS, Callback, Peer, Received, Transport, full_name, qos_named
 
 DISCOVERY_S = 2.0  # for everybody to be found; discovery took 28 to 102 ms on one machine, a network may take a second
+BOOL = "std_msgs/msg/Bool"
 SLICE_S = 0.02
 PICTURES = 10  # of a topic that are kept: each has a megabyte
 DEPTH = 1000  # nothing may be lost here: what is missing is somebody else's loss
@@ -68,6 +70,7 @@ class Heard:
         clock_step_s: how far this machine's wall clock moved against its monotonic clock, s.
         node: full name of the listener, which is among ``nodes``.
         nodes: full names of all nodes on the bus; one that two nodes bear is there twice.
+        buttons: who publishes on ``estop``. pressed: what it said last; None: nothing. What cannot be read is true.
     """
 
     begin: float
@@ -78,6 +81,8 @@ class Heard:
     node: str
     namespace: str
     nodes: tuple[str, ...]
+    buttons: tuple[Peer, ...] = ()
+    pressed: bool | None = None
 
     def newest(self) -> dict[str, np.ndarray]:
         """The last value of every signal that was heard."""
@@ -91,10 +96,14 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
     for row, heard in zip(interface.topics, taken):
         qos = replace(qos_named(row.qos), depth=DEPTH)  # connects exactly where the controller's would
         endpoints.append(transport.subscribe(row.topic, row.type, qos, keeper(transport, heard)))
+    stops = list[Received]()
+    transport.subscribe("estop", BOOL, QOS["any"], stops.append)
     transport.nodes()  # opens the view of the graph
     until = transport.monotonic() + DISCOVERY_S
     while not all(taken) and transport.monotonic() < until:
         transport.wait(SLICE_S)
+    if any(peer.qos.latched for peer in transport.publishers("estop")):  # it may have been pressed before
+        transport.subscribe("estop", BOOL, QOS["latched"], stops.append)
     begin = transport.monotonic()
     offset = transport.now() / 1e9 - begin
     step = 0.0
@@ -113,7 +122,17 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
                      tuple(transport.subscribers(row.topic)))
         for row in (rows, *getattr(rows, "also", ())))
     own = full_name(transport.namespace, transport.node)
-    return Heard(begin, end, step, states, commands, own, transport.namespace, tuple(transport.nodes()))
+    return Heard(begin, end, step, states, commands, own, transport.namespace, tuple(transport.nodes()),
+                 tuple(transport.publishers("estop")), pressed(stops))
+
+
+def pressed(heard: Sequence[Received]) -> bool | None:
+    """What the operator's stop said last, as the guard reads it."""
+    if not heard:
+        return None
+    with suppress(messages.MessageError):
+        return bool(messages.decode(BOOL, heard[-1].data).data)
+    return True
 
 
 def keeper(transport: Transport, heard: list[tuple[Received, int]]) -> Callback:

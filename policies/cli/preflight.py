@@ -160,6 +160,25 @@ def listener(command: CommandHeard) -> Check:
     return Check(name, "ok", f"{told(right)} listens to {command.name}")
 
 
+def button(heard: Heard, plan: Plan) -> Iterator[Check]:
+    """The operator's stop: there if it must be, one that is heard all the time, and not set."""
+    rule, peers = plan.profile.estop, heard.buttons
+    who = f"{told(peers)} publishes on estop"
+    if not peers and rule.required:
+        yield Check("estop", "fail", "nobody publishes on estop, and safety.estop.required is true",
+                    "start the node of the operator's stop (std_msgs/Bool)")
+    elif len(peers) > 1 and rule.heartbeat_s is not None:
+        yield Check("estop", "fail", who, "that one of them falls silent would not be seen: let one say what all do, "
+                    "or set safety.estop.heartbeat_s to null")
+    elif heard.pressed:
+        yield Check("estop", "fail", f"{who}: it is set, or cannot be read", "release it")
+    elif peers and heard.pressed is None and rule.heartbeat_s is not None:
+        yield Check("estop", "fail" if rule.required else "warn", f"{who}, and nothing came",
+                    f"it must say its state every {rule.heartbeat_s:g} s")
+    elif peers:
+        yield Check("estop", "ok", f"{who}: it is not set")
+
+
 def names(heard: Heard, plan: Plan) -> Iterator[Check]:
     """No two nodes bear one name, and nobody but the robot is in its namespace."""
     visible = [name for name in heard.nodes if not name.rpartition("/")[2].startswith("_")]
@@ -583,7 +602,7 @@ def may_be_realtime() -> bool:
 
 
 CHECKS: tuple[Callable[[Heard, Plan], Iterator[Check]], ...] = (
-    present, usable, rates, clocks, joints, within, frozen, fence, alone, names, start, familiar)
+    present, usable, rates, clocks, joints, within, frozen, fence, alone, button, names, start, familiar)
 
 
 # words

@@ -59,6 +59,7 @@ class Arm:
         self.states = [(s, self.own.advertise(s.topic, s.type, QOS["default"])) for s in self.interface.states]
         self.reset = self.own.advertise("mission/reset", "std_msgs/msg/Empty", QOS["default"])
         self.rng, self.position, self.blocked, self.step = np.random.default_rng(0), HOME.copy(), False, -1
+        self.before, self.unit = self.position.copy(), 1.0  # of its velocity
 
     def _take(self, received: Any) -> None:
         message = messages.decode(received.type, received.data)
@@ -67,9 +68,11 @@ class Arm:
             self.position = self.codec.decode(message, self.topic.options).copy()
 
     def publish(self) -> None:
-        """One state at 100 Hz: where it is, with the noise that sensors have."""
-        signals = {"joint_pos": self.position, "joint_vel": 1e-3 * self.rng.normal(size=7),
+        """One state at 100 Hz: where it is, and how fast it came there, with the noise that sensors have."""
+        speed = (self.position - self.before) / 0.01
+        signals = {"joint_pos": self.position, "joint_vel": self.unit * speed + 1e-3 * self.rng.normal(size=7),
                    "joint_torque": self.rng.normal(size=7)}
+        self.before = self.position.copy()
         for topic, endpoint in reversed(self.states):
             message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "arm"), topic.options)
             self.own.publish(endpoint, messages.encode(topic.type, message))
@@ -377,6 +380,31 @@ def test_in_a_gap_of_the_controller_no_servo_is_asked_for_more_either(servoed):
     assert servoed.mode == "active" and servoed.guard.flight.bridged and 49.0 < max(worst) <= MOST
 
 
+@pytest.mark.parametrize("unit", [57.3, 0.0])
+def test_a_velocity_that_is_none_stops_the_robot_and_leads_no_command(servoed, unit):
+    """In degrees per second, or always 0: the way to rest is that of a robot that nobody sees."""
+    servoed.unit, servoed.blocked = unit, True
+    while servoed.mode == "active" and servoed.guard.motion.command[3] < 0.0:
+        servoed.position = servoed.position + 0.015 * np.eye(7)[3]
+        servoed.run(0.01, swinging)
+    assert servoed.guard.flight.code == "speeds"
+    count = len(servoed.sent)
+    servoed.position = servoed.position + 0.1  # after that its velocity is right again: it has lied, all the same
+    servoed.run(0.5)
+    after = np.array(servoed.sent[count:])
+    assert (np.abs(np.diff(after, axis=0)) <= servoed.guard.limits.speed * PERIOD + 1e-9).all()
+    assert (np.abs(np.diff(after, 2, axis=0)) <= 6.0 * PERIOD**2 + 1e-9).all() and np.ptp(after[-5:], axis=0).max() == 0
+
+
+def test_a_state_that_leapt_leads_no_command(servoed):
+    """By the window of efforts a hold would go where the state says the robot is."""
+    before = len(servoed.sent)
+    servoed.blocked, servoed.position = True, servoed.position * 57.3
+    servoed.run(0.5, swinging)
+    assert servoed.guard.flight.code == "jump" and servoed.mode == "holding"
+    assert kept(servoed) and np.abs(servoed.sent[-1] - servoed.sent[before]).max() < 0.1
+
+
 def test_a_stale_state_says_nothing_of_efforts(servoed):
     servoed.blocked = True
     servoed.run(0.3, swinging, states=False)
@@ -390,8 +418,10 @@ def test_a_stale_state_says_nothing_of_efforts(servoed):
 def test_beyond_the_limits_of_place_is_no_command(servoed):
     """Pushed over its soft limit by more than the servo's window: the end itself is the least that can be asked for."""
     servoed.blocked, high = True, servoed.guard.limits.high
-    servoed.position[3] = high[3] + 0.2
     servoed.guard.stop("operator", "a test")
+    for place in np.linspace(servoed.position[3], high[3] + 0.2, 60):
+        servoed.position[3] = place
+        servoed.run(0.01)
     servoed.run(0.5)
     assert servoed.sent[-1][3] == high[3] and (np.array(servoed.sent) <= high).all()
 

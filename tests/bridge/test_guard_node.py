@@ -426,6 +426,50 @@ def test_a_stop_button_that_falls_silent_is_pressed(flying):
     assert flying.own.monotonic() - began <= 0.5 + 0.02
 
 
+@pytest.mark.parametrize("how", ["sensor", "latched"])
+@pytest.mark.parametrize("topic, type", [("estop", BOOL), ("mission/stop", "std_msgs/msg/Empty")])
+def test_a_stop_is_heard_from_every_publisher(flying, how, topic, type):
+    """One of best effort, too: a panel may say its state like a sensor."""
+    panel = MemoryTransport(flying.lockstep.bus, "panel", "/cf1")
+    data = messages.encode(type, messages.record(type)(data=True)) if type == BOOL else messages.empty()
+    panel.publish(panel.advertise(topic, type, QOS[how]), data)
+    flying.fly(0.1)
+    assert flying.code == "operator" and flying.mode == "stopping"
+    assert [event["code"] for event in flying.events] == ["operator"]
+
+
+def test_a_stop_that_was_set_before_the_guard_was_there_is_set(lockstep, artifact):
+    """A button that speaks only when it is pressed, and latches that."""
+    panel = MemoryTransport(lockstep.bus, "panel", "/cf1")
+    button = panel.advertise("estop", BOOL, QOS["latched"])
+    panel.publish(button, messages.encode(BOOL, messages.record(BOOL)(data=True)))
+    world = World(lockstep, artifact)
+    world.hello()
+    world.fly(0.3, None)
+    world.begin()
+    world.fly(0.3)
+    assert world.mode == "stopped" and world.code == "operator" and world.commands == []
+
+
+def test_no_mission_begins_with_two_stop_buttons_of_which_one_may_fall_silent(lockstep, artifact):
+    world = ready(lockstep, artifact)
+    panel = MemoryTransport(lockstep.bus, "panel2", "/cf1")
+    panel.advertise("estop", BOOL, QOS["default"])
+    world.fly(0.2, None)
+    world.begin()
+    world.fly(0.1)
+    assert world.commands == [] and "/cf1/panel2 publish on estop: that one falls silent" in world.events[-1]["reason"]
+
+
+def test_two_stop_buttons_that_need_not_go_on_may_be(lockstep, artifact):
+    world = ready(lockstep, artifact, estop={"required": False, "heartbeat_s": None})
+    MemoryTransport(lockstep.bus, "panel2", "/cf1").advertise("estop", BOOL, QOS["default"])
+    world.fly(0.2, None)
+    world.begin()
+    world.fly(0.1)
+    assert world.commands
+
+
 def test_a_required_stop_button_must_be_there_first(lockstep, artifact):
     world = ready(lockstep, artifact, estop={"required": True, "heartbeat_s": 0.5})
     world.begin()

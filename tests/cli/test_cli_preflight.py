@@ -15,7 +15,7 @@ from policies.cli.preflight import Plan
 from robots.spec import load_robot
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import StateTopic, load_interface
-from temporeal_bridge.safety import Fence, Start, profile
+from temporeal_bridge.safety import Estop, Fence, Start, profile
 from temporeal_bridge.transport import Peer, QoS, Received
 
 ROBOT = load_robot("crazyflie")
@@ -100,6 +100,20 @@ def test_a_healthy_robot_has_no_finding() -> None:
 def silent(**changes: Any) -> StateHeard:
     none = np.empty(0, np.int64)
     return state(GYRO, {}, arrivals=np.empty(0), walls=none, stamps=none, **changes)
+
+
+def test_the_operators_stop() -> None:
+    """It must be there where it is required, be released, go on, and be one."""
+    panel, other = peer("std_msgs/msg/Bool", "/cf1/panel"), peer("std_msgs/msg/Bool", "/cf1/second")
+    assert findings(heard(buttons=(panel,), pressed=False)) == {}
+    only(heard(buttons=(panel,), pressed=True), "estop", "fail", "/cf1/panel publishes on estop: it is set", "release")
+    only(heard(buttons=(panel,)), "estop", "warn", "nothing came", "every 0.5 s")
+    only(heard(buttons=(panel, other), pressed=False), "estop", "fail", "/cf1/panel, /cf1/second", "to null")
+    required = replace(PLAN, profile=replace(PLAN.profile, estop=Estop(required=True)))
+    only(heard(), "estop", "fail", "nobody publishes on estop", plan=required)
+    only(heard(buttons=(panel,)), "estop", "fail", "nothing came", plan=required)
+    seldom = replace(PLAN, profile=replace(PLAN.profile, estop=Estop(heartbeat_s=None)))
+    assert findings(heard(buttons=(panel, other)), seldom) == {}
 
 
 def test_a_topic_that_nobody_publishes() -> None:

@@ -92,8 +92,9 @@ class Windows:
         self.stamps: dict[str, int] = {}
         self.windows: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=1000)  # (taken [s], low, high)
 
-    def read(self, topic: StateTopic, at: float, data: bytes) -> None:
-        """A state, taken at ``at`` [s]; who cannot read it, or has seen a newer one, does not act on it."""
+    def read(self, topic: StateTopic, at: float, data: bytes, true: bool = True) -> None:
+        """A state, taken at ``at`` [s]; who cannot read it, or has seen a newer one, does not act on it. One that is
+        not ``true`` allows nothing: commands that go by it are beyond the limits of motion for no reason."""
         try:
             message = messages.decode(topic.type, data)
             stamp, signals = codecs.STATES[topic.codec].stamp(message), codecs.STATES[topic.codec].decode(
@@ -105,6 +106,10 @@ class Windows:
         if old or not all(np.isfinite(value).all() for value in signals.values()) or not said:
             return
         self.stamps[topic.topic] = stamp
+        if not true:
+            said = {}
+            self.newest.clear()
+            self.windows.clear()
         self.marked[topic.topic, mark(data)] = said
         if len(self.marked) > KEPT:
             self.marked.pop(next(iter(self.marked)))

@@ -38,6 +38,7 @@ STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
 CHUNK_STEPS = 20
 INERTIA, FRICTION = 1.0, 2.0  # kg m^2, N m s/rad: of the stand-in's joints that take efforts
+FASTEST = 7.0  # rad/s: ... of those that are told where to be
 ROLLS = (0, 4, 6)  # joints of an arm that turn it about itself: it does not come too near to itself by these
 PUSHED = 2  # joint that is pushed: half a rad to either side of its home are in its range
 SETTLED_S = 0.6  # for the first state, the greeting and the first heartbeat
@@ -232,6 +233,7 @@ class World:
             self.target = np.zeros(self.spec.size)
         self.fault: faults.Fault | None = None
         self.blocked: list[int] = []
+        self.pushed: np.ndarray | float = 0.0  # rad in the next state period, by somebody else
         self.clock_off_ns, self.heart, self.estop = 0, True, False
         self.next_state, self.next_heart = 0.0, 0.0
         self.cycles, self.flight = 0, 0
@@ -283,7 +285,7 @@ class World:
             error = max(float(noise.get(name, 0.0)), 1e-6) * rng.normal(size=spec.shape)
             if name in ("joint_pos", "base_pos_w"):
                 out[name] = self.place[: spec.size] + error
-            elif name == "joint_vel" and self.drive != "position":
+            elif name == "joint_vel":
                 out[name] = self.speed + error
             elif spec.unit == "wxyz":
                 quat = np.array([1.0, 0.0, 0.0, 0.0]) + 0.003 * rng.normal(size=4)
@@ -318,7 +320,8 @@ class World:
                 message = self.fault.message(topic.topic, message)
             data = messages.encode(topic.type, message)
             if self.oracle.servos is not None:
-                self.oracle.servos.read(topic, self.bus.seconds, data)
+                self.oracle.servos.read(
+                    topic, self.bus.seconds, data, self.fault is None or self.fault.name not in faults.SIGNALS)
             self.own.publish(endpoint, data)
         if self.arm:
             found = {"position": true["joint_pos"], "velocity": true["joint_vel"], "effort": np.zeros(self.spec.size),
@@ -331,21 +334,21 @@ class World:
         return chain(self.robot.name)(self.place, self.speed)[2] if self.drive == "tool" else np.zeros(3)
 
     def _move(self) -> None:
-        """The joints that are not blocked follow their command for a state period."""
+        """The joints that are not blocked follow their command for a state period; others are where they are pushed."""
         free = np.array([i not in self.blocked for i in range(self.place.size)])
-        wanted = self.target[: self.place.size]
+        self.speed = np.where(free, self._followed(self.target[: self.place.size]), self.pushed / STATE_S)
+        self.place = self.place + STATE_S * self.speed
+
+    def _followed(self, wanted: np.ndarray) -> np.ndarray:
+        """Speeds [B] of joints that are free."""
         if self.drive == "position":
-            self.place = self.place + np.where(free, 0.5 * (wanted - self.place), 0.0)
-            return
+            return np.clip(0.5 * (wanted - self.place) / STATE_S, -FASTEST, FASTEST)
         if self.drive == "tool":
             moved = servo_of(self.robot).step(self.place[None], self.target[None], STATE_S)[0]
-            speed = (moved - self.place) / STATE_S
-        elif self.drive == "velocity":
-            speed = wanted
-        else:
-            speed = self.speed + STATE_S * (wanted - FRICTION * self.speed) / INERTIA
-        self.speed = np.where(free, speed, 0.0)
-        self.place = self.place + STATE_S * self.speed
+            return np.asarray((moved - self.place) / STATE_S)
+        if self.drive == "velocity":
+            return wanted
+        return np.asarray(self.speed + STATE_S * (wanted - FRICTION * self.speed) / INERTIA)
 
     def _look_behind(self, measured: np.ndarray) -> None:
         rule = self.guard.profile.tracking
@@ -566,12 +569,11 @@ def blocked(world: World) -> None:
 
 def pushed(world: World) -> None:
     """A joint is pushed away by half a rad, faster than any command may move, and kept there."""
-    joint, way = PUSHED, [0.25, 0.25]
+    joint, way = PUSHED, [0.05, 0.1, 0.1, 0.1, 0.1, 0.05]
     world.blocked = [joint]
 
     def push() -> None:
-        if way:
-            world.place = world.place - way.pop() * np.eye(world.place.size)[joint]
+        world.pushed = -(way.pop() if way else 0.0) * np.eye(world.place.size)[joint]
 
     world.every = push
 
@@ -580,6 +582,12 @@ def stopped_and_pushed(world: World) -> None:
     """The operator stops it, and then somebody pushes."""
     world.tell("mission/stop")
     pushed(world)
+
+
+def lying_when_pushed(world: World) -> None:
+    """The same, of one whose velocities are in degrees from then on."""
+    stopped_and_pushed(world)
+    world.start_fault(name="jump", signal="joint_vel", scale=57.3)
 
 
 def far(world: World) -> None:
@@ -610,7 +618,7 @@ CASES: dict[str, Case] = {
     "state repeated, old stamps": Case(state(name="repeated"), "stale", lambda w: stale_s(w) + STATE_S, promise=SERVO),
     "state frozen, fresh stamps": Case(
         state(name="frozen"), "frozen", lambda w: w.guard.profile.frozen.after_s + SEEN_S + STATE_S, FROZEN),
-    "state frozen, no rule": Case(state(name="frozen"), GOES_ON, kinds=("allegro_hand",)),
+    "state frozen, no rule": Case(state(name="frozen"), ANY, kinds=("allegro_hand",)),
     "state old by 2 s": Case(state(name="stamped", by_s=-2.0), "stamps", lambda w: SEEN_S),
     "state of the future": Case(state(name="stamped", by_s=2.0), "stamps", lambda w: SEEN_S),
     "clock step of the robot": Case(clock(5.0, True), "stamps", lambda w: SEEN_S),
@@ -622,6 +630,10 @@ CASES: dict[str, Case] = {
     "state NaN": Case(state(name="nan", signal="", index=0), "stale", stale_s, promise=SERVO),
     "state of wrong length": Case(
         state(name="wrong_length"), "stale", stale_s, (*JOINTS, "crazyflie"), promise=SERVO),
+    "unit jump of the velocity": Case(
+        state(name="jump", signal="joint_vel", scale=57.3), ANY, kinds=("allegro_hand",)),
+    "unit jump of the velocity, stopped and pushed": Case(
+        lying_when_pushed, "operator", lambda w: TICK_S, kinds=("allegro_hand",)),
     "unit jump": Case(state(name="jump", signal="", scale=57.3, by=1.5), "jump", lambda w: SEEN_S),
     "policy NaN": Case(broken("nan"), "policy", lambda w: w.period + SEEN_S, PLAIN),
     "policy of wrong shape": Case(broken("shape"), "policy", lambda w: w.period + SEEN_S, PLAIN),

@@ -63,6 +63,7 @@ from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 DIAGNOSTICS_S = 1.0
 LOOK_S = 0.5  # so often it is looked whether somebody else commands the robot
+IDLE_LOOK_S = 0.1  # ... before a mission
 TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
 IDLE_S = 0.02  # ... and else
 GREETING_S = 2.0  # a controller that has said nothing for so long is gone
@@ -71,6 +72,9 @@ ON_TIME = 0.9  # periods after the last command from which on one more has been 
 EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 COMMANDED = ("arming", "active", "stopping", "holding")
+# A stop is heard from every publisher, and again from one that makes sure; to hear it twice is no harm. A reset is
+# heard once: an echo of it could clear a reason that came since.
+STOPS = ("any", "default")
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
@@ -153,12 +157,13 @@ class GuardNode:
         self.told = transport.advertise("guard/command", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.mixed = transport.advertise("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["default"])
         self.artifact = transport.advertise("guard/artifact", "std_msgs/msg/String", QOS["latched"])
-        for topic, type, taker in (
-                ("mission/stop", "std_msgs/msg/Empty", self._on_stop),
-                ("mission/reset", "std_msgs/msg/Empty", self._on_reset),
-                ("estop", "std_msgs/msg/Bool", self._on_estop),
-                ("monitor/verdict", "std_msgs/msg/String", self._on_verdict)):
-            transport.subscribe(topic, type, QOS["default"], taker)
+        for topic, type, taker, ways in (
+                ("mission/stop", "std_msgs/msg/Empty", self._on_stop, STOPS),
+                ("estop", "std_msgs/msg/Bool", self._on_estop, STOPS),
+                ("mission/reset", "std_msgs/msg/Empty", self._on_reset, ("any",)),
+                ("monitor/verdict", "std_msgs/msg/String", self._on_verdict, ("default",))):
+            for way in ways:
+                transport.subscribe(topic, type, QOS[way], taker)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
         self.latency_s: deque[float] = deque(maxlen=AGES)
         self.unsaid = self.garbled = 0  # reports that could not be published, messages that could not be read
@@ -175,7 +180,8 @@ class GuardNode:
         self.stepped = transport.monotonic()
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
-        self.rival, self.next_look = "", transport.monotonic() + LOOK_S
+        self.buttons, self.latches = list[str](), False  # nodes that publish on estop; whether one has latched it
+        self.rival, self.next_look = "", transport.monotonic() + IDLE_LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
         self._introduce(folder)
@@ -372,6 +378,9 @@ class GuardNode:
             return "policy", self.stranger
         self.watch.begin(now)  # that somebody moved the robot before is no reason
         stop = self._operator(now)
+        if stop == NOTHING and len(self.buttons) > 1 and self.profile.estop.heartbeat_s is not None:
+            stop = ("operator", f"{', '.join(self.buttons)} publish on estop: that one falls silent would not be seen; "
+                    "let one of them say what all do, or set safety.estop.heartbeat_s to null")
         if stop == NOTHING and self.rival:
             stop = ("publisher", self.rival)
         return stop if stop != NOTHING else self.watch.reason(now, None)
@@ -464,7 +473,7 @@ class GuardNode:
             self.stopping = stop = stop_actions.looked(stop, values, now)
             return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
                                          self.offboard is not None, values is not None and self.watch.sound(now))
-        if self.rates and not self.watch.seen_moving(now):
+        if self.looks and not self.watch.seen_moving(now):
             values = None
         self.stopping = stop = stop_actions.watched(stop, self.profile, values, now)
         return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values, now)
@@ -525,7 +534,7 @@ class GuardNode:
             elif now >= self.due:
                 self._stop_step(now)
         if now >= self.next_look:
-            self.next_look = now + LOOK_S
+            self.next_look = now + (LOOK_S if self.mode in COMMANDED else IDLE_LOOK_S)
             self._look()
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S
@@ -548,11 +557,16 @@ class GuardNode:
         return [p for i, p in enumerate(waiting) if i not in commands[:-1]]
 
     def _look(self) -> None:
-        """Does anybody else publish commands?"""
+        """Does anybody else publish commands, and who publishes the operator's stop?"""
         others = [f"{peer.node or 'a node without a name'} publishes on {self.endpoints[row.topic].topic}, too"
                   for row in (*self.topic.also, self.topic) for peer in self.transport.publishers(row.topic)
                   if not peer.own]
         self.rival = ", ".join(others)
+        buttons = self.transport.publishers("estop")
+        self.buttons = [peer.node or "a node without a name" for peer in buttons]
+        if not self.latches and any(peer.qos.latched for peer in buttons):  # it may have been pressed before
+            self.latches = True
+            self.transport.subscribe("estop", "std_msgs/msg/Bool", QOS["latched"], self._on_estop)
 
     def _idle(self, now: float) -> None:
         """Ready as long as state and controller are there."""

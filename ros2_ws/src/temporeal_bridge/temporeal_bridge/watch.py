@@ -18,6 +18,7 @@ GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as
 REST_S = 0.05  # so long a robot must have rested before it is started
 APART_RAD, APART_S = 0.1, 0.2  # so far may joints move beyond what their velocity says, forgotten in so long: 0.5 rad/s
 # for ever is seen. Chosen: a velocity that is 20 ms late at 3 rad/s is 0.06 rad off
+FINGERS_RAD = 0.2  # the same of servos whose efforts are limited: fingers reach 7 rad/s
 RESTS = 0.2  # of what the first command may be off: it rests while it moves less
 
 
@@ -43,11 +44,12 @@ class Watch:
         self.seen_since = self.rests_since = inf
         self.moved: tuple[float, np.ndarray, np.ndarray] | None = None  # when [s], position and velocity of the joints
         self.apart: np.ndarray | float = 0.0  # [B] rad, see APART_RAD
-        self.moving = profile.moving
+        self.lied = False  # whether they were farther apart than that in this mission
+        self.moving, self.may_differ = profile.moving, APART_RAD if profile.effort is None else FINGERS_RAD
 
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
-        self.jumped, self.behind_since, self.apart = NOTHING, inf, 0.0
+        self.jumped, self.behind_since, self.apart, self.lied = NOTHING, inf, 0.0, False
         self.changed = dict.fromkeys(self.changed, now)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
@@ -89,6 +91,7 @@ class Watch:
         else:
             self.apart = 0.0
         self.moved = (now, place, speed)
+        self.lied = self.lied or bool(np.max(np.abs(self.apart)) > self.may_differ)
 
     @property
     def complete(self) -> bool:
@@ -128,19 +131,22 @@ class Watch:
 
     def seen_moving(self, now: float) -> bool:
         """Whether what is said of place and velocity may brake speeds and efforts: alive, of now, without a leap, and
-        of one mind. A velocity that says for ever the same would push."""
-        return self.stamps() == self.frozen(now) == self.jumped == self.speeds() == NOTHING
+        of one mind. A velocity that says for ever the same would push. One that has lied may say what is right where
+        the robot rests, and lead a servo away from there again."""
+        agreed = self.speeds() == NOTHING and not (self.lied and self.profile.effort is not None)
+        return agreed and self.stamps() == self.frozen(now) == self.jumped == NOTHING
 
     def speeds(self) -> Reason:
-        """A velocity, which efforts are made of or a collision is told by, that is not how the position changes."""
+        """A velocity, which efforts are made or judged by, or a collision is told by, that is not how the position
+        changes."""
         position, velocity = self.moving
         if not velocity:
             return NOTHING
         worst = float(np.max(np.abs(self.apart)))
-        if worst <= APART_RAD:
+        if worst <= self.may_differ:
             return NOTHING
         return "speeds", (f"{position}[{int(np.argmax(np.abs(self.apart)))}] has moved by {worst:.3f} rad more or less "
-                          f"than {velocity} says, {APART_RAD:g} rad is allowed")
+                          f"than {velocity} says, {self.may_differ:g} rad is allowed")
 
     def stamps(self) -> Reason:
         """Stamps against the wall clock of this machine."""
