@@ -366,6 +366,35 @@ def test_the_operator_stops_and_resets(flying):
     assert flying.modes[-1] == "active 3"
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_an_attitude_that_leaps_is_a_jump_and_turns_nothing(flying, stopped):
+    """A motion capture that takes markers for others: by it, a robot that is level would be turned over."""
+    flying.fly(0.5)
+    if stopped:
+        flying.tell("mission/stop")
+        flying.fly(0.1, None)
+    count, level = len(flying.commands), flying.state
+
+    def over() -> dict[str, np.ndarray]:
+        noise = 0.01 * flying.rng.normal(size=3)
+        return {**level(), "base_quat_w": from_rotation_vector(np.array([3.0, 0.0, 0.0]) + noise)}
+
+    flying.state = over
+    flying.fly(0.3, None)
+    assert flying.code == ("operator" if stopped else "jump") and flying.guard.flight.action == "level"
+    sent = np.array([command for _, command in flying.commands[count + 2:]])
+    assert len(sent) > 5 and not sent[:, 1:].any() and (sent[:, 0] > 0.2).all()
+    flying.fly(1.0, None)
+    assert flying.mode == "stopped"  # as without a state: the firmware levels by itself
+
+
+def test_an_attitude_of_the_other_sign_is_the_same(flying):
+    level, signs = flying.state, iter([1.0, -1.0] * 1000)
+    flying.state = lambda: {**(state := level()), "base_quat_w": next(signs) * state["base_quat_w"]}
+    flying.fly(0.5)
+    assert flying.mode == "active"
+
+
 def test_a_stop_that_flaps_is_a_stop(flying):
     for value in (True, False, True, False):
         flying.tell("estop", value)

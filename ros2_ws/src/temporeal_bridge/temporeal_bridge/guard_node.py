@@ -470,6 +470,7 @@ class GuardNode:
         if stop.action == "silence":
             return Step(None, over=True)
         if stop.action == "level":
+            values = values if self.watch.upright else None
             self.stopping = stop = stop_actions.looked(stop, values, now)
             return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
                                          self.offboard is not None, values is not None and self.watch.sound(now))

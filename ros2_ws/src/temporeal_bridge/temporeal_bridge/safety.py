@@ -6,7 +6,8 @@
       stamps_within_s: 0.5   # and a state whose stamp is farther from our clock; null: the clocks are not compared
       geofence: {signal: base_pos_w, low: [-5, -5, -1], high: [5, 5, 4]}
       frozen: {signals: [base_ang_vel_b], after_s: 0.2}  # values that do not change in any bit
-      jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component
+      jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component; of an
+                                  # attitude the angle [rad]
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
@@ -36,7 +37,8 @@ What is left out, or null, is not checked (``swap`` has the value above then), b
 to 1.3 of the hover thrust; a sink that does not show in the height is not believed. Without a velocity, or after the
 state jumped, while it is frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, then the
 motors are off; after ``max_s``, but in the air not while the height says that it still sinks, up to four times
-``max_s``: a state that says so for longer lies. Once the state is stale, after ``blind_s``.
+``max_s``: a state that says so for longer lies. Once the state is stale, after ``blind_s``; after the attitude jumped
+nobody knows which way is up, and it is as if the state were stale.
 
 ``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
@@ -204,6 +206,7 @@ class Profile:
     geofence: Fence | None = None
     frozen: Frozen | None = None
     jump: Mapping[str, float] | None = None
+    attitudes: frozenset[str] = frozenset()  # those of ``jump`` that are unit quaternions
     violated: str = "warn"
     estop: Estop = Estop()
     blend_s: float = 0.5
@@ -291,7 +294,9 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
-        jump=jump(robot, content.get("jump")), violated=violated, estop=estop(content.get("estop") or {}),
+        jump=jump(robot, content.get("jump")),
+        attitudes=frozenset(name for name in content.get("jump") or () if robot.signals[name].unit == "wxyz"),
+        violated=violated, estop=estop(content.get("estop") or {}),
         blend_s=blend(content.get("swap") or {}),
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import exp, inf
+from math import acos, exp, inf
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Watch:
         self.alive = profile.frozen.signals if profile.frozen else ()
         self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
+        self.upright = True  # whether the attitude did not jump in this mission
         self.behind_since = inf
         self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
         self.seen_since = self.rests_since = inf
@@ -50,6 +51,7 @@ class Watch:
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
         self.jumped, self.behind_since, self.apart, self.lied = NOTHING, inf, 0.0, False
+        self.upright = True
         self.changed = dict.fromkeys(self.changed, now)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
@@ -60,11 +62,7 @@ class Watch:
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                change = max(abs(a - b) for a, b in zip(
-                    value.ravel().tolist(), before.ravel().tolist(), strict=True))
-                if change > limit * max((now - self.at[topic]) / GAP_S, 1.0):
-                    self.jumped = ("jump", f"{name} jumped by {change:.3g}, {limit:g} is the most from one sample to "
-                                   "the next")
+                self._leap(name, before, value, limit * max((now - self.at[topic]) / GAP_S, 1.0))
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
@@ -73,6 +71,16 @@ class Watch:
             self._move(self.values[position].reshape(-1), self.values[velocity].reshape(-1), now)
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
+
+    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, most: float) -> None:
+        """Is it farther from one sample to the next than the robot can go?"""
+        turns = name in self.profile.attitudes
+        a, b = before.ravel().tolist(), value.ravel().tolist()
+        change = angle(a, b) if turns else max(abs(x - y) for x, y in zip(a, b, strict=True))
+        if change > most:
+            how = "turned" if turns else "jumped"
+            self.jumped = ("jump", f"{name} {how} by {change:.3g}, {most:g} is the most from one sample to the next")
+            self.upright = self.upright and not turns
 
     def _rest(self, value: np.ndarray, now: float) -> None:
         """Since when the robot is where it is."""
@@ -211,3 +219,8 @@ class Watch:
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether the values are equal; 0 and -0 are."""
     return bool(a.tolist() == b.tolist() if a.size <= FEW else np.array_equal(a, b))
+
+
+def angle(a: Sequence[float], b: Sequence[float]) -> float:
+    """Between two attitudes (unit quaternions, of either sign) [rad]."""
+    return 2.0 * acos(min(abs(sum(x * y for x, y in zip(a, b, strict=True))), 1.0))
