@@ -107,18 +107,20 @@ def test_silent_until_started(bench):
 
 def test_rehearsing_changes_no_command(artifact, lockstep_of):
     """The policy's memory, its clock, does not go on either."""
-    benches, asked = [], []
+    benches, asked, read_again = [], [], []
     for awake in (False, True):
         benches.append(made := Bench(lockstep_of(Bus()), artifact, "odometry", awake=awake))
         before = made.loaded.act_batch
         made.loaded.act_batch = lambda *given, before=before, of=awake: (
             asked.append(of), before(*given))[1]
+        read = made.node.state.rehearse
+        made.node.state.rehearse = lambda read=read: read_again.append(read())
         made.fly(0.1)
         made.begin()
         made.fly(1.0)
     first, second = ([command for _, command in made.commands] for made in benches)
     assert np.array_equal(first, second) and len(first) > 40 and benches[0].loaded.memory
-    assert asked.count(True) > 1.8 * asked.count(False)
+    assert asked.count(True) > 1.8 * asked.count(False) and len(read_again) > 40
 
 
 def test_garbage_is_no_start(bench):

@@ -348,6 +348,7 @@ class PolicyNode:
         seconds = np.asarray(self.flight.steps * self.period, dtype=np.float32)
         if isinstance(self.artifact, Artifact):
             with suppress(Exception):
+                self.state.rehearse()
                 self.artifact.rehearse({**self.state.newest(), MISSION_TIME.name: seconds})
 
     def _act(self, now: float) -> None:

@@ -124,6 +124,7 @@ class StateInput:
                     source.topic.topic, source.topic.type, qos_named(qos or source.topic.qos),
                     self._photographer(source, reader)))
         self.rejected, self.last_rejection, self.repeated = 0, "", 0
+        self.last: tuple[Reader, Received] | None = None  # message of the source that paces
 
     def _taker(self, source: Source, wanted: Collection[str] | None) -> Any:
         reader = Reader(source.topic, self.specs, wanted)
@@ -139,6 +140,8 @@ class StateInput:
                 return
             source.at, source.stamp, source.signals = received.at, stamp, signals
             source.mark = mark(received.data)
+            if source is self.paced:
+                self.last = reader, received
             if self.listener is not None:
                 self.listener(self.sources.index(source), source.stamp, source.signals)
 
@@ -160,6 +163,13 @@ class StateInput:
     def _reject(self, topic: str, error: Exception) -> None:
         self.rejected += 1
         self.last_rejection = f"{topic}: {error}"
+
+    def rehearse(self) -> None:
+        """Read the last message of the source that paces once more, for nothing: see
+        :class:`temporeal_bridge.node.Rehearsal`."""
+        if self.last is not None:
+            reader, received = self.last
+            reader.signals(reader.message(received.type, received.data)[0])
 
     def look(self) -> None:
         """Read the pictures that have come. One that cannot be right is dropped, and the one before it stays."""
