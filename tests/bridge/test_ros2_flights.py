@@ -14,11 +14,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rosbags.highlevel import AnyReader
+
+from policies.cli.preflight import may_be_realtime
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,6 +199,67 @@ def test_a_launched_arm_reaches_its_posture(
     bench.close()
     guard = json.loads((bench.out / "guard.json").read_text())
     assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
+
+
+@COLCON
+@pytest.mark.skipif((os.cpu_count() or 1) < 2 or not may_be_realtime(), reason="needs two cores, real-time priority")
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_a_launched_arm_keeps_its_core_awake(
+    launched: Callable[..., Bench], arm_artifact: Path, transport: str
+) -> None:
+    """As long as the guard lives, and no longer."""
+    core = max(os.sched_getaffinity(0))
+    bench = launched(f"transport:={transport}", "awake:=true", f"core:={core}", "priority:=realtime",
+                     artifact=arm_artifact, kind="arm", namespace="/arm1")
+    assert bench.fly(2) == "satisfied" and idlers() == [core]
+    bench.close()
+    assert idlers() == []
+
+
+def idlers() -> list[int]:
+    """Cores of the Python processes that run only when nobody else does."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.sched_getscheduler(int(folder.name)) == os.SCHED_IDLE and b"-I" in (folder / "cmdline").read_bytes():
+                found += os.sched_getaffinity(int(folder.name))
+    return found
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_a_stop_button_of_best_effort_stops_a_launched_mission(launched: Callable[..., Bench], transport: str) -> None:
+    """ROS connects no reliable subscription with it; the guard has one that takes what comes, too."""
+    from rclpy.qos import qos_profile_sensor_data
+    from std_msgs.msg import Bool
+
+    bench = launched(f"transport:={transport}")
+    button = bench.node.create_publisher(Bool, "estop", qos_profile_sensor_data)
+    bench.until(lambda: button.get_subscription_count() > 0)
+    bench.begin(1)
+    bench.until(lambda: len(bench.commands) > 50)
+    button.publish(Bool(data=True))
+    bench.until(lambda: bench.modes[-1] == "stopped")
+    bench.close()
+    guard = json.loads((bench.out / "guard.json").read_text())
+    assert [flight["code"] for flight in guard["flights"]] == ["operator"]
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_a_latched_stop_from_before_lets_no_launched_mission_begin(
+    launched: Callable[..., Bench], transport: str
+) -> None:
+    from rclpy.qos import DurabilityPolicy, QoSProfile
+    from std_msgs.msg import Bool
+
+    bench = launched(f"transport:={transport}")  # its nodes need a second: the button is first
+    button = bench.node.create_publisher(Bool, "estop", QoSProfile(
+        depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+    button.publish(Bool(data=True))
+    bench.until(lambda: "stopped" in bench.modes)
+    assert not bench.commands or "active" not in bench.modes
+    bench.close()
 
 
 @COLCON
