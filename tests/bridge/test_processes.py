@@ -173,6 +173,46 @@ def test_a_step_is_rehearsed_shortly_before_its_turn() -> None:
     assert never.at == np.inf
 
 
+class Looked:
+    """A bus on which something comes at ``comes`` [s]; a look takes 0.01 ms. What it was asked to wait."""
+
+    def __init__(self, comes: float) -> None:
+        self.now, self.comes, self.asked = 5.0, comes, list[float]()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wait(self, timeout_s: float) -> int:
+        self.asked.append(timeout_s)
+        self.now = max(self.now, min(self.now + timeout_s, self.comes)) + 1e-5
+        return int(self.now >= self.comes)
+
+
+def test_a_state_that_was_rehearsed_for_is_looked_for_without_sleep() -> None:
+    made = node.Rehearsal(0.002, True)
+    asleep = Looked(comes=5.002)
+    made.wait(asleep, 0.003)
+    assert asleep.asked == [pytest.approx(0.003)]
+    made.plan(5.0, 0.0001)
+    awake = Looked(comes=5.002)
+    awake.now = 5.0017
+    assert made.due(5.0017)
+    made.wait(awake, 0.003)
+    assert set(awake.asked) == {0.0} and 10 < len(awake.asked) < 40 and awake.now == pytest.approx(5.002, abs=2e-5)
+    late = Looked(comes=5.0029)  # it does not come: no core is kept busy for ever
+    late.now = 5.0017
+    made.wait(late, 0.003)
+    assert late.asked[-1] == pytest.approx(0.003 - (5.002 + node.REHEARSED_S - 5.0017), abs=3e-5)
+    short = Looked(comes=5.01)  # a deadline of the node's own is kept
+    short.now = 5.0017
+    made.wait(short, 0.0001)
+    assert short.now < 5.0019
+    made.plan(5.002, 0.0001)
+    after = Looked(comes=5.004)
+    made.wait(after, 0.001)
+    assert len(after.asked) == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="the system has no SCHED_IDLE")
 @pytest.mark.parametrize("kind", ["normal", pytest.param("realtime", marks=pytest.mark.skipif(
     not may_be_realtime(), reason="no real-time priority here"))])

@@ -81,6 +81,7 @@ class Rehearsal:
 
     def __init__(self, period: float, wanted: bool, most: float = math.inf) -> None:
         self.period, self.wanted, self.most, self.at, self.took = period, wanted, most, math.inf, 0.0
+        self.expected, self.until = math.inf, -math.inf  # the next state [s]; until when to look for it without sleep
 
     def plan(self, seen: float, took: float) -> None:
         """The step for the state that came at ``seen`` [s] took so long [s]: the next one's rehearsal. None where that
@@ -88,7 +89,8 @@ class Rehearsal:
         self.took = max(took, FORGOTTEN * self.took)
         before = REHEARSED_S + self.took
         good = self.wanted and self.took <= self.most and before < MOST_REHEARSED * self.period
-        self.at = seen + self.period - before if good else math.inf
+        self.expected, self.until = seen + self.period, -math.inf
+        self.at = self.expected - before if good else math.inf
 
     def due(self, now: float) -> bool:
         """Whether it is time for it; it is told once. Not when it is so late that it would delay the step itself. The
@@ -96,7 +98,20 @@ class Rehearsal:
         if now < self.at:
             return False
         late, self.at = now - self.at, math.inf
+        self.until = self.expected + REHEARSED_S if late < REHEARSED_S else -math.inf
         return late < REHEARSED_S
+
+    def wait(self, transport: Transport, timeout_s: float) -> None:
+        """Until something comes, for ``timeout_s`` at most. A state that was rehearsed for is about to come: to look
+        for it again and again is sooner than to wake. Who does that gives way to the threads that take it in
+        (:func:`give_way`)."""
+        now = transport.monotonic()
+        until = now + timeout_s
+        while now < min(until, self.until):
+            if transport.wait(0.0):
+                return
+            now = transport.monotonic()
+        transport.wait(max(until - now, 0.0))
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -191,6 +206,8 @@ def live(
         if hasattr(transport, "declare"):
             transport.declare({**vars(args), "namespace": transport.namespace})  # a launch file says it by __ns
         node = make(args, transport)
+        if getattr(args, "awake", False) and not wakes:
+            give_way()
         gc.collect()
         gc.freeze()  # what is there now stays: a collection has only the little to look at that came since
         try:
@@ -273,6 +290,12 @@ def take_priority(kind: str, ahead: int = 0) -> None:
             raise RuntimeError(
                 f"no real-time priority: {error}; allow it (rtprio in /etc/security/limits.conf) or leave --priority"
             ) from error
+
+
+def give_way() -> None:
+    """Let threads of this process that were started before go ahead of this one, where it has real-time priority."""
+    if hasattr(os, "SCHED_FIFO") and os.sched_getscheduler(0) == os.SCHED_FIFO:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_getparam(0).sched_priority - 1))
 
 
 def plain(value: Any) -> Any:

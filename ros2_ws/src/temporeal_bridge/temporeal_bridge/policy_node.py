@@ -219,6 +219,10 @@ class PolicyNode:
 
     # the loop
 
+    def wait(self, timeout_s: float) -> None:
+        """See :class:`temporeal_bridge.node.Rehearsal`."""
+        self.rehearsal.wait(self.transport, timeout_s)
+
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
         if self.mode == "starting":  # asleep until a state wakes it: a busy wait at real-time priority starves others
