@@ -5,15 +5,38 @@ numpy only. A *schema* is a mapping from signal name to :class:`SignalSpec`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, prod
+from typing import TypeGuard
 
 import numpy as np
 
 
 class SignalError(ValueError):
     """A signal is missing, unknown, or has another shape, type or value than its spec declares."""
+
+
+LARGEST = sys.float_info.max  # a whole number of a file may be larger, and is no float then
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether ``value``, of a file, is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+
+
+def is_size(value: object) -> bool:
+    """Whether ``value`` is a number of components."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= 0)
+
+
+def is_type_of_numbers(name: object) -> bool:
+    """Whether ``name`` is a numpy type of numbers or truth values."""
+    try:
+        return isinstance(name, str) and np.dtype(name).kind in "biuf"
+    except TypeError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -37,8 +60,18 @@ class SignalSpec:
     rate_hz: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        if not isinstance(self.name, str) or not self.name.isidentifier():
             raise SignalError(f"signal name {self.name!r} is not an identifier (letters, digits, underscore)")
+        if not isinstance(self.shape, tuple) or not all(map(is_size, self.shape)):
+            raise SignalError(f"signal {self.name!r}: shape is {self.shape!r}; whole numbers from 0 on are needed")
+        for key in ("unit", "frame"):
+            if not isinstance(getattr(self, key), str):
+                raise SignalError(f"signal {self.name!r}: {key} is {getattr(self, key)!r}; text is needed")
+        if not is_type_of_numbers(self.dtype):
+            raise SignalError(f"signal {self.name!r}: dtype is {self.dtype!r}; a numpy type of numbers is needed, such "
+                              "as float32")
+        if not is_number(self.rate_hz) or self.rate_hz < 0:
+            raise SignalError(f"signal {self.name!r}: rate_hz is {self.rate_hz!r}; a number from 0 on is needed")
 
     @property
     def size(self) -> int:
@@ -55,6 +88,10 @@ class CommandSpec(SignalSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for key in ("low", "high"):
+            limits = getattr(self, key)
+            if not isinstance(limits, tuple) or not all(map(is_number, limits)):
+                raise SignalError(f"command {self.name!r}: {key} is {limits!r}; a number per component is needed")
         if len(self.low) != self.size or len(self.high) != self.size:
             raise SignalError(
                 f"command {self.name!r}: {self.size} components need as many limits, "
