@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from robots.signals import is_number
 from temporeal_bridge import messages
 
 Options = Mapping[str, Any]
@@ -247,11 +248,6 @@ def make(given: Options, at: float, signals: Mapping[str, np.ndarray], encode: E
     check_there(name, options, signals, encode)
     length = inf if options["for_s"] is None else float(options["for_s"])
     return Fault(name, options, at, at + length, np.random.default_rng(options["seed"]))
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of JSON is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # option: what it is, and whether a value is it

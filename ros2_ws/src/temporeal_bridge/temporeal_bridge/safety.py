@@ -73,7 +73,7 @@ import numpy as np
 from robots.collision import Capsules, capsules_of
 from robots.model_files import RobotFileError
 from robots.motion import Bounds, MotionError
-from robots.signals import CommandSpec
+from robots.signals import CommandSpec, is_number
 from robots.spec import RobotSpec
 
 ACTIONS = {
@@ -289,15 +289,15 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     if violated not in ("stop", "warn"):
         raise SafetyError(f"safety.violated is {violated!r}; legal: stop, warn")
     return Profile(
-        limits=motion_limits(f"{where}.motion", own.get("motion") or {}, spec, period),
+        limits=motion_limits(f"{where}.motion", own.get("motion"), spec, period),
         stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level, own.get("tracking")),
         stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
         jump=jump(robot, content.get("jump")),
         attitudes=frozenset(name for name in content.get("jump") or () if robot.signals[name].unit == "wxyz"),
-        violated=violated, estop=estop(content.get("estop") or {}),
-        blend_s=blend(content.get("swap") or {}),
+        violated=violated, estop=estop(content.get("estop")),
+        blend_s=blend(content.get("swap")),
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
@@ -315,8 +315,9 @@ def shorter(where: str, name: str, own: Mapping[str, Any], content: Mapping[str,
     return common if value is None else value
 
 
-def motion_limits(where: str, row: Mapping[str, Any], spec: CommandSpec, period: float) -> Bounds:
+def motion_limits(where: str, row: Mapping[str, Any] | None, spec: CommandSpec, period: float) -> Bounds:
     """Limits of place (the command's own, a margin inside them), speed, acceleration and jerk."""
+    row = {} if row is None else row
     legal(where, row, MOTION)
     margin = components(f"{where}.margin", row.get("margin", 0.0), spec.size, at_least=0.0)
     rates: dict[str, Any] = {
@@ -335,7 +336,7 @@ def stop_actions(
     """Action by code of the reason, ``default`` for the others."""
     legal(where, row, ("default", *CODES), ("default",))
     for code, action in row.items():
-        if action not in ACTIONS:
+        if not isinstance(action, str) or action not in ACTIONS:
             raise SafetyError(f"{where}.{code} is {action!r}; legal: {', '.join(ACTIONS)}")
         if action != ONLY.get(code, action):
             raise SafetyError(f"{where}.{code} is {action!r}; legal: {ONLY[code]} alone, which needs not be said")
@@ -386,6 +387,8 @@ def frozen(robot: RobotSpec, row: Mapping[str, Any] | None) -> Frozen | None:
     if row is None:
         return None
     legal("safety.frozen", row, ("signals", "after_s"), ("signals", "after_s"))
+    if not isinstance(row["signals"], (list, tuple)) or not row["signals"]:
+        raise SafetyError(f"safety.frozen.signals is {row['signals']!r}; a list of signals is needed")
     for name in row["signals"]:
         known_signal("safety.frozen.signals", robot, name)
     return Frozen(tuple(row["signals"]), positive("safety.frozen.after_s", row["after_s"]))
@@ -393,14 +396,18 @@ def frozen(robot: RobotSpec, row: Mapping[str, Any] | None) -> Frozen | None:
 
 def jump(robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float] | None:
     """Largest changes of signals."""
-    for name, value in (row or {}).items():
+    if row is None:
+        return None
+    if not isinstance(row, Mapping):
+        raise SafetyError(f"safety.jump is {row!r}; a mapping from signals to their largest changes is needed")
+    for name in row:
         known_signal("safety.jump", robot, name)
-        positive(f"safety.jump.{name}", value)
-    return None if row is None else {name: float(value) for name, value in row.items()}
+    return {name: positive(f"safety.jump.{name}", value) for name, value in row.items()}
 
 
-def estop(row: Mapping[str, Any]) -> Estop:
+def estop(row: Mapping[str, Any] | None) -> Estop:
     """The operator's stop."""
+    row = {} if row is None else row
     legal("safety.estop", row, ("required", "heartbeat_s"))
     required = row.get("required", False)
     if not isinstance(required, bool):
@@ -411,8 +418,9 @@ def estop(row: Mapping[str, Any]) -> Estop:
     return Estop(required, heartbeat)
 
 
-def blend(row: Mapping[str, Any]) -> float:
+def blend(row: Mapping[str, Any] | None) -> float:
     """Seconds in which one artifact's command becomes another's."""
+    row = {} if row is None else row
     legal("safety.swap", row, ("blend_s",))
     return positive("safety.swap.blend_s", row.get("blend_s", Profile.blend_s))
 
@@ -579,7 +587,7 @@ def legal(where: str, row: Any, keys: Sequence[str], needed: Sequence[str] = ())
     """``row`` is a mapping that has the ``needed`` keys and no others than ``keys``."""
     if not isinstance(row, Mapping):
         raise SafetyError(f"{where}: a mapping with {', '.join(keys)} is needed, got {row!r}")
-    unknown, missing = sorted(set(row) - set(keys)), sorted(set(needed) - set(row))
+    unknown, missing = sorted(set(row) - set(keys), key=str), sorted(set(needed) - set(row))
     if unknown or missing:
         told = f"there is no key {unknown[0]!r}" if unknown else f"the key {missing[0]!r} is missing"
         raise SafetyError(f"{where}: {told}; legal: {', '.join(keys)}")
@@ -587,11 +595,11 @@ def legal(where: str, row: Any, keys: Sequence[str], needed: Sequence[str] = ())
 
 def components(where: str, value: Any, size: int, at_least: float | None = None) -> tuple[float, ...]:
     """``size`` finite numbers, or one for all; positive, unless ``at_least`` says otherwise."""
-    try:
-        array = np.broadcast_to(np.asarray(value, dtype=float), (size,))
-    except (ValueError, TypeError):
-        raise SafetyError(f"{where} is {value!r}; {size} numbers, or one for all, are needed") from None
-    good = np.isfinite(array) & ((array > 0) if at_least is None else (array >= at_least))
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if len(values) not in (1, size) or not all(map(is_number, values)):
+        raise SafetyError(f"{where} is {value!r}; {size} numbers, or one for all, are needed, each finite")
+    array = np.broadcast_to(np.array(values, dtype=float), (size,))
+    good = (array > 0) if at_least is None else (array >= at_least)
     if not good.all():
         rule = "positive" if at_least is None else "finite" if at_least == -np.inf else f"at least {at_least:g}"
         raise SafetyError(f"{where} is {value!r}; each must be {rule}")
@@ -600,8 +608,7 @@ def components(where: str, value: Any, size: int, at_least: float | None = None)
 
 def positive(where: str, value: Any, or_zero: bool = False) -> float:
     """A positive number."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
-    if not good or not (value > 0 or (or_zero and value == 0)):
+    if not is_number(value) or not (value > 0 or (or_zero and value == 0)):
         raise SafetyError(f"{where} is {value!r}; a {'number from 0' if or_zero else 'positive number'} is needed")
     return float(value)
 
