@@ -137,7 +137,17 @@ def test_ros_arguments(tmp_path):
         ros_arguments.misspelt({"trsut": "key.pem"}, [*legal, "--trust"])
 
 
-@pytest.mark.parametrize("bad", [["-r", "odom"], ["-r"], ["-p", ":=3"], ["--params-file", "/nowhere.yaml"]])
+@pytest.mark.parametrize("bad", [["-r", "odom"], ["-r"], ["-p", ":=3"], ["-p", "a:=["],
+                                 ["--params-file", "/nowhere.yaml"]])
 def test_bad_ros_arguments(bad):
     with pytest.raises(ValueError, match=r"--ros-args|--params-file"):
         ros_arguments.parse(bad)
+
+
+@pytest.mark.parametrize("text", ["[1]", "a: 1", "a: {ros__parameters: null}", "a: {ros__parameters: [1]}",
+                                  "a: {ros__parameters: {1: 2}}", "a: {ros__parameters: {}, b: 3}", '"'])
+def test_a_file_of_parameters_that_is_none(text, tmp_path):
+    file = tmp_path / "params.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=f"--params-file {file}: "):
+        ros_arguments.read_parameters(file)

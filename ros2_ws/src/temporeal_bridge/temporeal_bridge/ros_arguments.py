@@ -58,7 +58,10 @@ def parse(arguments: Sequence[str]) -> RosArguments:
             raise ValueError(f"--ros-args {option}: expected left:=right, got {rule!r}")
         left = left.rpartition(":")[2]  # "node_name:rule" names the node it is for; here there is one
         if option in ("-p", "--param"):
-            parameters[left] = yaml.safe_load(right)
+            try:
+                parameters[left] = yaml.safe_load(right)
+            except yaml.YAMLError as error:
+                raise ValueError(f"--ros-args {option} {rule}: {error}") from error
         elif left == "__ns":
             namespace = right
         elif left in ("__node", "__name"):
@@ -72,13 +75,15 @@ def read_parameters(path: Path) -> dict[str, Any]:
     """Parameters of every node in a ROS parameter file: a process has one node here, so all sections are its own."""
     try:
         content = yaml.safe_load(path.read_text()) or {}
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"--params-file {path}: {error}") from error
     out: dict[str, Any] = {}
-    for section in content.values():
-        if not isinstance(section, dict) or set(section) != {"ros__parameters"}:
-            raise ValueError(f"--params-file {path}: expected <node>: ros__parameters: {{...}}")
-        out.update(section["ros__parameters"])
+    for section in content.values() if isinstance(content, dict) else [content]:
+        whole = isinstance(section, dict) and set(section) == {"ros__parameters"}
+        given = section["ros__parameters"] if whole else None
+        if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+            raise ValueError(f"--params-file {path}: expected <node>: ros__parameters: {{...}}, got {section!r}")
+        out.update(given)
     return out
 
 
