@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import pi
+from math import inf, nan, pi
 
 import numpy as np
 import pytest
@@ -136,6 +136,12 @@ CHANGES = [
     (lambda c: c["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"].pop("full"), "option 'full' is missing"),
     (lambda c: c["interfaces"]["odometry"]["commands"].update(
         go={**c["interfaces"]["odometry"]["commands"]["motor_cmd"]}), "has no 'go'"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(topic=None), "odometry.states.topic: text is needed"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(topic="a b"), "'/a b' is not a topic name"),
+    (lambda c: c["interfaces"]["odometry"]["states"][0].update(rate_hz="10"), "a number of Hz, .* got '10'"),
+    (lambda c: c["interfaces"]["odometry"].update(definitions={"a": "1"}), "odometry.definitions: the definition"),
+    (lambda c: c["interfaces"]["odometry"].update(commands=[]), "odometry.commands: a mapping from names"),
+    (lambda c: c["interfaces"].update(odometry=3), "odometry: keys are 3"),
 ]
 
 
@@ -145,6 +151,48 @@ def test_a_wrong_interface_is_an_error_that_names_it(change, words):
     change(content)
     with pytest.raises((InterfaceError, codecs.CodecError), match=words):
         build(ROBOT, content, "odometry")
+
+
+LEGACY = [
+    ({"max_thrust_n": nan}, "max_thrust_n is nan; a number above 0"), ({"max_thrust_n": -1}, "max_thrust_n is -1"),
+    ({"max_thrust_n": "0.48"}, "max_thrust_n is '0.48'"), ({"full": inf}, "full is inf; .* up to 65535"),
+    ({"full": True}, "full is True"), ({"low": -1}, "low is -1; a number from 0 and up to 60000"),
+    ({"low": nan}, "low is nan"), ({"high": nan}, "high is nan"), ({"high": -5}, "high is -5"),
+    ({"high": 65536}, "high is 65536; a number above 0 and up to 65535"), ({"low": 60001}, "low is 60001"),
+    ({"max_thrust_n": 0.0001}, "0.21973 of component 0 would arrive as 9.15541e-05"),
+    ({"max_thrust_n": 0.4}, "0.43946 of component 0 would arrive as 0.366217: .* from 0 to 0.43946"),
+    ({"low": 59999}, "0.21973 of component 0 would arrive as 0:"),
+    ({"high": 30000}, "0.43946 of component 0 would arrive as 0.21973")]
+
+
+@pytest.mark.parametrize(("options", "words"), LEGACY, ids=[str(options) for options, _ in LEGACY])
+def test_a_thrust_that_is_not_the_robots_is_refused(options, words):
+    """0.48 N is 65535 of 16 bits; the robot's most, 0.43946 N, is 60000: no other options say 0 to that."""
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    content["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"].update(options)
+    with pytest.raises(InterfaceError, match=f"commands.ctbr_cmd: .*{words}"):
+        build(ROBOT, content, "odometry")
+
+
+def test_so_it_is_with_every_codec():
+    """PX4's normalized thrust ends at 1, and the robot's at 0.43946 N."""
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    options = content["interfaces"]["px4"]["commands"]["ctbr_cmd"]["options"]
+    options.update(max_thrust_n=0.44)
+    build(ROBOT, content, "px4")
+    options.update(max_thrust_n=0.43)
+    with pytest.raises(InterfaceError, match="commands.ctbr_cmd: 0.43946 of component 0 would arrive as 0.43:"):
+        build(ROBOT, content, "px4")
+
+
+@pytest.mark.parametrize("rate", [nan, inf, True, 1e-300, 1e300, -1, "100", None, [100]])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_rate_is_a_number_that_messages_may_come_at(rate, place):
+    """NaN is neither 0 nor above it: such a topic would never be stale."""
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    content["interfaces"]["crazyswarm2"]["states"][place]["rate_hz"] = rate
+    with pytest.raises(InterfaceError, match="crazyswarm2.states.rate_hz: a number of Hz, 0 or from 0.01 to 100000"):
+        build(ROBOT, content, "crazyswarm2")
 
 
 def test_an_unknown_interface_lists_the_known():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import yaml
@@ -85,15 +87,62 @@ def test_a_signal_of_another_unit_or_shape_is_refused(tmp_path):
     (lambda c: c["signals"]["goal_pos_w"].update(rate=3), "frame and dtype are legal"),
     (lambda c: c["states"][0]["options"].update(position="gaol_pos_w"), "no signal 'gaol_pos_w'; known: joint_pos"),
     (lambda c: c["states"][0]["options"].pop("frame"), "option 'frame' is missing"),
-    (lambda c: c["states"][0].update(rate_hz=-1), "0 or more"),
+    (lambda c: c["states"][0].update(rate_hz=-1), "0 or from 0.01 to"),
     (lambda c: c["states"].append(c["states"][0]), "another topic carries"),
     (lambda c: c.pop("definitions"), "expected exactly"),
-], ids=range(10))
+    (lambda c: c["states"][0].update(rate_hz="10"), "extra.states.rate_hz: a number of Hz.* got '10'"),
+    (lambda c: c["states"][0].update(rate_hz=float("nan")), "extra.states.rate_hz: .* got nan"),
+    (lambda c: c["states"][0].update(topic=["a"]), r"extra.states.topic: text is needed, got \['a'\]"),
+    (lambda c: c["states"][0]["options"].update(frame=1), "goal: option frame is 1; the name of a frame"),
+    (lambda c: c["signals"]["goal_pos_w"].update(shape=[2.5]), "shape is .2.5,.; whole numbers"),
+    (lambda c: c["signals"]["goal_pos_w"].update(unit=None), "unit is None; text is needed"),
+    (lambda c: c["signals"]["goal_pos_w"].update(dtype="object"), "dtype is 'object'; a numpy type of numbers"),
+], ids=range(17))
 def test_a_wrong_file_is_an_error_that_names_it(change, words, tmp_path):
     content = yaml.safe_load(yaml.safe_dump(GOAL))
     change(content)
     with pytest.raises(InterfaceError, match=words):
         load_interface(load_robot("franka"), extra=write(tmp_path / "extra.yaml", content))
+
+
+WRONG = (None, [], {}, "x", -1, float("nan"), float("inf"), True, 10**400, [1], {"a": 1}, "0.1", [None], 1e-300)
+
+
+def places(tree, path=()):
+    """Where each value of a tree stands."""
+    yield path
+    rows = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in rows:
+        yield from places(value, (*path, key))
+
+
+def test_whatever_stands_there_is_refused_in_words_or_right():
+    """No value of another kind is a fault of the program: it is right by chance, or an error names the place."""
+    numbers = {"topic": "t", "type": "std_msgs/msg/Float64MultiArray", "codec": "array", "rate_hz": 10, "qos": "sensor",
+               "options": {"signal": "t", "shape": [2]}}
+    seen = {"topic": "eye", "type": "sensor_msgs/msg/Image", "codec": "image", "rate_hz": 30, "qos": "sensor",
+            "max_age_s": 0.2, "options": {"signal": "eye_rgb", "encoding": "rgb8"}}
+    content = {**GOAL, "states": [*GOAL["states"], numbers], "pictures": [seen], "cameras": {},
+               "signals": {**GOAL["signals"], "t": {"shape": [2], "unit": "m"},
+                           "eye_rgb": {"shape": [4, 6, 3], "unit": "1", "dtype": "uint8"}}}
+    robot, accepted = load_robot("franka"), []
+    load_interface(robot, extra=content)
+    for *parents, last in list(places(content))[1:]:
+        for value in WRONG:
+            wrong = deepcopy(content)
+            row = wrong
+            for key in parents:
+                row = row[key]
+            row[last] = value
+            try:
+                load_interface(robot, extra=wrong)
+                accepted.append((last, value))
+            except InterfaceError as error:
+                assert str(error)
+    names = [("topic", "x"), ("cameras", {"a": 1})]  # what a camera is like is a simulated robot's business
+    names += [(key, text) for key in ("frame", "unit") for text in ("x", "0.1")]
+    nothing = [("frame", None), *((key, value) for key in ("definitions", "cameras") for value in (None, {}))]
+    assert [found for found in accepted if found not in (*names, *nothing)] == []
 
 
 def test_a_file_that_is_not_there(tmp_path):

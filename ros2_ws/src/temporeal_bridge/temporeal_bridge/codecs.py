@@ -16,7 +16,7 @@ import numpy as np
 
 from robots.course import Course
 from robots.frames import normalized, rotate, rotate_inverse, wxyz_from_xyzw, xyzw_from_wxyz
-from robots.signals import SignalSpec
+from robots.signals import SignalSpec, is_number
 from temporeal_bridge import messages
 
 Signals = dict[str, np.ndarray]
@@ -94,6 +94,15 @@ def choice(options: Options, key: str, legal: tuple[str, ...]) -> str:
     if options.get(key) not in legal:
         raise CodecError(f"option {key} is {options.get(key)!r}; legal: {', '.join(legal)}")
     return str(options[key])
+
+
+def number(options: Options, key: str, low: float, high: float, or_low: bool = False) -> float:
+    """An option that is a number above ``low`` (or from there on) and up to ``high``."""
+    value = options[key]
+    if not is_number(value) or not (low < value <= high or (or_low and value == low)):
+        raise CodecError(f"option {key} is {value!r}; a number {'from' if or_low else 'above'} {low:g} and up to "
+                         f"{high:g} is needed")
+    return float(value)
 
 
 def xyz(vector: Any) -> np.ndarray:
@@ -188,22 +197,37 @@ def encode_log_values(
 # Commands
 
 
+# The Crazyflie's legacy setpoint. Options: max_thrust_n, and of the setpoint's 16 bits: full, which gives that thrust;
+# low, below which the firmware gives none; high, its top.
+
+MAX_SETPOINT = 65535.0  # 16 bits
+
+
+def thrust_curve(options: Options) -> tuple[float, float, float, float]:
+    """The options max_thrust_n [N], full, low and high."""
+    full = number(options, "full", 0.0, MAX_SETPOINT)
+    high = number(options, "high", 0.0, full)
+    return number(options, "max_thrust_n", 0.0, 1e6), full, number(options, "low", 0.0, high, or_low=True), high
+
+
 def encode_legacy_rates(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """Collective thrust [N] and body rates [rad/s, FLU] -> the Crazyflie's legacy setpoint in rate mode.
 
     Signs and thrust curve: see ``robots/crazyflie/ros.yaml``, where the sources are named.
     """
     thrust, p, q, r = (float(v) for v in command)
-    full = thrust / options["max_thrust_n"] * options["full"]
-    setpoint = 0.0 if full < options["low"] else min(full, float(options["high"]))
+    most, full, low, high = thrust_curve(options)
+    wanted = thrust / most * full
+    setpoint = 0.0 if wanted < low else min(wanted, high)
     return messages.record("geometry_msgs/msg/Twist")(
         linear=vector3((DEG * q, DEG * p, setpoint)), angular=vector3((0.0, 0.0, -DEG * r)))
 
 
 def decode_legacy_rates(message: Any, options: Options) -> np.ndarray:
     """What the firmware makes of a legacy setpoint in rate mode: [4] thrust N, body rates rad/s."""
-    raw = min(max(float(message.linear.z), 0.0), float(options["high"]))
-    thrust = 0.0 if raw < options["low"] else raw / options["full"] * options["max_thrust_n"]
+    most, full, low, high = thrust_curve(options)
+    raw = min(max(float(message.linear.z), 0.0), high)
+    thrust = 0.0 if raw < low else raw / full * most
     return np.array([thrust, message.linear.y / DEG, message.linear.x / DEG, -message.angular.z / DEG])
 
 

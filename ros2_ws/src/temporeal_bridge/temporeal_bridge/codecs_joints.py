@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from robots.course import Course, resting
 from robots.kinematics import KinematicsError, chain
 from robots.motion import MotionError
-from robots.signals import all_finite
+from robots.signals import all_finite, is_number, is_size
 from temporeal_bridge import messages
 from temporeal_bridge.codecs import (
     COMMANDS,
@@ -32,6 +33,7 @@ from temporeal_bridge.codecs import (
     Signals,
     StateCodec,
     attitude,
+    number,
     orientation,
     vector3,
     xyz,
@@ -44,10 +46,11 @@ POINT = ("positions", "velocities", "accelerations")
 
 def per_joint(options: Options, key: str, count: int, default: float) -> np.ndarray:
     """Option ``key`` as [count] numbers: one for all, or one each."""
-    value = np.asarray(options.get(key, default), dtype=np.float64)
-    if value.shape not in ((), (count,)) or not np.isfinite(value).all():
-        raise CodecError(f"option {key} is {options[key]!r}; a number or a list of {count} is needed")
-    return np.broadcast_to(value, (count,))
+    given = options.get(key, default)
+    values = list(given) if isinstance(given, (list, tuple)) else [given] * count
+    if len(values) != count or not all(map(is_number, values)):
+        raise CodecError(f"option {key} is {given!r}; a number or a list of {count} is needed")
+    return np.array(values, dtype=np.float64)
 
 
 def signs(options: Options, count: int) -> np.ndarray:
@@ -61,7 +64,8 @@ def signs(options: Options, count: int) -> np.ndarray:
 def names(options: Options) -> list[str]:
     """Option ``joints``: names, each once."""
     joints = options["joints"]
-    if not joints or not all(isinstance(name, str) and name for name in joints) or len(set(joints)) != len(joints):
+    listed = isinstance(joints, (list, tuple)) and all(isinstance(name, str) and name for name in joints)
+    if not listed or not joints or len(set(joints)) != len(joints):
         raise CodecError(f"option joints is {joints!r}; different names are needed")
     return list(joints)
 
@@ -84,9 +88,17 @@ def finite(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
     return array
 
 
+def frame_of(options: Options) -> str | None:
+    """Option ``frame``."""
+    frame = options["frame"]
+    if frame is not None and not (isinstance(frame, str) and frame):
+        raise CodecError(f"option frame is {frame!r}; the name of a frame is needed, or null")
+    return frame
+
+
 def in_frame(message: Any, options: Options, what: str) -> None:
     """The message is in the frame that the options name."""
-    wanted, found = options["frame"], message.header.frame_id
+    wanted, found = frame_of(options), message.header.frame_id
     if wanted is not None and found != wanted:
         raise CodecError(f"{what} is in frame {found!r}, {wanted!r} is needed")
 
@@ -311,7 +323,7 @@ def encode_pose(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames
     quat = signals[options["attitude"]] if "attitude" in options else np.array([1.0, 0.0, 0.0, 0.0])
     pose = messages.record("geometry_msgs/msg/Pose")(position=vector3(position, "Point"), orientation=orientation(quat))
     return messages.record("geometry_msgs/msg/PoseStamped")(
-        header=messages.header(stamp_ns, options["frame"] or frames[0]), pose=pose)
+        header=messages.header(stamp_ns, frame_of(options) or frames[0]), pose=pose)
 
 
 # geometry_msgs/TwistStamped. Options: frame; linear, angular: the signals (either may be left out).
@@ -333,7 +345,7 @@ def encode_twist(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frame
     """The twist; what it has no signal of is zero."""
     parts = {key: vector3(signals[options[key]] if key in options else np.zeros(3)) for key in ("linear", "angular")}
     return messages.record("geometry_msgs/msg/TwistStamped")(
-        header=messages.header(stamp_ns, options["frame"] or frames[0]),
+        header=messages.header(stamp_ns, frame_of(options) or frames[0]),
         twist=messages.record("geometry_msgs/msg/Twist")(**parts))
 
 
@@ -349,7 +361,7 @@ def decode_point(message: Any, options: Options) -> Signals:
 def encode_point(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frames, options: Options) -> Any:
     """The point."""
     return messages.record("geometry_msgs/msg/PointStamped")(
-        header=messages.header(stamp_ns, options["frame"] or frames[0]),
+        header=messages.header(stamp_ns, frame_of(options) or frames[0]),
         point=vector3(signals[options["signal"]], "Point"))
 
 
@@ -358,8 +370,10 @@ def encode_point(signals: Mapping[str, np.ndarray], stamp_ns: int, frames: Frame
 
 def decode_numbers(message: Any, options: Options) -> Signals:
     """A signal of any shape from a row of numbers."""
-    shape = tuple(options["shape"])
-    data = finite(message.data, (int(np.prod(shape, dtype=int)),), f"Float64MultiArray for {options['signal']!r}")
+    shape = tuple(options["shape"]) if isinstance(options["shape"], (list, tuple)) else (-1,)
+    if not all(map(is_size, shape)):
+        raise CodecError(f"option shape is {options['shape']!r}; a list of whole numbers is needed, [] for one number")
+    data = finite(message.data, (prod(shape),), f"Float64MultiArray for {options['signal']!r}")
     return {options["signal"]: data.astype(np.float32).reshape(shape)}
 
 
@@ -403,9 +417,7 @@ def decode_forward(message: Any, options: Options) -> np.ndarray:
 
 def encode_trajectory(command: np.ndarray, options: Options, stamp_ns: int = 0) -> Any:
     """One point: be at rest at ``command`` in ``reach_s``."""
-    reach = float(options["reach_s"])
-    if not 0.0 < reach < 60.0:
-        raise CodecError(f"option reach_s is {options['reach_s']!r}; seconds above 0 and below 60 are needed")
+    reach = number(options, "reach_s", 0.0, 60.0)
     return encode_course(resting(finite(command, (len(drives_of(options).count),), "the command"), reach), options)
 
 
@@ -435,10 +447,10 @@ def decode_course(message: Any, options: Options) -> Course:
     if sorted(message.joint_names) != sorted(joints):
         raise CodecError(f"JointTrajectory is for joints {list(message.joint_names)}, {joints} are needed")
     order = [list(message.joint_names).index(name) for name in joints]
-    for number, point in enumerate(message.points):
+    for place, point in enumerate(message.points):
         for part in POINT:
             if len(getattr(point, part)) != len(joints):
-                raise CodecError(f"JointTrajectory: point {number} has {len(getattr(point, part))} {part} of "
+                raise CodecError(f"JointTrajectory: point {place} has {len(getattr(point, part))} {part} of "
                                  f"{len(joints)} joints")
     rows = (drives.gather(np.array([getattr(p, part) for p in message.points], dtype=np.float64)
                           .reshape(-1, len(joints))[:, order]) for part in POINT)

@@ -10,7 +10,7 @@ belongs to which field of OffboardControlMode), Tools/msg/templates/ucdr/msg.h.e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from robots.frames import (
     normalized,
     rotate,
 )
+from robots.signals import is_number
 from temporeal_bridge import messages
 from temporeal_bridge.codecs import (
     COMMANDS,
@@ -35,6 +36,7 @@ from temporeal_bridge.codecs import (
     Signals,
     StateCodec,
     choice,
+    number,
     vector3,
 )
 
@@ -63,14 +65,6 @@ def finite(where: str, values: Any) -> np.ndarray:
     if not np.isfinite(array).all():
         raise CodecError(f"{where} is {array.tolist()}: PX4's sign for not known or not controlled")
     return array
-
-
-def number(options: Options, key: str, low: float, high: float) -> float:
-    """An option that is a number above ``low`` and up to ``high``."""
-    value = options[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low < value <= high or not isfinite(value):
-        raise CodecError(f"option {key} is {value!r}; a number above {low:g} and up to {high:g} is needed")
-    return float(value)
 
 
 def microseconds(stamp_ns: int) -> int:
@@ -166,7 +160,7 @@ def newtons(u: float, options: Options) -> float:
 
 def curve(options: Options) -> float:
     """Share 0..1 of the square in the motors' thrust curve that PX4 does not know of."""
-    return 0.0 if options["curve"] == 0 else number(options, "curve", 0.0, 1.0)
+    return number(options, "curve", 0.0, 1.0, or_low=True)
 
 
 # VehicleRatesSetpoint. Options: max_thrust_n, curve.
@@ -196,7 +190,7 @@ def decode_rates(message: Any, options: Options) -> np.ndarray:
 def motor_order(options: Options) -> np.ndarray:
     """Index in ``control`` of each component of the command."""
     order = options["order"]
-    whole = isinstance(order, (list, tuple)) and all(isinstance(i, int) and 1 <= i <= NUM_CONTROLS for i in order)
+    whole = isinstance(order, (list, tuple)) and all(type(i) is int and 1 <= i <= NUM_CONTROLS for i in order)
     if not whole or len(set(order)) != len(order) or not order:
         raise CodecError(f"option order is {order!r}; different motor numbers from 1 to {NUM_CONTROLS} are needed")
     return np.array(order) - 1
@@ -204,9 +198,11 @@ def motor_order(options: Options) -> np.ndarray:
 
 def rotor_curve(options: Options) -> np.ndarray:
     """Coefficients c0, c1, c2 of a rotor's thrust over its normalized speed, scaled so that full speed gives 1."""
-    c = np.array(options["thrust_curve"], dtype=float)
-    if c.shape != (3,) or not np.isfinite(c).all() or not c[2] > 0 or not c.sum() > 0:
-        raise CodecError(f"option thrust_curve is {options['thrust_curve']!r}; c0, c1, c2 > 0, sum > 0 are needed")
+    given = options["thrust_curve"]
+    whole = isinstance(given, (list, tuple)) and len(given) == 3 and all(map(is_number, given))
+    c = np.array(given if whole else np.zeros(3), dtype=float)
+    if not c[2] > 0 or not c.sum() > 0:
+        raise CodecError(f"option thrust_curve is {given!r}; c0, c1, c2 > 0, sum > 0 are needed")
     return np.asarray(c / c.sum())
 
 

@@ -19,9 +19,9 @@ What an artifact reads must be carried by some topic: :func:`check_reads`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ import numpy as np
 import yaml
 
 from robots.course import Course
-from robots.signals import SignalError, SignalSpec, check_signal
+from robots.signals import SignalSpec, check_signal, is_number
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs, messages
-from temporeal_bridge.transport import QOS
+from temporeal_bridge.transport import QOS, TransportError, resolve_name
 
 
 class InterfaceError(ValueError):
@@ -165,6 +165,44 @@ PICTURES = ("pictures", "cameras")  # parts of a file of extra topics that has c
 AUTOPILOT = tuple(each.name for each in fields(Autopilot))
 TOPIC = tuple(each.name for each in fields(Topic))
 ARM = ("never", "ask")
+RATES_HZ = (0.01, 1e5)  # chosen: what is sent more seldom is sent when it changes, and nothing is sent more often
+SAYS = 1e-5  # of a command's range: a message that is farther off says another command; float32 rounds by 1e-7
+
+
+def is_text(value: Any) -> bool:
+    """Whether there is text."""
+    return isinstance(value, str) and value != ""
+
+
+def is_rate(value: Any) -> bool:
+    """Whether it is how often messages come."""
+    return is_number(value) and (value == 0 or RATES_HZ[0] <= value <= RATES_HZ[1])
+
+
+def is_map(value: Any) -> bool:
+    """Whether it is a mapping from names."""
+    return isinstance(value, Mapping) and all(map(is_text, value))
+
+
+def is_list(value: Any) -> bool:
+    """Whether it is a list."""
+    return isinstance(value, (list, tuple))
+
+
+Rule = tuple[str, Callable[[Any], bool]]
+TEXT: Rule = ("text", is_text)
+MAP: Rule = ("a mapping from names", is_map)
+LIST: Rule = ("a list of topics", is_list)
+RULES: dict[str, Rule] = {  # by key: what it is, and whether a value is it
+    **dict.fromkeys(("default", "topic", "type", "codec", "qos"), TEXT),
+    **dict.fromkeys(("interfaces", "safety", "simulation", "commands", "options"), MAP),
+    "rate_hz": (f"a number of Hz, 0 or from {RATES_HZ[0]:g} to {RATES_HZ[1]:g},", is_rate),
+    "max_age_s": ("a number of seconds above 0", lambda v: is_number(v) and v > 0),
+    "also": LIST}
+OR_NOTHING: dict[str, Rule] = {  # the same, or null
+    **dict.fromkeys(("states", "pictures"), LIST), **dict.fromkeys(("signals", "cameras", "autopilot"), MAP),
+    "definitions": ("a mapping from types to the text of their .msg files",
+                    lambda v: is_map(v) and all(isinstance(text, str) for text in v.values()))}
 
 
 def load_interface(
@@ -186,7 +224,7 @@ def read(path: Path, legal: tuple[str, ...] = TOP) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text())
     except OSError as error:
         raise InterfaceError(f"{path} cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise InterfaceError(f"{path}: a mapping with {', '.join(legal)} is needed")
@@ -204,26 +242,23 @@ def build(
         raise InterfaceError(f"robot {robot.name!r} has no interface {name!r}; known: {', '.join(known)}")
     part = known[name]
     keys(name, part, PARTS, ("autopilot",))
-    messages.define(part["definitions"])
-    states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"])
+    define(name, part["definitions"])
+    states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"] or ())
     commands = {key: command_topic(f"{name}.commands.{key}", row) for key, row in part["commands"].items()}
-    autopilot = autopilot_of(f"{name}.autopilot", part["autopilot"]) if part.get("autopilot") else None
+    autopilot = autopilot_of(f"{name}.autopilot", part["autopilot"]) if part.get("autopilot") is not None else None
     specs, pictures = dict(robot.signals), tuple[PictureTopic, ...]()
     cameras: Mapping[str, Any] = {}
     if extra is not None:
         more, rows = extra_topics(robot, extra)
         specs, states = {**specs, **more}, (*states, *rows)
         pictures, cameras = picture_topics(extra)
-    try:
-        carried = check(robot, specs, states, commands, pictures)
-    except KeyError as error:
-        raise InterfaceError(f"{name}: the option {error} is missing") from error
+    carried = check(robot, specs, states, commands, pictures)
     lost = sorted(set(specs) - set(robot.signals) - set(carried))
     if lost:
         raise InterfaceError(f"extra signals: no topic carries {lost}")
     offers: dict[str, list[str]] = {}
     for key, other in known.items():
-        for command in other.get("commands", ()):
+        for command in keys(key, other, PARTS, ("autopilot",))["commands"]:
             offers.setdefault(command, []).append(key)
     return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot, offers,
                      pictures, cameras)
@@ -234,35 +269,26 @@ def extra_topics(
 ) -> tuple[dict[str, SignalSpec], tuple[StateTopic, ...]]:
     """Signals and rows of a user's file of topics."""
     keys("extra", content, EXTRA, PICTURES)
-    messages.define(content["definitions"] or {})
+    define("extra", content["definitions"])
     specs = {}
     for name, row in (content["signals"] or {}).items():
         if name in robot.signals:
             raise InterfaceError(f"extra signal {name!r} is one of robot {robot.name!r}, which declares it already")
-        unknown = sorted(set(row) - {"shape", "unit", "frame", "dtype"})
-        if unknown or "shape" not in row or "unit" not in row:
-            raise InterfaceError(f"extra signal {name!r} has {sorted(row)}; shape and unit are needed, frame and dtype "
+        if not isinstance(row, Mapping) or not {"shape", "unit"} <= set(row) <= {"shape", "unit", "frame", "dtype"}:
+            raise InterfaceError(f"extra signal {name!r} has {listed(row)}; shape and unit are needed, frame and dtype "
                                  f"are legal")
-        try:
-            specs[name] = SignalSpec(name, **{**row, "shape": tuple(row["shape"])})
-        except (SignalError, TypeError) as error:
-            raise InterfaceError(f"extra signal {name!r}: {error}") from error
+        with told(f"extra signal {name!r}"):
+            specs[name] = SignalSpec(name, **{**row, "shape": shape_of(row["shape"])})
     return specs, tuple(StateTopic(**keys("extra.states", row, STATE)) for row in content["states"] or ())
 
 
 def picture_topics(content: Mapping[str, Any]) -> tuple[tuple[PictureTopic, ...], Mapping[str, Any]]:
     """Rows and cameras of a user's file of topics."""
     rows, cameras = content.get("pictures") or (), content.get("cameras") or {}
-    if not isinstance(rows, (list, tuple)):
-        raise InterfaceError(f"extra.pictures: a list of topics is needed, got {rows!r}")
-    if not isinstance(cameras, Mapping):
-        raise InterfaceError(f"extra.cameras: a mapping from names is needed, got {cameras!r}")
     pictures = tuple(PictureTopic(**keys("extra.pictures", row, PICTURE)) for row in rows)
     for row in pictures:
-        for key in ("rate_hz", "max_age_s"):
-            value = getattr(row, key)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
-                raise InterfaceError(f"{row.topic}: {key} is {value!r}; a number above 0 is needed")
+        if row.rate_hz == 0:
+            raise InterfaceError(f"{row.topic}: rate_hz is 0; a number above 0 is needed: pictures are sent anew")
         if row.max_age_s < 1.0 / row.rate_hz:
             raise InterfaceError(f"{row.topic}: max_age_s is {row.max_age_s:g}, but between two pictures at "
                                  f"{row.rate_hz:g} Hz there are {1.0 / row.rate_hz:.3g} s already")
@@ -290,20 +316,18 @@ def check_reads(interface: Interface, signals: Iterable[SignalSpec], own: Collec
 
 def command_topic(where: str, row: Mapping[str, Any]) -> CommandTopic:
     """A command's row with its companions."""
-    also = row.get("also", ())
-    if not isinstance(also, (list, tuple)):
-        raise InterfaceError(f"{where}.also: a list of topics is needed, got {also!r}")
-    companions = tuple(CommandTopic(**keys(f"{where}.also", other, COMMAND)) for other in also)
-    return CommandTopic(**{**keys(where, row, COMMAND, ("also",)), "also": companions})
+    row = keys(where, row, COMMAND, ("also",))
+    companions = tuple(CommandTopic(**keys(f"{where}.also", other, COMMAND)) for other in row.get("also", ()))
+    return CommandTopic(**{**row, "also": companions})
 
 
 def autopilot_of(where: str, row: Mapping[str, Any]) -> Autopilot:
     """The autopilot's row, checked."""
     row = keys(where, row, AUTOPILOT)
-    topics = {key: Topic(**keys(f"{where}.{key}", row[key], TOPIC)) for key in ("status", "orders") if row[key]}
+    topics = {key: Topic(**keys(f"{where}.{key}", row[key], TOPIC)) for key in ("status", "orders")
+              if row[key] is not None}
     for topic in topics.values():
-        messages.record(topic.type)
-        check_qos(topic)
+        check_row(topic)
     if "status" not in topics:
         raise InterfaceError(f"{where}.status: a topic is needed")
     if row["arm"] not in ARM:
@@ -311,7 +335,7 @@ def autopilot_of(where: str, row: Mapping[str, Any]) -> Autopilot:
     if row["arm"] == "ask" and "orders" not in topics:
         raise InterfaceError(f"{where}: arm is 'ask', but there is no topic for orders; legal then: never")
     for key in ("silent_after_s", "stream_s", "answer_s", "start_s"):
-        if isinstance(row[key], bool) or not isinstance(row[key], (int, float)) or not 0 < row[key] < 60:
+        if not is_number(row[key]) or not 0 < row[key] < 60:
             raise InterfaceError(f"{where}.{key} is {row[key]!r}; a number of seconds above 0 and below 60 is needed")
     return Autopilot(**{**row, "status": topics["status"], "orders": topics.get("orders")})
 
@@ -329,18 +353,55 @@ def armed_by(interface: Interface, arm: str) -> Interface:
 
 
 def keys(where: str, row: Mapping[str, Any], legal: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """``row`` if it has exactly the ``legal`` keys, and perhaps ``optional`` ones."""
+    """``row`` if it has exactly the ``legal`` keys, and perhaps ``optional`` ones, with values of their kind."""
     if not isinstance(row, Mapping) or set(row) - set(optional) != set(legal):
-        got = sorted(row) if isinstance(row, Mapping) else repr(row)
         more = f", and perhaps {sorted(optional)}" if optional else ""
-        raise InterfaceError(f"{where}: keys are {got}, expected exactly {sorted(legal)}{more}")
+        raise InterfaceError(f"{where}: keys are {listed(row)}, expected exactly {sorted(legal)}{more}")
+    for key, value in row.items():
+        wanted, good = RULES.get(key) or OR_NOTHING.get(key) or ("", lambda _: True)
+        if not good(value) and not (key in OR_NOTHING and value is None):
+            raise InterfaceError(f"{where}.{key}: {wanted} is needed, got {value!r}")
     return dict(row)
 
 
-def check_qos(row: StateTopic | CommandTopic | Topic) -> None:
-    """A known quality of service."""
-    if row.qos not in QOS:
-        raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
+def listed(row: Any) -> str:
+    """The keys of what should be a mapping."""
+    return str(sorted(map(str, row))) if isinstance(row, Mapping) else repr(row)
+
+
+def shape_of(value: Any) -> Any:
+    """A shape as specs have it; what is none is left for them to refuse."""
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def define(where: str, definitions: Mapping[str, str] | None) -> None:
+    """Add the message types."""
+    with told(f"{where}.definitions"):
+        messages.define(dict(definitions or {}))
+
+
+@contextmanager
+def told(where: str) -> Iterator[None]:
+    """What goes wrong here is an error of the file at ``where``: options are whatever somebody wrote."""
+    try:
+        yield
+    except InterfaceError:
+        raise
+    except KeyError as error:
+        raise InterfaceError(f"{where}: the option {error} is missing") from error
+    except (ValueError, TransportError) as error:
+        raise InterfaceError(f"{where}: {error}") from error
+    except (TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        raise InterfaceError(f"{where}: a value is of another kind than is needed: {error}") from error
+
+
+def check_row(row: StateTopic | CommandTopic | Topic) -> None:
+    """A name that topics may have, a known quality of service, a known type."""
+    with told(row.topic):
+        resolve_name(row.topic)
+        if row.qos not in QOS:
+            raise InterfaceError(f"{row.topic}: unknown QoS {row.qos!r}; legal: {', '.join(QOS)}")
+        messages.record(row.type)
 
 
 def check(
@@ -348,51 +409,82 @@ def check(
     commands: Mapping[str, CommandTopic], pictures: tuple[PictureTopic, ...] = (),
 ) -> dict[str, SignalSpec]:
     """Codecs, QoS, types and names exist, and what states carry are signals of ``specs``; returns those."""
-    carried: dict[str, SignalSpec] = {}
-    companions = [row for command in commands.values() for row in command.also]
-    rows: list[StateTopic | CommandTopic] = [*states, *pictures, *commands.values(), *companions]
-    for row in rows:
-        check_qos(row)
-        messages.record(row.type)
-    if not states or not states[0].rate_hz > 0 or any(state.rate_hz < 0 for state in states):
+    if not states or not states[0].rate_hz > 0:
         raise InterfaceError("states: a first topic with a rate_hz above 0 paces the controller, others have 0 or more")
+    carried: dict[str, SignalSpec] = {}
     for state in (*states, *pictures):
-        codec = codecs.named(codecs.STATES, state.codec)
-        codecs.check_type(codec, state.codec, state.type)
-        if (codec.picture is not None) != isinstance(state, PictureTopic):
-            raise InterfaceError(f"{state.topic}: codec {state.codec!r} is for " + (
-                "pictures: it stands under `pictures`" if codec.picture else "no pictures: it stands under `states`"))
-        for name in codec.signals(state.options):
-            if name not in specs:
-                raise InterfaceError(f"{state.topic}: there is no signal {name!r}; known: {', '.join(specs)}")
-            if name in carried:
-                raise InterfaceError(f"{state.topic}: another topic carries {name!r} already")
-            carried[name] = specs[name]
-        # the home state there and back: a wrong or missing option shows here, not in flight
-        home = at_home(robot, {name: specs[name] for name in codec.signals(state.options)})
-        try:
-            if codec.picture is not None:
-                codec.picture(specs[codec.signals(state.options)[0]], state.options)
-            found = codec.decode(codec.encode(home, 0, ("world", robot.name), state.options), state.options)
-            for name, value in found.items():
-                check_signal(specs[name], value)
-        except (codecs.CodecError, SignalError) as error:
-            raise InterfaceError(f"{state.topic}: {error}") from error
+        check_row(state)
+        with told(state.topic):
+            found = check_state(robot, specs, state)
+        if twice := sorted(set(found) & set(carried)):
+            raise InterfaceError(f"{state.topic}: another topic carries {twice[0]!r} already")
+        carried.update(found)
     for name, command in commands.items():
-        codec = codecs.named(codecs.COMMANDS, command.codec)
-        codecs.check_type(codec, command.codec, command.type)
-        if name not in robot.commands:
-            raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
-        if codec.decode is None:
-            raise InterfaceError(f"commands.{name}: codec {command.codec!r} carries no command; it goes under `also`")
-        codec.decode(codec.encode(np.array(robot.commands[name].high), command.options), command.options)
-    for row in companions:
-        codec = codecs.named(codecs.COMMANDS, row.codec)
-        codecs.check_type(codec, row.codec, row.type)
-        if codec.decode is not None:
-            raise InterfaceError(f"{row.topic}: codec {row.codec!r} carries a command: under `also` stand companions")
-        codec.encode(np.zeros(0), row.options)
+        for row in (command, *command.also):
+            check_row(row)
+        with told(f"commands.{name}"):
+            check_command(robot, name, command)
+        for row in command.also:
+            with told(row.topic):
+                check_companion(row)
     return carried
+
+
+def check_state(
+    robot: RobotSpec, specs: Mapping[str, SignalSpec], state: StateTopic
+) -> dict[str, SignalSpec]:
+    """The signals that a topic carries. The home state there and back: a wrong or missing option shows here, not in
+    flight."""
+    codec = codecs.named(codecs.STATES, state.codec)
+    codecs.check_type(codec, state.codec, state.type)
+    if (codec.picture is not None) != isinstance(state, PictureTopic):
+        raise InterfaceError(f"{state.topic}: codec {state.codec!r} is for " + (
+            "pictures: it stands under `pictures`" if codec.picture else "no pictures: it stands under `states`"))
+    names = codec.signals(state.options)
+    if unknown := [name for name in names if name not in specs]:
+        raise InterfaceError(f"{state.topic}: there is no signal {unknown[0]!r}; known: {', '.join(specs)}")
+    if len(set(names)) != len(names):
+        raise InterfaceError(f"{state.topic}: a signal stands twice in {list(names)}")
+    mine = {name: specs[name] for name in names}
+    if codec.picture is not None:
+        codec.picture(mine[names[0]], state.options)
+    message = codec.encode(at_home(robot, mine), 0, ("world", robot.name), state.options)
+    for name, value in codec.decode(message, state.options).items():
+        check_signal(specs[name], value)
+    return mine
+
+
+def check_command(robot: RobotSpec, name: str, row: CommandTopic) -> None:
+    """The message says what the command is, at both ends of its range and in the middle: a wrong option shows here."""
+    codec = codecs.named(codecs.COMMANDS, row.codec)
+    codecs.check_type(codec, row.codec, row.type)
+    if name not in robot.commands:
+        raise InterfaceError(f"commands: robot {robot.name!r} has no {name!r}; known: {', '.join(robot.commands)}")
+    if codec.decode is None:
+        raise InterfaceError(f"commands.{name}: codec {row.codec!r} carries no command; it goes under `also`")
+    spec = robot.commands[name]
+    low, high = np.array(spec.low), np.array(spec.high)
+    for command in (low, 0.5 * (low + high), high):
+        found = np.asarray(codec.decode(codec.encode(command, row.options), row.options), dtype=float)
+        if found.shape != command.shape:
+            raise InterfaceError(
+                f"commands.{name}: codec {row.codec!r} makes {found.size} components of {command.size}")
+        wrong = ~(np.abs(found - command) <= SAYS * (high - low))
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InterfaceError(
+                f"commands.{name}: {command[i]:.6g} of component {i} would arrive as {found[i]:.6g}: codec "
+                f"{row.codec!r} must say all from {low[i]:.6g} to {high[i]:.6g}, the robot's range, and with the "
+                f"options {dict(row.options)} it does not")
+
+
+def check_companion(row: CommandTopic) -> None:
+    """A companion of a command says nothing of it."""
+    codec = codecs.named(codecs.COMMANDS, row.codec)
+    codecs.check_type(codec, row.codec, row.type)
+    if codec.decode is not None:
+        raise InterfaceError(f"{row.topic}: codec {row.codec!r} carries a command: under `also` stand companions")
+    codec.encode(np.zeros(0), row.options)
 
 
 def at_home(robot: RobotSpec, specs: Mapping[str, SignalSpec]) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Any
 
 import numpy as np
-from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys import Stores, TypesysError, get_types_from_msg, get_typestore
 
 from temporeal_bridge.joint_states import Reader
 
@@ -40,7 +40,11 @@ def define(definitions: dict[str, str]) -> None:
     """
     new: dict[str, Any] = {}
     for name, text in definitions.items():
-        for part, (constants, fields) in get_types_from_msg(text, name).items():
+        try:
+            found = get_types_from_msg(text, name)
+        except TypesysError as error:
+            raise MessageError(f"the definition of {name!r} cannot be read: {error}") from error
+        for part, (constants, fields) in found.items():
             known = {**store().fielddefs, **new}.get(part)
             if known is None:
                 new[part] = (constants, fields)

@@ -25,7 +25,7 @@ from robots.signals import SignalSpec
 from robots.spec import RobotSpec, load_robot
 from sim.stl.parse import parse
 from sim.stl.syntax import signals_in
-from temporeal_bridge.interface import EXTRA, read
+from temporeal_bridge.interface import EXTRA, PICTURES, keys, read
 
 if TYPE_CHECKING:
     from sim.scene import Scene
@@ -102,7 +102,8 @@ def write(manifest: Manifest, robot: RobotSpec, path: Path, given: Path | None =
     all already (what it has is written, too); None where nothing but the robot's own signals is read."""
     if robot.kind == "quadrotor":  # those fly alone
         return given
-    world, known = world_of(manifest, robot), {} if given is None else read(given, EXTRA)
+    world, known = world_of(manifest, robot), {} if given is None else keys(
+        str(given), read(given, EXTRA), EXTRA, PICTURES)
     told = known.get("signals") or {}
     made = None if world is None else content(world, needed(manifest, world) - set(told))
     if made is None or not made["signals"]:
