@@ -246,8 +246,8 @@ def start(env: VecEnv, config: PPOConfig, seed: int, ranks: Ranks) -> Learner:
         Normalizer(env.obs_dim).to(device), Normalizer(env.critic_dim).to(device),
         torch.optim.Adam([parameter], lr=config.learning_rate, eps=1e-5, fused=True),
         replicas, ThreadPoolExecutor(threads, "ppo", _one_thread),
-        # distinct for (seed, rank); a world's own randomness is the environment's
-        torch.Generator(device).manual_seed(seed * 65_537 + ranks.index),
+        # distinct for (seed, rank), of any size; a world's own randomness is the environment's
+        torch.Generator(device).manual_seed((seed * 65_537 + ranks.index) & 0x7FFF_FFFF_FFFF_FFFF),
         first, torch.zeros(n, config.memory, device=device), torch.zeros(n, device=device),
         Normalizer(1).to(device), config.learning_rate)
 

@@ -86,18 +86,15 @@ def run(argv: Sequence[str]) -> int:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise BadInput(f"--{name} is at least 1, got {value}")
-    check_seed(options.seed, "--seed")
+    from policies.cli import runs
+
+    if options.seed is not None:
+        runs.check_seed("--seed", options.seed)
     if options.replay is not None:
         return run_replay(options)
     if options.policy is None:
         raise BadInput("which policy? temporeal falsify RUN_OR_ARTIFACT, or --replay FILE; see its --help")
     return run_search(options)
-
-
-def check_seed(seed: Any, name: str) -> None:
-    """A seed is a whole number that 63 bits hold."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
-        raise BadInput(f"{name} is a whole number from 0 to 2^63 - 1, got {seed!r}")
 
 
 # ---------------------------------------------------------------- search
@@ -117,9 +114,9 @@ def run_search(options: Any) -> int:
         raise BadInput(str(error)) from error
     settings = override(read_settings(options.policy), options.overrides)
     backend = options.backend or settings["backend"]["name"]
-    check_seed(settings["seed"], "seed")
+    runs.check_seed("seed", settings["seed"])
     seed = settings["seed"] + EVALUATION_SEED if options.seed is None else options.seed
-    check_seed(seed, "the seed of the search (the run's and a constant)")
+    runs.check_seed("the seed of the search (the run's and a constant)", seed)
     folder = result_folder(options)
     env = make_env(settings, options.policy, backend, 1 if options.print_space else options.worlds, seed)
     with runs.bad_input():
@@ -334,7 +331,7 @@ def run_replay(options: Any) -> int:
             raise BadInput(f"{error}. The policy that flew is not where it was: name it: temporeal falsify RUN "
                            f"--replay {options.replay}") from error
     settings = override(found.about["settings"], options.overrides)
-    check_seed(settings["seed"], "seed")
+    runs.check_seed("seed", settings["seed"])
     rollout, digest = replay_rollout(settings, policy, options.backend or found.about["backend"], found)
     if options.overrides and rollout.env.task.formula != found.formula:
         raise BadInput("the overrides change the formula, and a replay judges the saved one. Leave them out, or search "

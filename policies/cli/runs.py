@@ -41,6 +41,7 @@ UNSAID: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "par
 UNSET = "not set"
 PHYSICS = ("integrator",)  # settings of a backend that another one is given, too, where it takes them
 EVERY_BACKEND = ("what", "num_worlds", "command", "dt", "device", "seed", "threads", "needs")  # of its ``make``
+GREATEST_SEED = 2**63 - 1  # the generators' integers; so is the number of a mission (temporeal_bridge.mission)
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
 
 
@@ -113,9 +114,10 @@ def make_env(
 
     task, drawn = task or make_task(settings), settings["randomize"]
     check_device(settings["device"])
-    for key, value in (("num_worlds", settings["num_worlds"] if num_worlds is None else num_worlds),
-                       ("seed", settings["seed"] if seed is None else seed), ("threads", settings["threads"])):
-        check_whole(key, value, {"num_worlds": 1, "threads": 0}.get(key))
+    for key, value, least in (("num_worlds", settings["num_worlds"] if num_worlds is None else num_worlds, 1),
+                              ("threads", settings["threads"], 0)):
+        check_whole(key, value, least)
+    check_seed("seed", settings["seed"] if seed is None else seed)
     name = backend or settings["backend"]["name"]
     options = of_group(settings, "backend")
     with bad_input():
@@ -135,12 +137,19 @@ def make_env(
             curriculum=of_group(settings, "curriculum") if training else None)
 
 
-def check_whole(key: str, value: object, least: int | None) -> None:
-    """``value`` is a whole number, at least ``least`` where there is one."""
+def check_whole(key: str, value: object, least: int) -> None:
+    """``value`` is a whole number, at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadInput(f"{key}={value}: a whole number")
-    if least is not None and value < least:
+    if value < least:
         raise BadInput(f"{key} is at least {least}, got {value}")
+
+
+def check_seed(name: str, seed: object, count: int = 1) -> None:
+    """``count`` seeds, from ``seed`` on, are whole numbers that 63 bits hold."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= GREATEST_SEED - (count - 1):
+        more = f", for {count} count up from it" if count > 1 else ""
+        raise BadInput(f"{name} is a whole number from 0 to 2^63 - {count}{more}; got {seed!r}")
 
 
 def check_options(backend: str, options: Mapping[str, Any], experiment: str | None = None) -> None:

@@ -12,12 +12,13 @@ from robots.spec import load_robot
 from sim.scene import Scene
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
-from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS
 
 pytest.importorskip("mujoco")
 
+from temporeal_bridge import robot_sim
 from temporeal_bridge.robot_sim import RobotSim
 
 TEXT = "std_msgs/msg/String"
@@ -373,3 +374,11 @@ def manifest_of(robot, task):
         rate_hz=50.0, memory=(), formula="G[0,5] (height > 0.2)", constants={}, horizon_s=5.0, stop="level",
         training={} if task is None else {"task": task}, versions={}, seed=0, git_revision="", created="",
         files={POLICY: "", GOLDEN: ""})
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**63)])
+def test_a_flight_has_a_number_that_the_wire_can_say(seed, monkeypatch):
+    monkeypatch.setattr(robot_sim, "run", lambda parsed, arguments, make, _: make(
+        parsed.parse_args(arguments), MemoryTransport(Bus(), "robot")))
+    with pytest.raises(ValueError, match=f"--seed is a whole number from 0 to 2.63 - 1, got {seed}"):
+        robot_sim.main(["--seed", seed])

@@ -138,7 +138,8 @@ def test_a_run_of_before_there_were_curricula_had_none() -> None:
 
 @pytest.mark.parametrize(("keywords", "told"), [
     ({"num_worlds": 2.5}, "num_worlds=2.5: a whole number"), ({"num_worlds": True}, "num_worlds=True: a whole number"),
-    ({"num_worlds": 0}, "num_worlds is at least 1, got 0"), ({"seed": "one"}, "seed=one: a whole number")])
+    ({"num_worlds": 0}, "num_worlds is at least 1, got 0"), ({"seed": "one"}, "seed is a whole number .*; got 'one'"),
+    ({"seed": -1}, "seed is a whole number from 0 to .*; got -1"), ({"seed": 2**63}, "seed is a whole number from 0")])
 def test_numbers_that_are_not_whole_are_told(keywords: dict[str, Any], told: str) -> None:
     with pytest.raises(BadInput, match=told):
         runs.make_env(compose(["task=hover"]), **keywords)

@@ -181,6 +181,12 @@ def good() -> float:
     return mean_cost(lambda obs: obs @ SPRING_AND_DAMPER, torch.nn.Identity()) - 0.6
 
 
+def test_the_largest_seed_is_one(tmp_path: Path) -> None:
+    """What the drawing of minibatches is seeded with is a multiple of it, in as many bits."""
+    config = replace(POINT_MASS, total_steps=64 * 32)
+    assert train(worlds.PointMass(64, seed=1), config, out=tmp_path, seed=2**63 - 1).history
+
+
 @pytest.mark.parametrize("most", [None, 0.8])
 def test_the_deviation_grows_to_its_limit(tmp_path: Path, most: float | None) -> None:
     config = replace(POINT_MASS, total_steps=64 * 32 * 12, entropy_coef=0.5, max_std=most)

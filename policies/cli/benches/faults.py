@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from math import inf, nan
 from pathlib import Path
 from statistics import median
 
 from policies.cli.benches import Row
 from policies.cli.benches._fault_world import CASES, Result, all_pairs, fuzz, trial
 from policies.cli.console import BadInput
+from policies.cli.runs import check_seed
 
 HELP = (
     "faults of states, policies, chunks, the line, people and machines, each at a random time of a mission, for five "
@@ -33,9 +35,16 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
     """All parts."""
     def one(name: str, default: float) -> float:
         given = options[name]
-        return float(given[0]) if given else default
+        try:
+            value = float(given[0]) if given else default
+        except ValueError:
+            value = nan
+        if not 0 <= value < inf:
+            raise BadInput(f"--{name} is a number from 0 on, got {','.join(given or ())}")
+        return value
 
     parts, seed, case = options["parts"] or list(PARTS), int(one("seed", 0)), options["case"]
+    check_seed("--seed", seed)
     if unknown := sorted(set(parts) - set(PARTS)):
         raise BadInput(f"--parts: there is no part {unknown[0]!r}; legal: {', '.join(PARTS)}")
     if case:
