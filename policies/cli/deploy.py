@@ -91,9 +91,12 @@ def check_sim(options: Any) -> None:
         if key.startswith("deploy.") and key not in SIMULATED:
             raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only {', '.join(SIMULATED)} can "
                            "be set")
+    from policies.cli import runs
+
     for name in ("flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
+    runs.check_seed("--seed", options.seed, options.flights)
     if not 0 <= options.spread <= 1:
         raise BadInput(f"--spread is a share from 0 to 1, got {options.spread}")
 
@@ -227,9 +230,6 @@ def worker_folder(artifact: Path, given: str | None) -> Path | None:
     from temporeal_bridge.mailbox import new_folder
 
     if load_manifest(artifact).chunk is None:
-        if given is not None:
-            raise BadInput(f"deploy.worker={given}: {artifact} gives one command at a time, which the controller runs "
-                           "by itself")
         return None
     return new_folder() if given is None else Path(given)
 
@@ -239,11 +239,9 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
     from policies.cli import runs
     from policies.export.manifest import load_manifest
     from robots.spec import load_robot
+    from temporeal_bridge.beforehand import check_mission, check_processes, check_worker
     from temporeal_bridge.interface import load_interface
-    from temporeal_bridge.mission import check_fits
-    from temporeal_bridge.monitor_node import formula_of
-    from temporeal_bridge.node import check_awake, check_core
-    from temporeal_bridge.transport import TransportError, choose, domain_id, resolve_name
+    from temporeal_bridge.transport import TransportError, domain_id
 
     try:
         with runs.bad_input():
@@ -251,14 +249,10 @@ def check_bus(deploy: Mapping[str, Any], robot: str, artifact: Path | None = Non
             interface = load_interface(spec, deploy["interface"], deploy["signals"])
             if artifact is not None:
                 manifest = load_manifest(artifact)
-                check_fits(manifest, spec, interface)
-                interface.command(manifest.commands[0].name)
-                formula_of(manifest, spec, interface)
-            check_core(deploy["core"])
-            check_awake(deploy["awake"], deploy["core"], deploy["priority"])
-        choose(deploy["transport"])
+                check_mission(manifest, spec, interface)
+                check_worker(deploy["worker"], manifest)
+            check_processes(*(deploy[key] for key in ("transport", "namespace", "priority", "core", "awake")))
         domain_id(deploy["domain"])
-        resolve_name("mission", deploy["namespace"])
     except TransportError as error:
         raise BadInput(str(error)) from error
 

@@ -19,6 +19,7 @@ from policies.cli import deploy
 from policies.cli.console import BadInput
 from policies.cli.main import main
 from policies.cli.preflight import may_be_realtime
+from policies.cli.settings import section
 from policies.export.runtime import Artifact
 from robots.spec import load_robot
 from temporeal_bridge import bags, codecs, messages, task_topics
@@ -143,8 +144,9 @@ def test_the_guard_ends_first_and_chunks_bring_a_worker(arm_artifact, chunked_ar
 
 def test_a_worker_for_a_policy_without_chunks_is_refused(arm_artifact):
     assert deploy.worker_folder(arm_artifact, None) is None
-    with pytest.raises(BadInput, match="gives one command at a time"):
-        deploy.worker_folder(arm_artifact, "/dev/shm/theirs")
+    settings = section("deploy", ["deploy.worker=/dev/shm/theirs", "deploy=dds"])
+    with pytest.raises(BadInput, match="worker /dev/shm/theirs: the policy .* gives one command at a time"):
+        deploy.check_bus(settings, "franka", arm_artifact)
 
 
 def test_what_no_topic_brings_is_refused_before_anything_starts(arm_artifact, tmp_path, capsys):

@@ -226,15 +226,24 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("arm", {"transport": "ros1"}, "unknown transport 'ros1'"),
     ("arm", {"managed": "true", "transport": "dds"}, "managed:=true needs transport:=rclpy"),
     ("arm", {"simulate": "true", "use_sim_time": "true"}, "runs in real time"),
-    ("swarm", {"count": "0"}, "count:=0; a whole number from 1 on"),
+    ("swarm", {"count": "0"}, "count:=0; a whole number from 1 to 29 is needed"),
+    ("swarm", {"count": "1000000"}, "count:=1000000; a whole number from 1 to 29 is needed"),
+    ("swarm", {"seed": str(2**63 - 1)}, f"a whole number from 0 to {2**63 - 2} is needed"),
+    ("swarm", {"namespace": ""}, "'/2/mission' is not a topic name"),
+    ("arm", {"namespace": "a b"}, "'/a b/mission' is not a topic name"),
+    ("arm", {"namespace": "/1x"}, "'/1x/mission' is not a topic name"),
+    ("arm", {"priority": "high"}, "priority high; legal: normal, realtime, auto"),
+    ("arm", {"core": "4096"}, "core 4096: this machine has cores 0 to"),
+    ("arm", {"worker": "/dev/shm/theirs"}, "worker /dev/shm/theirs: the policy 'made' gives one command at a time"),
+    ("arm", {"remap": "odom:=:="}, "'/:=' is not a topic name"),
     ("arm", {"seed": "-1"}, "seed:=-1"),
     ("arm", {"remap": "odom"}, "expected old:=new"),
     ("arm", {"awake": "true"}, "say which one"),
     ("arm", {"awake": "true", "core": "1", "priority": "normal"}, "awake needs real-time"),
     ("swarm", {"awake": "true", "core": "1"}, "awake:=true is for one robot on a core"),
-], ids=range(11))
+], ids=range(20))
 def test_wrong_arguments_are_named(kind, given, words, made):
-    with pytest.raises((launching.LaunchError, TransportError), match=words):
+    with pytest.raises((ValueError, TransportError), match=words):
         launched(kind, made(kind), **given)
 
 
@@ -253,6 +262,13 @@ def test_what_the_nodes_would_refuse_is_refused_before_any_is_started(made):
         launched("arm", made("quadrotor"))
     with pytest.raises(ValueError, match="no interface 'nonsense'"):
         launched("arm", made("arm"), interface="nonsense")
+
+
+def test_a_robot_must_be_named_somewhere(made, tmp_path):
+    params = tmp_path / "params.yaml"
+    params.write_text("/**: {ros__parameters: {}}")
+    with pytest.raises(launching.LaunchError, match="robot:= is needed: .*params.yaml does not name one"):
+        launched("arm", made("arm"), params=params)
 
 
 def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made):

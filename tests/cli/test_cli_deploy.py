@@ -16,6 +16,7 @@ import pytest
 from policies.cli import deploy, monitor
 from policies.cli.console import BadInput, interrupt, on_signals
 from policies.cli.main import main
+from policies.cli.settings import section
 from temporeal_bridge import processes
 
 
@@ -145,6 +146,25 @@ def test_sim_options_need_sim(tmp_path: Path) -> None:
     options = deploy.parser().parse_args([str(tmp_path), "--flights", "3"])
     with pytest.raises(BadInput, match="--flights needs --sim"):
         deploy.operate(options, {}, "crazyflie", tmp_path)
+
+
+@pytest.mark.parametrize(("seed", "flights", "told"), [
+    ("-1", "1", "--seed is a whole number from 0 to 2^63 - 1; got -1"), (str(10**20), "1", "--seed is a whole number"),
+    (str(2**63 - 2), "3", "--seed is a whole number from 0 to 2^63 - 3, for 3 count up from it; got 92233")])
+def test_flights_have_numbers_that_the_wire_can_say(
+    seed: str, flights: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", str(tmp_path), "--sim", "--seed", seed, "--flights", flights]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (["deploy.priority=high"], "priority high; legal: normal, realtime, auto"),
+    (["deploy.namespace=/1x"], "'/1x/mission' is not a topic name"),
+    (["deploy.core=4096"], "core 4096: this machine has cores 0 to")])
+def test_what_every_node_refuses_is_refused_before_any_is_started(words: list[str], told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        deploy.check_bus(section("deploy", ["deploy=dds", *words]), "crazyflie")
 
 
 def test_flight_table_shows_monitor_and_truth() -> None:

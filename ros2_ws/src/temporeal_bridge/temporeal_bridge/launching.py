@@ -19,14 +19,14 @@ from typing import Any
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
 from temporeal_bridge import task_topics
+from temporeal_bridge.beforehand import check_mission, check_processes, check_worker
 from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
-from temporeal_bridge.mission import check_fits
-from temporeal_bridge.node import check_awake
+from temporeal_bridge.mission import GREATEST
 from temporeal_bridge.processes import LAUNCHED_END_S, fresh
 from temporeal_bridge.ros_arguments import meant, read_parameters
-from temporeal_bridge.transport import choose
+from temporeal_bridge.transport import resolve_name
 
 PACKAGE = "temporeal_bridge"
 NAMESPACES = {"arm": "arm1", "hand": "hand1", "quadrotor": "cf1", "swarm": "cf"}  # by launch file
@@ -55,6 +55,8 @@ ARGUMENTS = {
 }
 ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
 SWARM = {"count": ("2", "number of quadrotors")}
+MOST_ROBOTS = 29  # of a swarm: four processes each, and a recorder; a domain has ports for 120 on one machine (ROS 2's
+# page on ROS_DOMAIN_ID, from DDSI-RTPS 9.6.1.1)
 
 
 class LaunchError(ValueError):
@@ -82,14 +84,21 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     """The processes of launch file ``kind`` (arm, hand, quadrotor, swarm) for the ``given`` arguments, all of them."""
     flags = {name: boolean(name, given[name])
              for name in ("simulate", "autostart", "managed", "awake", "record", "use_sim_time")}
-    choose(given["transport"])
+    core = number("core", given["core"], 0) if given["core"] else None
+    names = namespaces(kind, given)
+    try:
+        check_processes(given["transport"], names[-1], given["priority"], core, flags["awake"])
+    except ValueError as error:
+        raise LaunchError(str(error)) from error
     if flags["managed"] and given["transport"] != "rclpy":
         raise LaunchError(f"managed:=true needs transport:=rclpy, got {given['transport']}: other transports have no "
                           "lifecycle, and the guard would be active at once")
     if flags["simulate"] and flags["use_sim_time"]:
         raise LaunchError("use_sim_time:=true is for simulators that publish /clock; simulate:=true runs in real time")
     defaults = read_parameters(params)
-    robot = load_robot(given["robot"] or defaults["robot"])
+    if not (named := given["robot"] or defaults.get("robot")):
+        raise LaunchError(f"robot:= is needed: {params} does not name one")
+    robot = load_robot(named)
     wanted = "quadrotor" if kind == "swarm" else kind
     if robot.kind != wanted:
         raise LaunchError(f"robot:={robot.name} is of kind {robot.kind!r}, this launch file is for {wanted!r}")
@@ -101,23 +110,21 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
         signals = task_topics.write(manifest, robot, out / "signals.yaml", signals)
     # what every node would refuse, before any is started
     how = load_interface(robot, interface or defaults.get("interface"), signals)
-    check_fits(manifest, robot, how)
+    check_mission(manifest, robot, how)
+    check_worker(given["worker"] or None, manifest)
     if flags["simulate"]:
         cameras_of(how)
-    names = [given["namespace"]]
-    if kind == "swarm":
-        if flags["awake"] and given["count"] != "1":
-            raise LaunchError("awake:=true is for one robot on a core, and all robots of this launch file share it: "
-                              "leave awake out, or launch each with quadrotor.launch.py and a core of its own")
-        names = [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1))]
-    seed = number("seed", given["seed"], 0)
+    if flags["awake"] and len(names) > 1:
+        raise LaunchError("awake:=true is for one robot on a core, and all robots of this launch file share it: "
+                          "leave awake out, or launch each with quadrotor.launch.py and a core of its own")
+    seed = number("seed", given["seed"], 0, GREATEST - len(names) + 1)
     shared = [*option("--transport", given["transport"]), *option("--robot", given["robot"]),
               *option("--interface", interface), *option("--signals", signals)]
     ros = {"use_sim_time": True} if flags["use_sim_time"] else {}
     rows: list[Row] = []
     for index, namespace in enumerate(names):
         folder = out / namespace.strip("/") if kind == "swarm" else out
-        rows += of_robot(given, flags, shared, namespace, folder, seed + index, manifest.chunk is not None)
+        rows += of_robot(given, flags, core, shared, namespace, folder, seed + index, manifest.chunk is not None)
     if flags["record"]:
         told = [word for name in names for word in ("--of", f"/{name.strip('/')}")] if kind == "swarm" else []
         rows.append(Row("recorder", names[0], (*shared, "--out", str(out), "--bag", str(fresh(out / "bag")), *told)))
@@ -125,21 +132,24 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     return [Row(row.executable, row.namespace, row.options, {**ros, **row.parameters}, remaps) for row in rows]
 
 
+def namespaces(kind: str, given: Mapping[str, str]) -> list[str]:
+    """The robots' namespaces."""
+    if kind != "swarm":
+        return [given["namespace"]]
+    return [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1, MOST_ROBOTS))]
+
+
 def of_robot(
-    given: Mapping[str, str], flags: Mapping[str, bool], shared: list[str], namespace: str, out: Path, seed: int,
-    chunks: bool,
+    given: Mapping[str, str], flags: Mapping[str, bool], core: int | None, shared: list[str], namespace: str, out: Path,
+    seed: int, chunks: bool,
 ) -> list[Row]:
     """The processes of one robot."""
     simulated = [*shared, "--out", str(out), "--artifact", given["artifact"]]
     trust = option("--trust", given["trust"])
     flown = [*simulated, *trust]
-    core = option("--core", given["core"] and str(number("core", given["core"], 0)))
-    try:
-        check_awake(flags["awake"], given["core"] or None, given["priority"])
-    except ValueError as error:
-        raise LaunchError(str(error)) from error
     simulator = ["--priority", given["priority"]]
-    first, awake = [*simulator, *core], ["--awake" if flags["awake"] else "--no-awake"]  # before what params say
+    first = [*simulator, *([] if core is None else ["--core", str(core)])]
+    awake = ["--awake" if flags["awake"] else "--no-awake"]  # before what params say
     worker = Path(given["worker"]) if given["worker"] else default_path(None, namespace).with_suffix(".chunks")
     start = ["--start"] if flags["autostart"] else []
     thinks = ["--no-awake", "--worker", str(worker)] if chunks else awake
@@ -167,10 +177,11 @@ def boolean(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
-def number(name: str, text: str, least: int) -> int:
-    """A whole number from ``least`` on."""
-    if not text.isdecimal() or int(text) < least:
-        raise LaunchError(f"{name}:={text}; a whole number from {least} on is needed")
+def number(name: str, text: str, least: int, most: int | None = None) -> int:
+    """A whole number from ``least`` on, up to ``most`` where there is one."""
+    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        upto = "on" if most is None else f"to {most}"
+        raise LaunchError(f"{name}:={text}; a whole number from {least} {upto} is needed")
     return int(text)
 
 
@@ -179,6 +190,8 @@ def remappings(text: str) -> tuple[tuple[str, str], ...]:
     pairs = [tuple(word.partition(":=")[::2]) for word in text.split()]
     if any(not old or not new for old, new in pairs):
         raise LaunchError(f"remap:={text!r}; expected old:=new, several with spaces between them")
+    for _, new in pairs:
+        resolve_name(new)
     return tuple((old, new) for old, new in pairs)
 
 

@@ -21,6 +21,7 @@ from temporeal_bridge.processes import orphaned
 from temporeal_bridge.transport import Transport, open_transport
 
 LONGEST_WAIT_S = 0.1  # so that a stop signal is seen
+PRIORITIES = ("normal", "realtime", "auto")
 FIFO_PRIORITY = 20  # below the kernel's own threads (50)
 AHEAD = 5  # of that, the guard: what the controller proposes is judged before the controller goes on
 REHEARSED_S = 0.0003  # before the next state: chosen, for what caches hold is soon lost, and a state may come early
@@ -125,7 +126,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     out.add_argument("--transport", default="auto", help="dds, rclpy, or auto: rclpy in a sourced ROS 2 (default)")
     out.add_argument("--domain", default=None, help="DDS domain 0..232 (default: $ROS_DOMAIN_ID, else 0)")
     out.add_argument("--loopback", action="store_true", help="talk to this machine only")
-    out.add_argument("--priority", default="normal", choices=("normal", "realtime", "auto"),
+    out.add_argument("--priority", default="normal", choices=PRIORITIES,
                      help="realtime: ahead of ordinary processes; auto: where permitted (default: %(default)s)")
     out.add_argument("--core", type=int, default=None, metavar="N",
                      help="run on this core only: one that guard and controller have for themselves (isolcpus)")
@@ -267,6 +268,12 @@ def take_core(number: int | None) -> None:
             os.sched_setaffinity(0, {number})
         except OSError as error:  # the core may be another container's
             raise RuntimeError(f"core {number}: this process may not run there: {error}") from error
+
+
+def check_priority(kind: Any) -> None:
+    """Whether there is such a priority."""
+    if kind not in PRIORITIES:
+        raise ValueError(f"priority {kind}; legal: {', '.join(PRIORITIES)}")
 
 
 def check_core(number: Any) -> None:

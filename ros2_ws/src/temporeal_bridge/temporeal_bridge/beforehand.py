@@ -1,0 +1,36 @@
+"""What every node would refuse, refused once, before any is started: for ``temporeal deploy`` and the launch files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policies.export.manifest import Manifest
+from robots.spec import RobotSpec
+from temporeal_bridge.interface import Interface
+from temporeal_bridge.mission import check_fits
+from temporeal_bridge.monitor_node import formula_of
+from temporeal_bridge.node import check_awake, check_core, check_priority
+from temporeal_bridge.transport import choose, resolve_name
+
+
+def check_mission(manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
+    """The artifact is for this robot, and its signals, command and formula are on the interface's topics."""
+    check_fits(manifest, robot, interface)
+    interface.command(manifest.commands[0].name)
+    formula_of(manifest, robot, interface)
+
+
+def check_processes(transport: str, namespace: str, priority: Any, core: Any, awake: bool) -> None:
+    """Nodes can be run like this: on such a bus, under such a name, ahead of others so far, on that core."""
+    choose(transport)
+    resolve_name("mission", namespace)
+    check_priority(priority)
+    check_core(core)
+    check_awake(awake, core, priority)
+
+
+def check_worker(given: Any, manifest: Manifest) -> None:
+    """Only a policy that gives chunks has a use for the worker that is ``given``; None: none is."""
+    if given is not None and manifest.chunk is None:
+        raise ValueError(f"worker {given}: the policy {manifest.name!r} gives one command at a time, which the "
+                         "controller runs by itself; leave it out")
