@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robots.signals import CommandSpec, Schema, SignalError, SignalSpec
+from robots.signals import CommandSpec, Schema, SignalSpec, is_number, is_size
 from robots.spec import RobotSpec
 
 SCHEMA_VERSION = 1
@@ -158,6 +158,30 @@ OPTIONAL = {CHUNK_VERSION: "chunk", REFLEX_VERSION: "reflex"}
 MANIFEST_FIELDS = tuple(f.name for f in fields(Manifest) if f.name not in OPTIONAL.values())
 
 
+def is_text(value: object) -> bool:
+    """Whether it is text, which may be empty."""
+    return isinstance(value, str)
+
+
+def is_map(value: object) -> bool:
+    """Whether it is a mapping."""
+    return isinstance(value, Mapping)
+
+
+def is_map_to_text(value: object) -> bool:
+    """Whether it is a mapping to text."""
+    return isinstance(value, Mapping) and all(map(is_text, value.values()))
+
+
+RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # field: what it is, and whether a value is it
+    **dict.fromkeys(("name", "robot", "formula", "stop", "git_revision", "created"), ("text", is_text)),
+    **dict.fromkeys(("constants", "training"), ("an object", is_map)),
+    **dict.fromkeys(("versions", "files"), ("an object of texts", is_map_to_text)),
+    "rate_hz": ("a positive number", lambda v: is_number(v) and v > 0),
+    "horizon_s": ("a time in s, 0 or more", lambda v: is_number(v) and v >= 0),
+    "seed": ("a whole number", lambda v: type(v) is int)}
+
+
 def digest(data: bytes) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
@@ -255,12 +279,12 @@ def decode(data: bytes) -> Manifest:
     """The manifest of ``data``; :class:`ArtifactError` names what is damaged, unknown or missing."""
     try:
         content = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{MANIFEST} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise ArtifactError(f"{MANIFEST} holds a {type(content).__name__}, an object is needed")
     version = content.get("schema_version")
-    if version != SCHEMA_VERSION and version not in OPTIONAL:
+    if type(version) is not int or version not in (SCHEMA_VERSION, *OPTIONAL):
         raise ArtifactError(f"{MANIFEST} has schema_version {version!r}; this program reads version {SCHEMA_VERSION}, "
                             f"{CHUNK_VERSION} of policies that give chunks, {REFLEX_VERSION} of those with a reflex")
     keys = (*MANIFEST_FIELDS, "sha256", *((OPTIONAL[version],) if version in OPTIONAL else ()))
@@ -276,7 +300,7 @@ def decode(data: bytes) -> Manifest:
         return build(content)
     except ArtifactError:
         raise
-    except (SignalError, TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, ArithmeticError) as error:
         raise ArtifactError(f"{MANIFEST} is malformed: {error}") from error
 
 
@@ -284,7 +308,7 @@ def build(content: dict[str, Any]) -> Manifest:
     """The dataclass of checked JSON content."""
     signals = tuple(SignalSpec(**tupled(item)) for item in content["signals"])
     commands = tuple(CommandSpec(**tupled(item)) for item in content["commands"])
-    memory = tuple(MemorySpec(item["name"], tuple(item["shape"]), item["initial"]) for item in content["memory"])
+    memory = tuple(MemorySpec(item["name"], tupled(item)["shape"], item["initial"]) for item in content["memory"])
     chunk = ChunkSpec(**tupled(content["chunk"])) if "chunk" in content else None
     reflex = ReflexSpec(**content["reflex"]) if "reflex" in content else None
     manifest = replace(
@@ -300,8 +324,9 @@ def tupled(item: dict[str, Any]) -> dict[str, Any]:
 
 def check(manifest: Manifest) -> None:
     """What must hold of any manifest, whatever the robot."""
-    if not (isinstance(manifest.rate_hz, (int, float)) and isfinite(manifest.rate_hz) and manifest.rate_hz > 0):
-        raise ArtifactError(f"rate_hz is a positive number, got {manifest.rate_hz!r}")
+    for key, (wanted, good) in RULES.items():
+        if not good(getattr(manifest, key)):
+            raise ArtifactError(f"{key} is {wanted}, got {getattr(manifest, key)!r}")
     if set(manifest.files) != {*manifest.networks, GOLDEN}:
         raise ArtifactError(f"files are {', '.join((*manifest.networks, GOLDEN))}, the manifest names "
                             f"{sorted(manifest.files)}")
@@ -312,9 +337,7 @@ def check(manifest: Manifest) -> None:
     if not manifest.signals or not manifest.commands:
         raise ArtifactError("a policy reads at least one signal and gives at least one command")
     for memory in manifest.memory:
-        size = int(np.prod(memory.shape, dtype=int))
-        if np.asarray(memory.initial, dtype=np.float32).size != size:
-            raise ArtifactError(f"memory {memory.name!r}: initial value does not have the shape {memory.shape}")
+        check_memory(memory)
     if manifest.schema_version != version_of(manifest.chunk, manifest.reflex):
         raise ArtifactError(f"schema_version is {manifest.schema_version}; with chunk {manifest.chunk} and reflex "
                             f"{manifest.reflex} it is {version_of(manifest.chunk, manifest.reflex)}")
@@ -322,6 +345,19 @@ def check(manifest: Manifest) -> None:
         check_chunk(manifest, manifest.chunk)
     if manifest.reflex is not None:
         check_reflex(manifest)
+
+
+def check_memory(memory: MemorySpec) -> None:
+    """What must hold of a memory tensor."""
+    if not is_text(memory.name):
+        raise ArtifactError(f"memory: a name is text, got {memory.name!r}")
+    if not isinstance(memory.shape, tuple) or not all(map(is_size, memory.shape)):
+        raise ArtifactError(f"memory {memory.name!r}: shape is a list of whole numbers, got {memory.shape!r}")
+    initial = np.asarray(memory.initial, dtype=np.float64)
+    if initial.size != prod(memory.shape):
+        raise ArtifactError(f"memory {memory.name!r}: initial value does not have the shape {memory.shape}")
+    if not (np.abs(initial) <= np.finfo(np.float32).max).all():
+        raise ArtifactError(f"memory {memory.name!r}: the initial value is not finite in float32: {memory.initial}")
 
 
 def version_of(chunk: ChunkSpec | None, reflex: ReflexSpec | None) -> int:
