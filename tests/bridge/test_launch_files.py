@@ -243,7 +243,7 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("swarm", {"awake": "true", "core": "1"}, "awake:=true is for one robot on a core"),
 ], ids=range(20))
 def test_wrong_arguments_are_named(kind, given, words, made):
-    with pytest.raises((ValueError, TransportError), match=words):
+    with pytest.raises((launching.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)
 
 

@@ -111,7 +111,10 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     # what every node would refuse, before any is started
     how = load_interface(robot, interface or defaults.get("interface"), signals)
     check_mission(manifest, robot, how)
-    check_worker(given["worker"] or None, manifest)
+    try:
+        check_worker(given["worker"] or None, manifest)
+    except ValueError as error:
+        raise LaunchError(str(error)) from error
     if flags["simulate"]:
         cameras_of(how)
     if flags["awake"] and len(names) > 1:
