@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rosbags.rosbag2 import Reader
 
 from policies.export.manifest import load_manifest
 from robots.spec import load_robot
@@ -244,6 +247,24 @@ def test_a_bag_that_breaks_off_is_replayed_as_far_as_it_goes(bag, artifact, tmp_
     found = again(cut, artifact, tolerance=0.0)
     assert found.equal and "killed" in found.cut and found.flights[0].sent.count > 100
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("good", [0, 500])
+def test_whatever_a_damaged_bag_makes_its_parser_raise_the_bag_is_named(good, bag, monkeypatch):
+    """A flipped bit of a length was an OverflowError of rosbags. What is before the damage stands."""
+    def damaged(self, *args):
+        yield from islice(messages_of(self, *args), good)
+        raise OverflowError("cannot fit 'int' into an index-sized integer")
+
+    messages_of = Reader.messages
+    monkeypatch.setattr(Reader, "messages", damaged)
+    if good:
+        found = bags.read(bag)
+        assert len(found.said) == good and found.cut == (
+            f"damaged after {good} messages: cannot fit 'int' into an index-sized integer")
+    else:
+        with pytest.raises(bags.BagError, match=f"{re.escape(str(bag))} cannot be read: cannot fit 'int'"):
+            bags.read(bag)
 
 
 def test_a_proposal_that_was_too_early_is_too_early_again():

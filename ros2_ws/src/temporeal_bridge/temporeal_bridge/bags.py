@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from rosbags.rosbag2 import Reader
-from rosbags.rosbag2.errors import ReaderError
 from rosbags.rosbag2.storage_mcap import McapReader
 
 from temporeal_bridge import messages
@@ -76,7 +75,7 @@ def read(path: Path, wanted: Callable[[str], bool] = lambda topic: True) -> Reco
                 for connection, at, data in messages_of(chosen) if chosen else ():
                     counts[connection.topic] += 1
                     said.append(Said(at, connection.topic, connection.msgtype, bytes(data)))
-        except (ReaderError, OSError, ValueError, EOFError) as error:  # a damaged chunk: what is before it stands
+        except Exception as error:  # a damaged chunk, or bytes that rosbags cannot bear: what is before it stands
             if not said:
                 raise BagError(f"{path} cannot be read: {error}") from error
             cut = f"damaged after {len(said)} messages: {error}"
