@@ -137,6 +137,8 @@ def named(artifact: Artifact) -> dict[str, Any]:
 
 def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance: float) -> str:
     """For a person: per flight a line for each kind of commands, then what else differs."""
+    from temporeal_bridge.records import remarks
+
     mine = named(artifact)
     same = mine["identity"] == told["identity"]
     lines = [f"artifact: {mine['name']} ({mine['identity'][:12]})"
@@ -146,6 +148,7 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
     if found.partial:
         lines.append(f"{found.partial} flights began before the recording, or lack their first chunk: they were "
                      "left out")
+    lines += remarks(found.unread)
     lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
                  f"{'extra':>5}  largest difference by component")
     for flight in found.flights:

@@ -59,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
     from policies.cli.replay import chosen, refused
 
     needs_bridge()
-    from temporeal_bridge import bags, logbook
+    from temporeal_bridge import bags, logbook, records
     from temporeal_bridge.monitor_node import formula_of
     from temporeal_bridge.replay import needed
 
@@ -70,12 +70,14 @@ def run(argv: Sequence[str]) -> int:
         formula = formula_of(manifest, robot, interface)
         runs.check_writable(out)
         recording = bags.read(options.bag, needed(interface, namespace))
-        flights, partial = logbook.flights(recording, namespace)
+        flights, partial, unread = logbook.flights(recording, namespace)
         found = flown(recording, flights, manifest, robot, interface, namespace)
     if not found:
-        raise BadInput(f"{options.bag} has no flight of {namespace} that the guard let begin"
-                       + (f"; {partial} began before the recording" if partial else ""))
-    notes = remarks(recording, partial, len(flights) - len(found))
+        raise BadInput("; ".join([
+            f"{options.bag} has no flight of {namespace} that the guard let begin",
+            *([f"{partial} began before the recording"] if partial else []), *records.remarks(unread)]))
+    notes = [*remarks(recording, partial, len(flights) - len(found)),
+             *(f"{remark}." for remark in records.remarks(unread))]
     rows = [row for row, _ in found]
     judged = [samples_of(judged) for _, judged in found]
     page, figures = write(out, formula, judged, rows, notes, manifest, robot, told, namespace)
@@ -96,7 +98,11 @@ def manifest_of(options: Any, told: Mapping[str, Any]) -> Manifest:
 
     if options.artifact is not None:
         return runs.load_artifact(options.artifact).manifest
-    return build(dict(told["manifest"]))
+    try:
+        return build(dict(told["manifest"]))
+    except (TypeError, KeyError, ValueError, AttributeError) as error:  # of a version that has other fields
+        raise BadInput(f"the manifest in {options.bag} is none that this version reads ({type(error).__name__}: "
+                       f"{error}): say which artifact with --artifact") from error
 
 
 def flown(

@@ -25,6 +25,7 @@ from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.replay import compare, delivery, made_at, needed, replay, uses
 from temporeal_bridge.transport import QOS
+from tests.bridge.foreign_messages import FOREIGN, numbers, text
 
 pytest.importorskip("mujoco")
 
@@ -222,6 +223,51 @@ def test_a_bag_of_before_the_guard_said_when_a_command_had_gone_is_refused(bag):
         m.type, messages.array64(np.delete(m.decode().data, 4)))) for m in recording.said]
     with pytest.raises(bags.BagError, match=r"1\d numbers are no record of a command; was the bag"):
         logbook.flights(bags.Recording(bag, before, {}, ""), namespace)
+
+
+def with_foreign(recording: bags.Recording, folder: Path) -> Path:
+    """A bag of the recording, and of a message on each of our topics that no node of ours has said: before the first
+    one, and in the middle of a flight."""
+    begin, middle = recording.said[0].at - 1, recording.of("/cf1/policy/step")[150].at
+    placed = [(said, at) for said, _ in FOREIGN for at in (begin, middle)]
+    placed += [(numbers("policy/step", 3, 200, 0, *rest), middle) for rest in ((1e6, 7, 7), (4.0, 7))]
+    placed.append((text("guard/artifact", {"name": "x"}), begin))
+    added = [bags.Said(at, f"/cf1/{said.topic}", said.type, said.data) for said, at in placed]
+    bag = Bag(folder)
+    for topic, kind in sorted({(message.topic, message.type) for message in (*recording.said, *added)}):
+        bag.add(topic, kind)
+    for message in sorted([*recording.said, *added], key=lambda message: message.at):
+        bag.write(message.topic, message.type, message.at, message.data)
+    bag.flush()
+    bag.close()
+    return folder
+
+
+def test_messages_of_others_on_our_topics_are_skipped_and_counted(bag, artifact, tmp_path, capsys):
+    """They make no flight differ, and neither replay nor report of it fail; both say how many there were."""
+    from policies.cli.main import main
+
+    foreign = with_foreign(bags.read(bag), tmp_path / "bag")
+    found = again(foreign, artifact, tolerance=0.0)
+    assert found.equal and [flight.flight for flight in found.flights] == [3, 4]
+    assert {topic: each.count for topic, each in found.unread.items()} == {
+        "guard/event": 24, "mission": 8, "policy/step": 12, "guard/command": 6, "policy/chunk": 2, "guard/swap": 6,
+        "monitor/verdict": 8, "guard/artifact": 3}
+    assert main(["replay", str(foreign)]) == 0
+    assert "24 messages on guard/event could not be read (the first: Expecting value" in capsys.readouterr().out
+    assert main(["report", str(bag), "--out", str(tmp_path / "clean"), "--json"]) == 1  # one flight was stopped
+    clean = json.loads(capsys.readouterr().out)
+    assert main(["report", str(foreign), "--out", str(tmp_path / "out"), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["evaluation"] == clean["evaluation"] and said["flights"] == clean["flights"]
+    assert len(said["notes"]) == 8 and any(note.startswith("8 messages on mission could not") for note in said["notes"])
+
+
+def test_a_bag_of_which_no_word_on_the_artifact_can_be_read_says_why(bag, tmp_path):
+    recording = bags.read(bag)
+    recording.said[:] = [m for m in recording.said if not m.topic.endswith("guard/artifact")]
+    with pytest.raises(bags.BagError, match=r"no message on /cf1/guard/artifact can be read \(a JSON list is no obj"):
+        bags.robot_of(with_foreign(recording, tmp_path / "bag"))
 
 
 def test_states_that_the_bag_lacks_are_counted(bag, artifact):

@@ -202,7 +202,7 @@ def test_a_first_command_that_the_guard_heard_after_the_beginning(swaying, locks
     field.lockstep.run(0.2)
     field.recorder.close()
     recording = recorded(field.recorder.bag.path)
-    (told,), _ = logbook.flights(recording, "/arm")
+    told, = logbook.flights(recording, "/arm").found
     found, = again(recording, swaying).flights
     assert told.basis[0].at > 3e-4 and told.basis[0].step == 0
     assert found.equal and max(found.sent.largest) < 1e-12 and found.modes[0][-1] == "finished"

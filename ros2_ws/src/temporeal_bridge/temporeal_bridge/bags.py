@@ -6,7 +6,6 @@ changed. Every bag that rosbag2 writes is read (MCAP or SQLite, compressed or no
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 from rosbags.rosbag2 import Reader
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from temporeal_bridge import messages
+from temporeal_bridge import messages, records
 from temporeal_bridge.recorder import cut_and_close
 
 ARTIFACT = "guard/artifact"
@@ -126,18 +125,23 @@ def flown(recording: Recording) -> dict[str, dict[str, Any]]:
     """By namespace, what the guard of each robot said of its artifact: the first that it had, others may have succeeded
     it (:mod:`temporeal_bridge.swap`)."""
     out: dict[str, dict[str, Any]] = {}
+    wrong: dict[str, records.RecordError] = {}
     for message in recording.said:
         if message.topic.endswith(f"/{ARTIFACT}"):
-            out.setdefault(message.topic.removesuffix(f"/{ARTIFACT}") or "/", json.loads(message.decode().data))
+            try:
+                out.setdefault(message.topic.removesuffix(f"/{ARTIFACT}") or "/", records.read(ARTIFACT, message))
+            except records.RecordError as error:
+                wrong.setdefault(message.topic, error)
+    if not out:
+        raise BagError(f"{recording.path} does not say what was flown: " + (
+            "; ".join(f"no message on {topic} can be read ({error})" for topic, error in wrong.items()) or
+            f"no message on */{ARTIFACT}. It was recorded without a guard, or by an older temporeal"))
     return out
 
 
 def robot_of(path: Path, namespace: str | None = None) -> tuple[str, dict[str, Any]]:
     """Namespace of the robot that a bag is of, and what its guard said of the artifact (:mod:`guard_node`)."""
     found = flown(read(path, lambda topic: topic.endswith(f"/{ARTIFACT}")))
-    if not found:
-        raise BagError(f"{path} does not say what was flown: no message on */{ARTIFACT}. It was recorded without a "
-                       "guard, or by an older temporeal")
     if namespace is not None:
         name = f"/{namespace.strip('/')}"
         if name not in found:

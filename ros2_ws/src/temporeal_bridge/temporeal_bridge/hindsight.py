@@ -150,13 +150,7 @@ def across(said: Sequence[Said], flight: Flight, interface: Interface, namespace
         if row.marks[0] != before and row.marks[0] in came:
             used[row.step] = came[row.marks[0]]
         before = row.marks[0]
-    out = []
-    for message in said:
-        if message.topic == full("guard/command", namespace):
-            number, step, *_ = message.decode().data
-            if int(number) == flight.number and int(step) in used and message.at >= flight.start_ns - BEFORE_NS:
-                out.append(1e-9 * (message.at - used.pop(int(step))))
-    return out
+    return [1e-9 * (at - used[step]) for step, at in flight.heard.items() if step in used]
 
 
 def rates(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[dict[str, Any]]:

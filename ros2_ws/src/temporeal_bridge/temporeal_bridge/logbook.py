@@ -5,41 +5,28 @@ Times are seconds since the flight's time zero: by the nodes' own clocks where t
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from temporeal_bridge import messages
+from temporeal_bridge import records
 from temporeal_bridge.bags import BagError, Recording
-from temporeal_bridge.mission import Told, ToldChunk
+from temporeal_bridge.mission import Announced, Told, ToldChunk
+from temporeal_bridge.records import RecordError, Row, Unread
 
 SWAPPED_NS = 2_000_000  # messages of one node on two topics may be received in another order
+APART_NS = 60_000_000_000  # from the time that a message says to its receipt: a recorder may have stood still
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
 
-
-@dataclass(frozen=True)
-class Row:
-    """One control step of the controller, or one command of the guard.
-
-    Args:
-        step: of the controller; -1: a command of the guard's own.
-        at: time [s].
-        marks: of the message of each state topic that it was made of (:func:`temporeal_bridge.state.mark`).
-        missed: steps before it that were not made in their time (controller only).
-    """
-
-    step: int
-    at: float
-    marks: tuple[int, ...]
-    missed: int = 0
+Taker = Callable[[list["Flight"], int, Any], None]
 
 
 @dataclass
 class Flight:
     """One flight. ``proposed``: command [A] by step; ``sent``: (step, command) in order; ``age``: of the state behind
-    each command [s] by step."""
+    each command [s] by step; ``heard``: when the recorder heard that it was sent [ns] by step."""
 
     number: int
     start_ns: int
@@ -48,6 +35,7 @@ class Flight:
     proposed: dict[int, np.ndarray] = field(default_factory=dict)
     sent: list[tuple[int, np.ndarray]] = field(default_factory=list)
     age: dict[int, float] = field(default_factory=dict)
+    heard: dict[int, int] = field(default_factory=dict)
     modes: list[tuple[float, str]] = field(default_factory=list)
     events: list[tuple[float, str, str]] = field(default_factory=list)  # time, code, reason
     verdict: dict[str, Any] = field(default_factory=dict)  # the monitor's last word
@@ -62,31 +50,60 @@ class Flight:
         return sum(row.step - row.missed - before.step - 1 for before, row in zip(self.steps, self.steps[1:]))
 
 
-def flights(recording: Recording, namespace: str) -> tuple[list[Flight], int]:
-    """The flights of one robot, and how many there are of which the bag lacks the beginning."""
+class Flights(NamedTuple):
+    """The flights of one robot; ``partial``: how many there are of which the bag lacks the beginning; ``unread``: by
+    topic, messages that no node of ours can have said."""
+
+    found: list[Flight]
+    partial: int
+    unread: dict[str, Unread]
+
+
+def flights(recording: Recording, namespace: str) -> Flights:
+    """What the bag tells of one robot."""
+    found, partial, unread = list[Flight](), set[int](), dict[str, Unread]()
+    # steps first: the guard's words on a flight may have been received before them
+    _hand_out(recording, namespace, {"policy/step": lambda *said: _step(partial, *said)}, found, unread)
+    _hand_out(recording, namespace, TAKERS, found, unread)
+    command = unread.get("guard/command")
+    if command is not None and not any(flight.basis for flight in found):
+        raise BagError(f"guard/command: {command.why}; was the bag recorded by an earlier version?")
+    return Flights(found, len(partial), unread)
+
+
+def _hand_out(
+    recording: Recording, namespace: str, takers: Mapping[str, Taker], found: list[Flight], unread: dict[str, Unread]
+) -> None:
+    """Give every message on a topic of ours to its taker. One that nobody can make anything of is counted."""
     base = namespace.rstrip("/")
-    found, partial = begun(recording, base)
     for message in recording.said:
-        taker = TAKERS.get(message.topic.removeprefix(f"{base}/"))
-        if taker is not None and message.topic.startswith(f"{base}/"):
-            taker(found, message.at, message.decode())
-    return found, partial
+        topic = message.topic.removeprefix(f"{base}/")
+        if topic not in takers or message.topic != f"{base}/{topic}":
+            continue
+        try:
+            takers[topic](found, message.at, records.read(topic, message))
+        except RecordError as error:
+            unread.setdefault(topic, Unread(str(error))).count += 1
 
 
-def begun(recording: Recording, base: str) -> tuple[list[Flight], int]:
-    """A flight for every first step, with its steps."""
-    out: list[Flight] = []
-    partial: set[int] = set()
-    for message in recording.of(f"{base}/policy/step"):
-        number, step, missed, at, *marks = (float(x) for x in message.decode().data)
-        row = Row(int(step), at, tuple(int(x) for x in marks), int(missed))
-        if row.step == row.missed:
-            out.append(Flight(int(number), message.at - round(at * 1e9)))
-        if not out or out[-1].number != int(number):
-            partial.add(int(number))
-        elif not out[-1].steps or row.step > out[-1].steps[-1].step:  # two may tell one, as one relieves the other
-            out[-1].steps.append(row)
-    return out, len(partial)
+def _step(partial: set[int], found: list[Flight], at: int, told: records.Step) -> None:
+    """A first step begins a flight."""
+    number, row = told
+    if row.step == row.missed:
+        found.append(Flight(number, at - round(1e9 * row.at)))
+    if not found or found[-1].number != number:
+        partial.add(number)
+        return
+    steps = found[-1].steps
+    if not timely(found[-1], row.at, at) or (steps and len(row.marks) != len(steps[0].marks)):
+        raise RecordError(f"a step at {row.at:g} s of {len(row.marks)} marks is none of the flight that it names")
+    if not steps or row.step > steps[-1].step:  # two may tell one, as one relieves the other
+        steps.append(row)
+
+
+def timely(flight: Flight, since: float, at: int) -> bool:
+    """Whether what was received at ``at`` [ns] can have been so long ``since`` the flight began [s]."""
+    return abs(flight.start_ns + 1e9 * since - at) <= APART_NS
 
 
 def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS) -> Flight | None:
@@ -95,75 +112,69 @@ def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS)
     return last if last is not None and last.number == number else None
 
 
-def _command(found: list[Flight], at: int, message: Any) -> None:
-    try:
-        told = Told.of(message.data)
-    except ValueError as error:
-        raise BagError(f"guard/command: {error}; was the bag recorded by an earlier version?") from error
+def _command(found: list[Flight], at: int, told: Told) -> None:
     flight = among(found, told.flight, at)
-    if flight is None:
+    if flight is None or not timely(flight, told.since, at):  # or of an earlier flight of this number
         return
     flight.basis.append(Row(told.step, told.since, tuple(told.marks)))
     flight.sent.append((told.step, told.sent))
     if told.step >= 0:
         flight.proposed[told.step], flight.age[told.step] = told.proposed, told.age
+        flight.heard.setdefault(told.step, at)
 
 
-def _chunk(found: list[Flight], at: int, message: Any) -> None:
-    try:
-        told = ToldChunk.of(message.data)
-    except ValueError as error:
-        raise BagError(f"policy/chunk: {error}") from error
+def _chunk(found: list[Flight], at: int, told: ToldChunk) -> None:
     flight = among(found, told.flight, at, SWAPPED_NS)  # said after the step: not of a start that was void before it
-    if flight is not None:
-        flight.chunks.append(told)
-
-
-def _mission(found: list[Flight], at: int, message: Any) -> None:
-    mode, _, number = message.frame_id.partition(" ")
-    flight = among(found, int(number), at)
     if flight is None:
         return
-    stamp = messages.nanoseconds(message.stamp)
-    if mode == "active" and abs(stamp - flight.start_ns) < 1_000_000_000:
-        flight.start_ns = stamp  # by the controller's own clock
-    if abs(stamp - flight.start_ns) < 1_000_000_000:  # else it is latched, of an earlier flight of this number
-        flight.modes.append((1e-9 * (at - flight.start_ns), mode))
+    size = told.rows.shape[1]
+    if not timely(flight, told.at, at) or (flight.chunks and size != flight.chunks[0].rows.shape[1]):
+        raise RecordError(f"a chunk at {told.at:g} s of commands of {size} components is none of the flight it names")
+    flight.chunks.append(told)
 
 
-def _event(found: list[Flight], at: int, message: Any) -> None:
-    said = json.loads(message.data)
-    flight = among(found, int(said["flight"]), at)
-    if flight is not None:
-        since = said.get("t")
-        flight.events.append((1e-9 * (at - flight.start_ns) if since is None else since, said["code"], said["reason"]))
+def _mission(found: list[Flight], at: int, told: Announced) -> None:
+    flight = among(found, told.number, at)
+    if flight is None:
+        return
+    if told.mode == "active" and abs(told.start_ns - flight.start_ns) < 1_000_000_000:
+        flight.start_ns = told.start_ns  # by the controller's own clock
+    if abs(told.start_ns - flight.start_ns) < 1_000_000_000:  # else it is latched, of an earlier flight of this number
+        flight.modes.append((1e-9 * (at - flight.start_ns), told.mode))
 
 
-def _verdict(found: list[Flight], at: int, message: Any) -> None:
-    said = json.loads(message.data)
-    flight = among(found, int(said.get("flight", -1)), at)
+def _event(found: list[Flight], at: int, told: records.Event) -> None:
+    flight = among(found, told.flight, at)
+    if flight is None:
+        return
+    since = told.since
+    if since is None or not timely(flight, since, at):  # the guard has counted from an earlier flight
+        since = 1e-9 * (at - flight.start_ns)
+    flight.events.append((since, told.code, told.reason))
+
+
+def _verdict(found: list[Flight], at: int, said: dict[str, Any]) -> None:
+    flight = among(found, said["flight"], at)
     if flight is not None and abs(said.get("start_ns", flight.start_ns) - flight.start_ns) < 1_000_000_000:
         flight.verdict = said  # else it is of an earlier flight of this number
 
 
-def _swap(found: list[Flight], at: int, message: Any) -> None:
+def _swap(found: list[Flight], at: int, told: records.Mix) -> None:
     """While an artifact is exchanged: where the weight of the successor is 1 it is done."""
-    number, step, weight, *commands = (float(x) for x in message.data)
-    flight = among(found, int(number), at)
+    flight = among(found, told.flight, at)
     if flight is None:
         return
-    old, other = np.split(np.array(commands), 2)
-    flight.mixed[int(step)] = old + weight * (other - old)
-    if weight == 1.0 and flight.swapped is None:
-        flight.swapped = int(step)
+    flight.mixed[told.step] = told.command
+    if told.weight == 1.0 and flight.swapped is None:
+        flight.swapped = told.step
 
 
-def _artifact(found: list[Flight], at: int, message: Any) -> None:
-    said = json.loads(message.data)
+def _artifact(found: list[Flight], at: int, said: dict[str, Any]) -> None:
     for flight in found:
         if flight.start_ns > at or not flight.flown_by:
             flight.flown_by = f"{said['name']} ({said['identity'][:12]})"
 
 
-TAKERS = {"policy/chunk": _chunk, "guard/command": _command, "mission": _mission, "guard/event": _event,
-          "guard/swap": _swap, "guard/artifact": _artifact, "monitor/verdict": _verdict}
+TAKERS: Mapping[str, Taker] = {
+    "policy/chunk": _chunk, "guard/command": _command, "mission": _mission, "guard/event": _event,
+    "guard/swap": _swap, "guard/artifact": _artifact, "monitor/verdict": _verdict}

@@ -22,6 +22,7 @@ FLIGHTS = 1000  # missions that it keeps
 RECENT = 500  # figures that its diagnostics are of
 IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
 MOVING = ("active", "stopping")  # modes in which the robot moves, or may: the guard does not end before
+MODES = (*IDLE, "arming", *MOVING, "holding", "stopped")  # all of the guard
 GREATEST = 2**63 - 1  # number of a mission: ROS's UInt64 has more, the line between controller and guard has not
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
@@ -76,10 +77,10 @@ class Told:
     def of(row: Any) -> Told:
         """What such a row says; ValueError if it is none."""
         values = np.asarray(row, dtype=float)
-        size = int(values[5]) if len(values) > 5 else 0
-        sent, proposed, marks = np.split(values[6:], [max(size, 0), 2 * max(size, 0)])
+        size = int(values[5]) if len(values) > 5 and 0 < values[5] <= (len(values) - 6) // 2 else 0
+        sent, proposed, marks = np.split(values[6:], [size, 2 * size])
         # marks are whole numbers: a record of before there was ``left`` has parts of commands in their place
-        if not 0 < size <= (len(values) - 6) // 2 or (marks != np.floor(marks)).any():
+        if not size or not np.isfinite([*values[[0, 1, 3, 4]], *marks]).all() or (marks != np.floor(marks)).any():
             raise ValueError(f"{len(values)} numbers are no record of a command")
         return Told(int(values[0]), int(values[1]), float(values[2]), float(values[3]), float(values[4]), sent,
                     proposed, [int(mark) for mark in marks])

@@ -48,6 +48,7 @@ from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import IDLE, MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.records import Unread, remarks
 from temporeal_bridge.state import Reader, mark
 from temporeal_bridge.transport import QOS, Received
 
@@ -133,11 +134,12 @@ class FlightReplay:
 @dataclass(frozen=True)
 class Replay:
     """All flights of a robot; ``partial``: flights of which the bag lacks the beginning (of a policy that gives chunks:
-    the first one), which were not replayed."""
+    the first one), which were not replayed; ``unread``: messages on our topics that are none of ours, by topic."""
 
     flights: list[FlightReplay]
     partial: int
     cut: str
+    unread: Mapping[str, Unread] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -158,10 +160,10 @@ def replay(
     tolerance: float = TOLERANCE,
 ) -> Replay:
     """Fly every flight of a recording again with ``artifact`` and say what differs."""
-    recorded, partial = logbook.flights(recording, namespace)
+    recorded, partial, unread = logbook.flights(recording, namespace)
     if not recorded:
-        raise BagError(f"{recording.path} has no flight of {namespace}: no control step on policy/step"
-                       + (f"; {partial} began before it" if partial else ""))
+        raise BagError("; ".join([f"{recording.path} has no flight of {namespace}: no control step on policy/step",
+                                  *([f"{partial} began before it"] if partial else []), *remarks(unread)]))
     made = None
     if artifact.manifest.chunk is not None:
         whole = [flight for flight in recorded if flight.chunks and flight.chunks[0].number == 0]
@@ -173,8 +175,7 @@ def replay(
         made = made_again(recording, artifact, interface, namespace, recorded)
     stage = Stage(recording, artifact, robot, interface, namespace, recorded, made)
     stage.play()
-    flown = logbook.flights(stage.heard, namespace)[0]
-    again = {flight.start_ns // 1_000_000: flight for flight in flown}
+    again = {flight.start_ns // 1_000_000: flight for flight in logbook.flights(stage.heard, namespace).found}
     out = []
     for i, flight in enumerate(recorded):
         other = next((again[key] for key in again if abs(key - flight.start_ns // 1_000_000) <= 1),
@@ -184,7 +185,7 @@ def replay(
         out.append(found if made is None else replace(
             found, chunks=compared_chunks(flight.chunks, made[i], tolerance),
             unmade=sum(rows is None for rows in made[i]), unrecorded=flight.chunks[-1].number + 1 - len(flight.chunks)))
-    return Replay(out, partial, recording.cut)
+    return Replay(out, partial, recording.cut, unread)
 
 
 # ---------------------------------------------------------------- order
@@ -649,7 +650,8 @@ def to_json(found: Replay) -> dict[str, Any]:
         return {"compared": c.count, "differing": c.differing, "first": c.first, "missing": c.missing, "extra": c.extra,
                 "largest": [x if np.isfinite(x) else None for x in c.largest], "equal": c.equal}
 
-    return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial, "flights": [
+    return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial,
+        "unread": {topic: each.count for topic, each in found.unread.items()}, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
          "sent": kind(f.sent), "own": kind(f.own), "chunks": None if f.chunks is None else kind(f.chunks),
          "unmade": f.unmade, "unrecorded_chunks": f.unrecorded, "guessed": f.guessed, "lost": f.lost,

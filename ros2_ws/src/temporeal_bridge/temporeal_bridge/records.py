@@ -1,0 +1,194 @@
+"""What the nodes say on topics of their own, read back from a bag: the one place that knows what such a message is.
+
+Anybody may have published there. What no node of ours can have said is a :class:`RecordError` that says why, whatever
+its bytes made a parser raise: who reads a bag skips such a message and counts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from policies.export.manifest import canonical, digest
+from temporeal_bridge import messages
+from temporeal_bridge.mission import MODES, Announced, Told, ToldChunk
+
+if TYPE_CHECKING:
+    from temporeal_bridge.bags import Said
+
+LONGEST_S = 1e8  # of a mission, three years: what may be multiplied by 1e9 and be a number of 64 bits
+
+
+class RecordError(ValueError):
+    """The message is none that a node of ours says on this topic; says why."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One control step of the controller, or one command of the guard.
+
+    Args:
+        step: of the controller; -1: a command of the guard's own.
+        at: time [s].
+        marks: of the message of each state topic that it was made of (:func:`temporeal_bridge.state.mark`).
+        missed: steps before it that were not made in their time (controller only).
+    """
+
+    step: int
+    at: float
+    marks: tuple[int, ...]
+    missed: int = 0
+
+
+class Step(NamedTuple):
+    """``policy/step``: a control step of mission ``flight``."""
+
+    flight: int
+    row: Row
+
+
+class Event(NamedTuple):
+    """``guard/event``: ``since`` the mission began [s]; None: none was flown yet."""
+
+    flight: int
+    since: float | None
+    code: str
+    reason: str
+
+
+class Mix(NamedTuple):
+    """``guard/swap``: the ``command`` [A] that was asked for, and the successor's ``weight`` in it, 0 to 1."""
+
+    flight: int
+    step: int
+    weight: float
+    command: np.ndarray
+
+
+class Unread:
+    """Messages on one topic that could not be read: how many, and why not the first."""
+
+    def __init__(self, why: str) -> None:
+        self.why, self.count = why, 0
+
+
+def remarks(unread: Mapping[str, Unread]) -> list[str]:
+    """That for a person, a line for each topic."""
+    return [f"{each.count} message{'s' * (each.count > 1)} on {topic} could not be read (the first: {each.why})"
+            for topic, each in unread.items()]
+
+
+def read(topic: str, said: Said) -> Any:
+    """What a message on ``topic`` (in the robot's namespace) says, by :data:`READERS`."""
+    try:
+        return READERS[topic](said.decode())
+    except KeyError as error:
+        raise RecordError(f"it has no {error}") from error
+    except Exception as error:  # bytes, numbers and JSON from anywhere raise anything
+        raise RecordError(str(error) or type(error).__name__) from error
+
+
+def step(message: Any) -> Step:
+    """A step is made of at least one message; those that were missed before it are of the same mission."""
+    flight, number, missed, at, *marks = (float(x) for x in message.data)
+    row = Row(whole(number), seconds(at), tuple(whole(x) for x in marks), whole(missed))
+    if not marks or not 0 <= row.missed <= row.step:
+        raise RecordError(f"{len(message.data)} numbers are no record of a step")
+    return Step(whole(flight), row)
+
+
+def mission(message: Any) -> Announced:
+    """A mode of the guard, and the number of its mission."""
+    mode, _, number = message.frame_id.partition(" ")
+    if mode not in MODES:
+        raise RecordError(f"{message.frame_id[:40]!r} begins with no mode of the guard: {', '.join(MODES)}")
+    return Announced(mode, int(number), messages.nanoseconds(message.stamp))
+
+
+def event(message: Any) -> Event:
+    """A stop, or what else the guard has to say."""
+    said = json_object(message)
+    since = said.get("t")
+    return Event(whole(said["flight"]), None if since is None else seconds(since), text(said, "code"),
+                 text(said, "reason"))
+
+
+def mix(message: Any) -> Mix:
+    """While an artifact is exchanged."""
+    flight, number, weight, *commands = (float(x) for x in message.data)
+    if not commands or len(commands) % 2 or not 0.0 <= weight <= 1.0:
+        raise RecordError(f"{len(message.data)} numbers are no record of a mix of two commands")
+    old, other = np.split(np.array(commands), 2)
+    return Mix(whole(flight), whole(number), weight, old + weight * (other - old))
+
+
+def verdict(message: Any) -> dict[str, Any]:
+    """The monitor's word; its bounds are numbers, or null for an infinite one."""
+    said = json_object(message)
+    bounds = {key: None if said.get(key) is None else finite(said[key]) for key in ("lower", "upper")}
+    began = {"start_ns": whole(said["start_ns"])} if "start_ns" in said else {}  # monitors of before did not say it
+    return {**said, **bounds, **began, "flight": whole(said["flight"]), "verdict": text(said, "verdict")}
+
+
+def artifact(message: Any) -> dict[str, Any]:
+    """What the guard says of its artifact: the manifest is what its digest, its name and its robot are of."""
+    said = json_object(message)
+    manifest, folder = said["manifest"], said["folder"]
+    for key in ("name", "identity", "robot", "interface"):
+        text(said, key)
+    if folder is not None:
+        text(said, "folder")
+    if digest(canonical(manifest).encode()) != said["identity"]:
+        raise RecordError("its identity is not that of its manifest")
+    for key in ("name", "robot"):
+        if said[key] != manifest[key]:
+            raise RecordError(f"its {key} is {said[key]!r}, its manifest's {manifest[key]!r}")
+    return said
+
+
+def whole(value: Any) -> int:
+    """A whole number of 64 bits, as messages and clocks have them."""
+    if isinstance(value, bool) or not float(value).is_integer() or abs(value) >= 2**63:
+        raise RecordError(f"{value!r} is no whole number below 2^63")
+    return int(value)
+
+
+def finite(value: Any) -> float:
+    """A number."""
+    if isinstance(value, (bool, str)) or not isfinite(value):
+        raise RecordError(f"{value!r} is no finite number")
+    return float(value)
+
+
+def seconds(value: Any) -> float:
+    """A time since a mission began."""
+    if abs(finite(value)) > LONGEST_S:
+        raise RecordError(f"no mission lasts {value:g} s")
+    return float(value)
+
+
+def text(said: Mapping[str, Any], key: str) -> str:
+    """What ``said`` has under ``key``."""
+    value = said[key]
+    if not isinstance(value, str):
+        raise RecordError(f"its {key} is {value!r}, and not text")
+    return value
+
+
+def json_object(message: Any) -> dict[str, Any]:
+    """The JSON object of a text."""
+    said = json.loads(message.data)
+    if not isinstance(said, dict):
+        raise RecordError(f"a JSON {type(said).__name__} is no object")
+    return said
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "policy/step": step, "policy/chunk": lambda message: ToldChunk.of(message.data),
+    "guard/command": lambda message: Told.of(message.data), "guard/event": event, "guard/swap": mix,
+    "guard/artifact": artifact, "mission": mission, "monitor/verdict": verdict}
