@@ -175,6 +175,51 @@ def test_a_flight_that_ends_by_its_stop_action_comes_out_bit_for_bit(turns, arti
     assert found.modes == (("active", "stopping", "finished"),) * 2 and found.equal
 
 
+@pytest.fixture(scope="module")
+def ended(artifact, lockstep_of, tmp_path_factory) -> Path:
+    """A flight in which the guard was told to end; the others went on for a while."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("ended") / "bag")
+    flown.start(5)
+    flown.lockstep.run(2.0)
+    assert not flown.guard.may_end()
+    flown.lockstep.run(8.0, until=flown.guard.may_end)
+    flown.lockstep.pairs = [pair for pair in flown.lockstep.pairs if pair[1] is not flown.guard]
+    flown.lockstep.run(0.5)
+    return flown.close()
+
+
+def test_a_flight_ended_by_ctrl_c_comes_out_bit_for_bit(ended, artifact):
+    """The event says when the guard was told to end: it is told again, so that a real difference can be told."""
+    found, = again(ended, artifact, tolerance=0.0).flights
+    assert found.equal and found.own.count > 50 and found.events == (("operator",),) * 2
+    assert found.modes == (("active", "stopping", "stopped"),) * 2
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.0005])
+def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artifact):
+    """Between processes an event is some 0.5 ms later than the command that it is about."""
+    namespace, _ = bags.robot_of(ended)
+    recording = bags.read(ended, needed(INTERFACE, namespace))
+    for i, message in enumerate(recording.said):
+        if message.topic == "/cf1/guard/event":
+            said = json.loads(message.decode().data)
+            later = text("guard/event", {**said, "t": said["t"] + late_s})
+            recording.said[i] = bags.Said(message.at, message.topic, message.type, later.data)
+    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
+
+
+def test_a_stop_of_which_the_bag_has_the_event_only_is_asked_for_again(bag, artifact):
+    """The recorder may miss a word that is said once, by who leaves the bus at once."""
+    namespace, _ = bags.robot_of(bag)
+    recording = bags.read(bag, needed(INTERFACE, namespace))
+    recording.said[:] = [m for m in recording.said if m.topic != "/cf1/mission/stop"]
+    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
+    assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
+
+
 def test_the_first_command_of_a_stop_bridges_nothing(bag, artifact):
     """The recorder hears that the guard stops after the guard has begun to make the first command of that."""
     recording = bags.read(bag, needed(INTERFACE, "/cf1"))

@@ -193,6 +193,24 @@ def test_flights_with_chunks_come_out_the_same(flown, swaying):
     assert to_json(found)["flights"][0]["chunks"]["equal"]
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_guard_that_was_told_to_end_while_it_held_the_arm_ends_again(stopped, swaying, lockstep_of, tmp_path):
+    """Told in flight it says so. Told when it holds the arm for another reason it says nothing more."""
+    field = Field(lockstep_of(Bus()), swaying, tmp_path / "bag")
+    field.start(1, 1.0)
+    if stopped:
+        field.say("mission/stop", EMPTY, messages.empty())
+        field.lockstep.run(2.0, until=lambda: field.guard.mode == "holding")
+        field.lockstep.run(0.5)
+    field.lockstep.run(2.0, until=field.guard.may_end)
+    assert field.guard.mode == "holding"
+    field.lockstep.pairs = [pair for pair in field.lockstep.pairs if pair[1] is not field.guard]
+    field.lockstep.run(0.5)
+    field.recorder.close()
+    found, = again(recorded(field.recorder.bag.path), swaying).flights
+    assert found.equal and found.own.count > 1 and found.events == (("operator",),) * 2
+
+
 def test_a_first_command_that_the_guard_heard_after_the_beginning(swaying, lockstep_of, two_turns, tmp_path):
     """It fades commands in from when the mission began: how much later it made the first one is on record."""
     bus = Bus()

@@ -12,8 +12,11 @@ A policy that gives chunks was run by a worker. The controller says of which obs
 when it came (``policy/chunk``): the chunks are made again of those observations and compared, and taken in when they
 came then. How fast a worker is, is not repeated.
 
-What a bag does not hold cannot happen again: a second publisher of commands, a deactivation, a guard that was told to
-end. How long a step took is not repeated either. A stop that the guard found by its clock (a stale state, a silent
+A guard that was told to end (Ctrl-C) says so in an event: it is told at that time, and ends when it may. A stop of the
+operator's of which the bag has the event only is asked for when that says.
+
+What a bag does not hold cannot happen again: a second publisher of commands, a deactivation. How long a step took is
+not repeated either. A stop that the guard found by its clock (a stale state, a silent
 controller) is found within a tick of it: a command may be sent more or less. How old a state was then is known by the
 recorder's time only, which may have stood still as well: commands of the guard's own may differ by that.
 
@@ -46,6 +49,7 @@ from temporeal_bridge.guard_node import TICK_S, GuardNode
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.messages import MessageError
 from temporeal_bridge.mission import IDLE, MISSION_TIME, ToldChunk
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.records import Unread, remarks
@@ -57,9 +61,10 @@ INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what o
 OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission", "guard/swap", "policy/chunk")
 SWAPS = ("swap", "swap_refused", "swapped")  # codes of events that nobody but a successor can bring about
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
+TOLD_TO_END = "the guard was told to end"  # reason of the stop that a guard makes then, its last one
 LEAD_S = 1.0  # that the nodes are there before the first message
 FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
-AT_ONCE_NS = 2_000_000  # from the reason to the first command of the stop action, where that does not wait
+AT_ONCE_NS = 2_000_000  # between the reason and the first command of the stop action, where that does not wait
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
 
 
@@ -402,6 +407,7 @@ class Stage:
         self.coming: list[int] = []  # times of the guard's records still to come, latest first
         self.to_come: set[tuple[int, int]] = set()  # (flight, step) that the guard has a record of
         self.pending = False  # whether the guard's turn is a recorded one
+        self.ending = self.gone = False  # whether the guard was told to end, and has ended
         self.first_seen: dict[int, int] = {}  # by flight, when the state that it began with was given to the controller
 
     def play(self) -> None:
@@ -436,8 +442,14 @@ class Stage:
             self.coming.pop()
         soon = bool(self.coming) and self.coming[-1] - now < 0.5e9 * self.guard.period
         if not (soon or self.pending):
-            self.guard.step()
+            self._turn()
             self._drain()
+
+    def _turn(self) -> None:
+        """The guard's loop once (:func:`temporeal_bridge.node.spin`)."""
+        if not self.gone:
+            self.guard.step()
+            self.gone = self.ending and self.guard.may_end()
 
     # what is heard
 
@@ -477,6 +489,8 @@ class Stage:
         said = [message for name in INPUTS for message in self.recording.of(f"{self.base}/{name}")]
         for n, message in enumerate(sorted(said, key=lambda message: message.at)):
             yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
+        for n, (event, reason) in enumerate(self._unexplained(said)):
+            yield Cue(acted(event, commands), 4, n, lambda reason=reason: self._stop(reason))
 
     def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
         """(time [ns], flight, row) of the controller's steps and of the guard's commands."""
@@ -519,12 +533,38 @@ class Stage:
                     [at for at, code, _ in flight.events if code in STOPS])
             for since in told:
                 event = flight.start_ns + round(1e9 * since)
-                if ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]:
-                    stops = (at for at, _, row in commands if row.step < 0 and 0 <= at - event < AT_ONCE_NS)
-                    return event if reset else next(stops, event)
+                if led_to(message, event):
+                    return event if reset else acted(event, commands)
         return message.at
 
+    def _unexplained(self, said: Sequence[Said]) -> Iterable[tuple[int, str]]:
+        """Time [ns] and reason of the operator's stops that no message of the bag led to."""
+        asked = [message for message in said if self._asks(message)]
+        for flight in self.flights:
+            for since, code, reason in flight.events:
+                event = flight.start_ns + round(1e9 * since)
+                if code == "operator" and (reason == TOLD_TO_END or not any(led_to(m, event) for m in asked)):
+                    yield event, reason
+
+    def _asks(self, message: Said) -> bool:
+        """Whether it asks for something, as a stop button that says every 0.1 s that it is not set does not."""
+        if message.topic != f"{self.base}/estop":
+            return message.topic != f"{self.base}/monitor/verdict"
+        try:
+            return bool(message.decode().data)
+        except MessageError:  # it stops the robot
+            return True
+
     # acts
+
+    def _stop(self, reason: str) -> None:
+        """Somebody stops the guard who is not in the bag. That its stop button fell silent it finds by itself."""
+        watched = self.guard.profile.estop.required or self.guard.estop_at > -inf
+        if reason == TOLD_TO_END:
+            self.ending, self.gone = True, self.guard.may_end()
+        elif not (watched and self.guard.profile.estop.heartbeat_s is not None):
+            self.guard.stop("operator", reason)
+        self._drain()
 
     def _begin(self, i: int) -> None:
         """A mission is about to start: the next state is its first."""
@@ -533,7 +573,7 @@ class Stage:
         if policy.mode in ("waiting", "ready"):
             policy.step()
         self.line.waits = set()
-        self.guard.step()
+        self._turn()
         policy.after = "silence" if ended_silent(flight) else "stop"
         self.line.waits = {link.COMMAND}
         if policy.after == "stop" and not self.guard.keeps and any(row.step < 0 for row in flight.basis):
@@ -561,7 +601,7 @@ class Stage:
         if not self.pending:
             self.line.waits.discard(link.COMMAND)
         if not self.pending or row.step == row.missed:  # of the beginning it hears now, of the command in its own time
-            self.guard.step()
+            self._turn()
 
     def _command(self, row: Row) -> None:
         """The guard's turn: what the controller has proposed, or a command of its own."""
@@ -572,8 +612,20 @@ class Stage:
             self.guard.watch.rests_since = -inf  # how long the robot had rested is not on record: the guard knew
         # where it does not keep the robot, the first of its own is sent as it hears of the end
         self.line.waits -= {link.COMMAND} if row.step >= 0 else {link.COMMAND, link.END}
-        self.guard.step()
+        self._turn()
         self.pending = self.pending and row.step < 0
+
+
+def led_to(message: Said, event: int) -> bool:
+    """Whether a message can have led to an event [ns]."""
+    return ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]
+
+
+def acted(event: int, commands: Sequence[tuple[int, int, Row]]) -> int:
+    """When the guard acted on what it says in an event [ns]: it says so after it has begun its stop, and that knows the
+    time of its first command."""
+    own = [at for at, _, row in commands if row.step < 0 and abs(at - event) < AT_ONCE_NS]
+    return min(own, key=lambda at: abs(at - event), default=event)
 
 
 def ended_silent(flight: Flight) -> bool:
@@ -598,6 +650,7 @@ def compared(
     last = inf if recorded.swapped is None else recorded.swapped
     until = next((row.at for row in recorded.basis if row.step > last), inf)
     open_end = open_end or until < inf
+    held = open_end or (bool(recorded.modes) and recorded.modes[-1][1] == "holding")  # until it was told to end: unsaid
     both = [(flight, before(flight.sent, last)) for flight in (recorded, replayed)]
     proposed = [{step: command for step, command in flight.proposed.items() if step <= last} for flight, _ in both]
     sent = [{step: command for step, command in part if step >= 0 and step not in recorded.mixed} for _, part in both]
@@ -609,7 +662,7 @@ def compared(
     return FlightReplay(
         recorded.number, recorded.start_ns, len(recorded.steps),
         compare(*proposed, tolerance, open_end), compare(*sent, tolerance, open_end),
-        compare(*own, tolerance, open_end), (modes[0], modes[1]), (events[0], events[1]), guessed, recorded.lost,
+        compare(*own, tolerance, held), (modes[0], modes[1]), (events[0], events[1]), guessed, recorded.lost,
         recorded.swapped, len(recorded.mixed), recorded.flown_by)
 
 
