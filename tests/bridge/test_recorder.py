@@ -292,7 +292,7 @@ def test_everything_that_a_flight_says_is_recorded():
         said |= {other.topic for c in interface.commands.values() for other in c.also}
         said |= {row.topic for row in (interface.autopilot and (interface.autopilot.status, interface.autopilot.orders))
                  or () if row}
-        said |= {"policy/step", "policy/chunk", "guard/command", "guard/swap", "guard/event", "guard/artifact",
-                 "mission", "mission/start", "mission/stop", "mission/reset", "estop", "monitor/robustness",
-                 "monitor/verdict"}
+        said |= {"policy/step", "policy/chunk", "policy/event", "guard/command", "guard/swap", "guard/event",
+                 "guard/artifact", "mission", "mission/start", "mission/stop", "mission/reset", "estop",
+                 "monitor/robustness", "monitor/verdict"}
         assert topics == {f"/cf1/{topic}" for topic in said} | {"/diagnostics"}

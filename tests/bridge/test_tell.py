@@ -1,12 +1,22 @@
-"""An operator's words reach the topics that controller and guard listen to; where nobody listens, that is said."""
+"""An operator's words reach the topics that controller and guard listen to, and what comes of them is said; where
+nobody listens, that is said."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from temporeal_bridge import messages
+from robots.spec import load_robot
+from temporeal_bridge import messages, policy_node
+from temporeal_bridge import tell as tell_module
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.tell import WORDS, tell
+from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.tell import WORDS, Outcome, tell
 from temporeal_bridge.transport import QOS, TransportError
 
 
@@ -37,3 +47,107 @@ def test_a_number_that_no_mission_has_is_refused(number):
     bus = Bus()
     with pytest.raises(ValueError, match=r"number of a mission is 0 to 2\^63 - 1, got"):
         tell(MemoryTransport(bus, "tell", "/arm1"), "start", number)
+
+
+class Operator(MemoryTransport):
+    """Who speaks to a robot's nodes: while he waits, they live."""
+
+    def __init__(self, lockstep: Any) -> None:
+        super().__init__(lockstep.bus, "tell", "/cf1")
+        self.lockstep = lockstep
+
+    def wait(self, timeout_s: float) -> int:
+        self.lockstep.run(max(timeout_s, 1e-6))  # less may be too little to move a clock
+        return super().wait(0.0)
+
+
+class Field:
+    """A robot that flies, its controller and its guard (None: there is none)."""
+
+    def __init__(self, lockstep: Any, artifact: Path, states: bool = True, guarded: bool = True) -> None:
+        from temporeal_bridge.robot_sim import RobotSim
+
+        robot = load_robot("crazyflie")
+        interface, line = load_interface(robot), MemoryLink()
+        line.guarded = guarded
+        self.lockstep, self.operator = lockstep, Operator(lockstep)
+        buses = {name: MemoryTransport(lockstep.bus, name, "/cf1")
+                 for name in ("robot_sim", "policy_node", "guard_node")}
+        self.robot = buses["robot_sim"], RobotSim(buses["robot_sim"], robot, interface, seed=0)
+        loaded = policy_node.load(artifact, robot, interface)
+        self.policy = lockstep.add(buses["policy_node"], PolicyNode(
+            buses["policy_node"], loaded, robot, interface, MemoryController(line)))
+        if guarded:
+            self.guard = lockstep.add(buses["guard_node"], GuardNode(
+                buses["guard_node"], loaded.manifest, robot, interface, line))
+        if states:
+            lockstep.add(*self.robot)
+        lockstep.run(0.5)
+
+    def tell(self, word: str, number: int = 0) -> Outcome:
+        return tell(self.operator, word, number)
+
+
+@pytest.fixture
+def field(lockstep, artifact) -> Field:
+    pytest.importorskip("mujoco")
+    return Field(lockstep, artifact)
+
+
+def test_what_comes_of_a_word_is_said(field):
+    assert field.tell("reset") == (True, "the guard is ready")
+    assert field.tell("start", 1) == (True, "mission 1: the guard is active") and field.guard.mode == "active"
+    assert field.tell("reset") == (False, "reset: no answer within 2.5 s, the guard is active")
+    assert field.tell("stop") == (True, "the guard is stopping: stopped by the operator")
+    assert field.tell("stop").done  # it does already
+    field.lockstep.run(8.0, until=lambda: field.guard.mode == "stopped")
+    assert field.tell("stop") == (True, "the guard is stopped")
+    assert field.tell("reset") == (True, "the guard is ready")
+
+
+def test_a_start_that_the_guard_refuses_is_said_in_its_words(field):
+    assert field.tell("stop").done and field.guard.mode == "stopped"
+    before = field.operator.monotonic()
+    assert field.tell("start", 1) == (
+        False, "mission 1 is refused: the guard is stopped: stopped by the operator; mission/reset clears it")
+    assert field.operator.monotonic() - before < 1.0  # an outcome is not waited for longer than it takes
+    assert field.tell("reset").done and field.tell("start", 1).done
+
+
+def test_a_reset_while_the_stop_button_is_set_is_refused(field):
+    button, bool_type = field.operator.advertise("estop", "std_msgs/msg/Bool", QOS["default"]), "std_msgs/msg/Bool"
+    field.operator.publish(button, messages.encode(bool_type, messages.record(bool_type)(data=True)))
+    assert field.tell("reset") == (False, "not reset: the operator's stop is still set")
+
+
+def test_a_start_that_the_controller_drops_is_said_in_its_words(lockstep, artifact):
+    """Before its state is there; while it flies another mission."""
+    pytest.importorskip("mujoco")
+    field = Field(lockstep, artifact, states=False)
+    topics = ", ".join(row.topic for row in field.policy.interface.states)
+    assert field.tell("start", 1) == (
+        False, f"mission 1 is not started: the controller is waiting for {topics}, which brought nothing yet")
+    lockstep.add(*field.robot)
+    lockstep.run(0.5)
+    assert field.tell("start", 2).done
+    assert field.tell("start", 3) == (False, "mission 3 is not started: the controller is active, in mission 2")
+    assert field.policy.flight.number == 2 and field.policy.mode == "active"
+
+
+def test_a_start_without_a_state_or_without_a_guard_is_said(lockstep_of, artifact):
+    pytest.importorskip("mujoco")
+    field = Field(lockstep_of(Bus()), artifact)
+    field.lockstep.pairs.pop()  # the robot falls silent
+    found = field.tell("start", 1)
+    assert found == (False, "mission 1 is over: no state came within 2 s of the start") and field.policy.mode == "ready"
+    alone = Field(lockstep_of(Bus()), artifact, guarded=False)
+    assert alone.tell("start", 1).text.startswith("mission 1 is over: no guard takes what is proposed")
+
+
+@pytest.mark.parametrize("found, status", [(Outcome(True, "the guard is ready"), 0), (Outcome(False, "no"), 1)])
+def test_the_exit_status_is_the_outcome(found, status, monkeypatch, capsys):
+    monkeypatch.setattr(tell_module, "open_transport", lambda *_, **__: MemoryTransport(Bus(), "tell", "/cf1"))
+    monkeypatch.setattr(tell_module, "tell", lambda *_: found)
+    assert tell_module.main(["reset", "--namespace", "/cf1"]) == status
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ((f"{found.text}\n", "") if found.done else ("", f"tell: {found.text}\n"))

@@ -16,13 +16,15 @@ Topics, in the robot's namespace: ``mission/start`` (std_msgs/UInt64: number of 
 (std_msgs/Float64MultiArray: flight, step, missed steps before it, time since the first one [s], then for each state
 topic the :func:`~temporeal_bridge.state.mark` of the message that was acted on), after every step, for
 :mod:`temporeal_bridge.replay`, ``policy/chunk`` (std_msgs/Float64MultiArray,
-:class:`~temporeal_bridge.mission.ToldChunk`: chunks as they are used), where a worker runs the policy, and
-``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
+:class:`~temporeal_bridge.mission.ToldChunk`: chunks as they are used), where a worker runs the policy, ``policy/event``
+(std_msgs/String, JSON: mode, flight, code, reason: why a mission does not begin or go on, where the guard cannot know),
+and ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz) out.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -117,6 +119,7 @@ class PolicyNode:
         self.state = StateInput(transport, robot, interface, wanted=reads, pictures=reads)
         self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
         self.told = transport.advertise("policy/step", "std_msgs/msg/Float64MultiArray", QOS["default"])
+        self.event = transport.advertise("policy/event", "std_msgs/msg/String", QOS["default"])
         self.book: ChunkBook | None = None
         if isinstance(artifact, ChunkedPolicy):
             self.book = ChunkBook(artifact)
@@ -142,11 +145,24 @@ class PolicyNode:
     # modes
 
     def _on_start(self, received: Received) -> None:
-        if self.mode == "ready":
-            with suppress(messages.MessageError):  # what cannot be read is no start, nor what is no number of a mission
-                number = int(messages.decode(received.type, received.data).data)
-                if number <= GREATEST:
-                    self.begin(number)
+        """What is dropped is said. A successor leaves it to who is in charge, and who is relieved to its heir."""
+        if not self.in_charge or self.done:
+            return
+        try:
+            number = int(messages.decode(received.type, received.data).data)
+        except messages.MessageError as error:
+            return self._say(-1, "dropped", f"what came on mission/start is no number of a mission: {error}")
+        self._look_ready()
+        if number > GREATEST:
+            self._say(-1, "dropped", f"the number of a mission is 0 to 2^63 - 1, got {number}")
+        elif self.mode == "ready":
+            self.begin(number)
+        elif self.mode == "waiting":
+            self._say(number, "dropped", f"mission {number} is not started: the controller is waiting for "
+                                         f"{', '.join(self.state.missing)}, which brought nothing yet")
+        else:
+            self._say(number, "dropped", f"mission {number} is not started: the controller is {self.mode}, in mission "
+                                         f"{self.flight.number}")
 
     def _on_mission(self, received: Received) -> None:
         self.mission = announced(received) or self.mission
@@ -167,6 +183,12 @@ class PolicyNode:
         self.flight.reason = self.flight.reason or reason
         self.mode = "ready"
         self.next_hello = self.transport.monotonic()
+
+    def _fail(self, code: str, reason: str) -> None:
+        """The mission is over, and the guard does not know why."""
+        if self.in_charge:
+            self._say(self.flight.number, code, f"mission {self.flight.number} is over: {reason}")
+        self._over(reason)
 
     def _hear(self, answer: Answer) -> None:
         """The guard speaks: what it says of another mission than this one is of its past."""
@@ -214,7 +236,8 @@ class PolicyNode:
         if not taken:
             self.guard = Answer("missing")
             if self.mode in ("active", "arming"):
-                self._over("no guard takes what is proposed: is guard_node running, in this namespace and domain?")
+                self._fail("guard",
+                           "no guard takes what is proposed: is guard_node running, in this namespace and domain?")
         return taken
 
     # the loop
@@ -256,11 +279,14 @@ class PolicyNode:
             self.state.look()
             if not self.state.overdue(now):  # else no mission could begin: the guard must not be ready
                 self._send(link.HELLO, text=self.identity)
-        if self.mode == "waiting" and self.state.complete:
-            self.mode = "ready"
+        self._look_ready()
         self.ready_since = min(self.ready_since, now) if self.guard.mode == "ready" else np.inf
         if self.autostart and self.mode == "ready" and now >= self.ready_since + AUTOSTART_S:
             self.begin(0)
+
+    def _look_ready(self) -> None:
+        if self.mode == "waiting" and self.state.complete:
+            self.mode = "ready"
 
     def _succeed(self, now: float) -> None:
         """A successor: prepare for the mission that is flown, if one is, then ask."""
@@ -326,7 +352,7 @@ class PolicyNode:
                 self._act(now)
         elif now > self.next + START_S:
             missing = "state" if arrival <= self.used else "fresh picture" if late else "chunk of the policy"
-            self._over(f"no {missing} came within {START_S:g} s of the start{late and f': {late}'}")
+            self._fail("late", f"no {missing} came within {START_S:g} s of the start{late and f': {late}'}")
 
     def _prepared(self) -> bool:
         """Whether the policy has its first command: one that runs elsewhere needs some time for it."""
@@ -413,6 +439,12 @@ class PolicyNode:
         self.next += (missed + 1) * self.period + PHASE_GAIN * error
 
     # reports
+
+    def _say(self, number: int, code: str, reason: str) -> None:
+        """That mission ``number`` does not begin, or does not go on."""
+        content = {"mode": self.mode, "flight": number, "code": code, "reason": reason}
+        message = messages.record(self.event.type)(data=json.dumps(content))
+        self.transport.publish(self.event, messages.encode(self.event.type, message))
 
     def _tell(self, step: int, missed: int, now: float) -> None:
         """What a step was made of that began ``now``: where chunks are played, at the time that its command is for; and

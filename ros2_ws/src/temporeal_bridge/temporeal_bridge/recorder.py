@@ -275,6 +275,7 @@ KEPT = QoS(depth=1000, latched=True)  # ... and was perhaps said before: a depth
 OURS = (
     ("policy/step", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("policy/chunk", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
+    ("policy/event", "std_msgs/msg/String", RARE),
     ("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["deep"]),
     ("guard/event", "std_msgs/msg/String", RARE),

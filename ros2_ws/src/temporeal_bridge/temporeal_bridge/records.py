@@ -1,4 +1,4 @@
-"""What the nodes say on topics of their own, read back from a bag: the one place that knows what such a message is.
+"""What the nodes say on topics of their own, read back: the one place that knows what such a message is.
 
 Anybody may have published there. What no node of ours can have said is a :class:`RecordError` that says why, whatever
 its bytes made a parser raise: who reads a bag skips such a message and counts it.
@@ -20,6 +20,7 @@ from temporeal_bridge.mission import MODES, Announced, Told, ToldChunk
 
 if TYPE_CHECKING:
     from temporeal_bridge.bags import Said
+    from temporeal_bridge.transport import Received
 
 LONGEST_S = 1e8  # of a mission, three years: what may be multiplied by 1e9 and be a number of 64 bits
 
@@ -53,7 +54,7 @@ class Step(NamedTuple):
 
 
 class Event(NamedTuple):
-    """``guard/event``: ``since`` the mission began [s]; None: none was flown yet."""
+    """``guard/event``, ``policy/event``: ``since`` the mission began [s]; None: unsaid, for none was flown yet."""
 
     flight: int
     since: float | None
@@ -83,10 +84,10 @@ def remarks(unread: Mapping[str, Unread]) -> list[str]:
             for topic, each in unread.items()]
 
 
-def read(topic: str, said: Said) -> Any:
+def read(topic: str, said: Said | Received) -> Any:
     """What a message on ``topic`` (in the robot's namespace) says, by :data:`READERS`."""
     try:
-        return READERS[topic](said.decode())
+        return READERS[topic](messages.decode(said.type, said.data))
     except KeyError as error:
         raise RecordError(f"it has no {error}") from error
     except Exception as error:  # bytes, numbers and JSON from anywhere raise anything
@@ -189,6 +190,6 @@ def json_object(message: Any) -> dict[str, Any]:
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {
-    "policy/step": step, "policy/chunk": lambda message: ToldChunk.of(message.data),
+    "policy/step": step, "policy/chunk": lambda message: ToldChunk.of(message.data), "policy/event": event,
     "guard/command": lambda message: Told.of(message.data), "guard/event": event, "guard/swap": mix,
     "guard/artifact": artifact, "mission": mission, "monitor/verdict": verdict}

@@ -213,6 +213,12 @@ class StateInput:
         return all(source.at > -inf for source, _ in self.cameras)
 
     @property
+    def missing(self) -> list[str]:
+        """Topics that have brought nothing yet."""
+        return [source.topic.topic for source in (*self.sources, *(camera for camera, _ in self.cameras))
+                if source.at == -inf]
+
+    @property
     def paced(self) -> Source:
         """The source whose arrival paces the controller: the first of the interface."""
         return self.sources[0]

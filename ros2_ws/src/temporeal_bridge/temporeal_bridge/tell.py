@@ -1,56 +1,156 @@
-"""What an operator says to a robot's nodes, where no ``ros2 topic pub`` is at hand.
+"""What an operator says to a robot's nodes, where no ``ros2 topic pub`` is at hand, and what comes of it.
 
     python -m temporeal_bridge.tell start 1 --namespace /arm1
     python -m temporeal_bridge.tell stop --namespace /arm1
     python -m temporeal_bridge.tell reset --namespace /arm1
 
+The exit status is 0 where it was done, 1 where it was not (guard or controller say why), 2 where nobody listens.
 This is no emergency stop: it takes seconds to start and join the bus. Have the robot's own stop in your hand.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from temporeal_bridge import messages
-from temporeal_bridge.mission import GREATEST
+from temporeal_bridge import messages, records
+from temporeal_bridge.mission import GREATEST, IDLE, Announced
 from temporeal_bridge.node import parser
-from temporeal_bridge.transport import QOS, Transport, TransportError, open_transport, require_peer
+from temporeal_bridge.records import Event
+from temporeal_bridge.transport import QOS, Received, Transport, TransportError, open_transport, require_peer
 
-NUMBER, EMPTY = "std_msgs/msg/UInt64", "std_msgs/msg/Empty"
+NUMBER, EMPTY, TEXT, HEADER = (f"std_msgs/msg/{name}" for name in ("UInt64", "Empty", "String", "Header"))
 WORDS = {"start": NUMBER, "stop": EMPTY, "reset": EMPTY}
-PEER_S, AFTER_S = 5.0, 0.3  # to find who listens, and for the message to leave
+ANSWERS = (("mission", HEADER, "latched"), ("guard/event", TEXT, "default"), ("policy/event", TEXT, "default"))
+PEER_S, AFTER_S = 5.0, 0.3  # to find who listens; for the message to leave, and for what follows an outcome at once
+CONNECT_S = 1.0  # until we hear who may refuse; a stop does not wait for that
+ANSWER_S = 2.5  # for the outcome: a controller waits 2 s for the first state after a start
+LOOK_S = 0.05
 
 
-def tell(transport: Transport, word: str, number: int = 0) -> None:
-    """Publish ``mission/<word>`` once, as soon as somebody listens; nobody does: :class:`TransportError`."""
+class Outcome(NamedTuple):
+    """Whether what was asked for was done, and what to say of it."""
+
+    done: bool
+    text: str
+
+
+class Answers:
+    """What the guard and the controller say: the guard's mode now and when we began, and events since then."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.mode: Announced | None = None
+        self.before: Announced | None = None
+        self.events: list[tuple[str, Event]] = []  # with their topic
+        self.endpoints = [
+            transport.subscribe(topic, kind, QOS[qos], partial(self._take, topic)) for topic, kind, qos in ANSWERS]
+
+    def _take(self, topic: str, received: Received) -> None:
+        try:
+            said = records.read(topic, received)
+        except records.RecordError:  # of somebody else
+            return
+        if topic == "mission":
+            self.mode = said
+        else:
+            self.events.append((topic, said))
+
+    def connect(self) -> None:
+        """Until we would hear an answer."""
+        self.wait(CONNECT_S, lambda: self.mode is not None and all(map(self.transport.matched, self.endpoints)))
+
+    def begin(self) -> None:
+        """What is said from now on may be an answer."""
+        self.before = self.mode
+        self.events.clear()
+
+    def wait(self, seconds: float, until: Callable[[], Any] = lambda: False) -> None:
+        """Listen."""
+        end = self.transport.monotonic() + seconds
+        while not until() and (left := end - self.transport.monotonic()) > 0:
+            self.transport.wait(min(left, LOOK_S))
+
+    @property
+    def now(self) -> str:
+        """The guard's mode, in words."""
+        return "the guard is silent" if self.mode is None else f"the guard is {self.mode.mode}"
+
+    @property
+    def why(self) -> str:
+        """Its last words."""
+        return "".join(f": {event.reason}" for topic, event in self.events[-1:] if topic == "guard/event")
+
+
+def started(said: Answers, number: int) -> Outcome | None:
+    """Whether a mission has begun; None: nobody has said so yet, nor why not."""
+    for topic, event in said.events:
+        refused = topic == "guard/event" and event.reason.startswith(f"mission {number} is refused")
+        if refused or (topic == "policy/event" and event.flight == number):
+            return Outcome(False, event.reason)
+    mode = said.mode
+    if mode is None or mode.number != number or (said.before and mode.start_ns == said.before.start_ns):
+        return None
+    begun = mode.mode in ("arming", "active", "finished")
+    return Outcome(begun, f"mission {number}: {said.now}{'' if begun else said.why}")
+
+
+def stopped(said: Answers, _: int) -> Outcome | None:
+    """Whether the guard stops the robot, or has."""
+    stops = said.mode is not None and said.mode.mode in ("stopping", "holding", "stopped")
+    return Outcome(True, f"{said.now}{said.why}") if stops else None
+
+
+def reset(said: Answers, _: int) -> Outcome | None:
+    """Whether no reason is latched any more."""
+    for topic, event in said.events:
+        if topic == "guard/event" and event.reason.startswith("not reset"):
+            return Outcome(False, event.reason)
+    return Outcome(True, said.now) if said.mode is not None and said.mode.mode in IDLE else None
+
+
+OUTCOMES = {"start": started, "stop": stopped, "reset": reset}
+
+
+def tell(transport: Transport, word: str, number: int = 0) -> Outcome:
+    """Publish ``mission/<word>`` once, as soon as somebody listens; nobody does: :class:`TransportError`. Then listen
+    until guard or controller have said what came of it."""
     if not 0 <= number <= GREATEST:
         raise ValueError(f"the number of a mission is 0 to 2^63 - 1, got {number}")
+    said = Answers(transport)
     endpoint = transport.advertise(f"mission/{word}", WORDS[word], QOS["default"])
     require_peer(transport, endpoint, PEER_S)
+    if word != "stop":
+        said.connect()
+    said.begin()
     content: dict[str, Any] = {"data": number} if WORDS[word] == NUMBER else {}
     message = messages.encode(NUMBER, messages.record(NUMBER)(**content)) if content else messages.empty()
     transport.publish(endpoint, message)
-    transport.wait(AFTER_S)
+    outcome = partial(OUTCOMES[word], said, number)
+    said.wait(ANSWER_S, outcome)
+    said.wait(AFTER_S)
+    return outcome() or Outcome(False, f"{word}: no answer within {ANSWER_S:g} s, {said.now}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    options = parser("tell", "Start, stop or reset the mission of one robot.")
+    options = parser("tell", "Start, stop or reset the mission of one robot, and say what came of it.")
     options.add_argument("word", choices=tuple(WORDS), help="to the controller: start; to the guard: stop, reset")
     options.add_argument("number", nargs="?", type=int, default=0, help="of the mission to start (%(default)s)")
     args = options.parse_args(arguments)
     try:
         transport = open_transport(args.transport, "tell", args.namespace, domain=args.domain, loopback=args.loopback)
         try:
-            tell(transport, args.word, args.number)
+            found = tell(transport, args.word, args.number)
         finally:
             transport.close()
     except (TransportError, ValueError) as error:
         print(f"tell: error: {error}", file=sys.stderr)
         return 2
-    return 0
+    print(found.text if found.done else f"tell: {found.text}", file=sys.stdout if found.done else sys.stderr)
+    return 0 if found.done else 1
 
 
 if __name__ == "__main__":
