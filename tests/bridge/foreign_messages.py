@@ -50,6 +50,7 @@ FOREIGN = [
     (numbers("policy/step", 3, INF, 0, 0.4, 7, 7), "inf is no whole number"),
     (numbers("policy/step", 3, 21, 0, 0.4), "4 numbers are no record of a step"),
     (numbers("policy/step", 3, 21, 22, 0.4, 7), "5 numbers are no record of a step"),
+    (numbers("policy/step", 3, 1e15, 0, 0.4, 7, 7), "6 numbers are no record of a step"),
     (numbers("guard/command"), "0 numbers are no record of a command"),
     (numbers("guard/command", *[INF] * 20), "20 numbers are no record of a command"),
     (numbers("guard/command", *[NAN] * 20), "20 numbers are no record of a command"),

@@ -296,7 +296,7 @@ def test_messages_of_others_on_our_topics_are_skipped_and_counted(bag, artifact,
     found = again(foreign, artifact, tolerance=0.0)
     assert found.equal and [flight.flight for flight in found.flights] == [3, 4]
     assert {topic: each.count for topic, each in found.unread.items()} == {
-        "guard/event": 24, "mission": 8, "policy/step": 12, "guard/command": 6, "policy/chunk": 2, "guard/swap": 6,
+        "guard/event": 24, "mission": 8, "policy/step": 14, "guard/command": 6, "policy/chunk": 2, "guard/swap": 6,
         "monitor/verdict": 8, "guard/artifact": 3}
     assert main(["replay", str(foreign)]) == 0
     assert "24 messages on guard/event could not be read (the first: Expecting value" in capsys.readouterr().out

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from temporeal_bridge.bags import Said
     from temporeal_bridge.transport import Received
 
+FASTEST_HZ = 10_000.0  # of a controller, chosen: a replay would make as many steps as a foreign number says
 LONGEST_S = 1e8  # of a mission, three years: what may be multiplied by 1e9 and be a number of 64 bits
 
 
@@ -95,10 +96,10 @@ def read(topic: str, said: Said | Received) -> Any:
 
 
 def step(message: Any) -> Step:
-    """A step is made of at least one message; those that were missed before it are of the same mission."""
+    """A step is made of at least one message, and there were not more before it than time allows."""
     flight, number, missed, at, *marks = (float(x) for x in message.data)
     row = Row(whole(number), seconds(at), tuple(whole(x) for x in marks), whole(missed))
-    if not marks or not 0 <= row.missed <= row.step:
+    if not marks or not 0 <= row.missed <= row.step or row.step > FASTEST_HZ * (row.at + 1.0):
         raise RecordError(f"{len(message.data)} numbers are no record of a step")
     return Step(whole(flight), row)
 
