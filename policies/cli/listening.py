@@ -97,7 +97,7 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
         qos = replace(qos_named(row.qos), depth=DEPTH)  # connects exactly where the controller's would
         endpoints.append(transport.subscribe(row.topic, row.type, qos, keeper(transport, heard)))
     stops = list[Received]()
-    transport.subscribe("estop", BOOL, QOS["any"], stops.append)
+    transport.subscribe("estop", BOOL, QOS["best_effort"], stops.append)
     transport.nodes()  # opens the view of the graph
     until = transport.monotonic() + DISCOVERY_S
     while not all(taken) and transport.monotonic() < until:

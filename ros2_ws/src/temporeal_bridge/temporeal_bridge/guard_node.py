@@ -74,7 +74,7 @@ PACE = 0.95  # of a period: clocks and drivers may be so much faster than they s
 COMMANDED = ("arming", "active", "stopping", "holding")
 # A stop is heard from every publisher, and again from one that makes sure; to hear it twice is no harm. A reset is
 # heard once: an echo of it could clear a reason that came since.
-STOPS = ("any", "default")
+STOPS = ("best_effort", "default")
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
@@ -160,7 +160,7 @@ class GuardNode:
         for topic, type, taker, ways in (
                 ("mission/stop", "std_msgs/msg/Empty", self._on_stop, STOPS),
                 ("estop", "std_msgs/msg/Bool", self._on_estop, STOPS),
-                ("mission/reset", "std_msgs/msg/Empty", self._on_reset, ("any",)),
+                ("mission/reset", "std_msgs/msg/Empty", self._on_reset, ("best_effort",)),
                 ("monitor/verdict", "std_msgs/msg/String", self._on_verdict, ("default",))):
             for way in ways:
                 transport.subscribe(topic, type, QOS[way], taker)

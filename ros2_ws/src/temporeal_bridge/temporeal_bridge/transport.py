@@ -45,7 +45,7 @@ QOS = {
     "latched": QoS(depth=1, latched=True),
     # for those who must not lose what they are behind with: best effort matches every publisher, and holds none up
     "deep": QoS(reliable=False, depth=1000),
-    "any": QoS(reliable=False, depth=10),  # the same, of little that is said
+    "best_effort": QoS(reliable=False, depth=10),  # the same, of little that is said
 }
 
 
