@@ -230,7 +230,7 @@ def check_overrides(name: str, module: Any, overrides: Mapping[str, Any]) -> Non
         if key not in overrides:
             continue
         value = overrides[key]
-        if isinstance(default, str):
+        if isinstance(default, str) or str in get_args(hints.get(key)):
             good, wanted = isinstance(value, str), "a text"
         elif isinstance(default, (int, float)):
             whole = isinstance(default, int)

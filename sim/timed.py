@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from sim.stl.alternative import Alternative, Keep, NotDecomposable, Point
 from sim.stl.decompose import Decomposition
 from sim.stl.marks import is_sure, marked
+from sim.stl.ranges import greatest
 from sim.stl.syntax import Formula
 from sim.stl.torch_ops import compiled
 
@@ -120,7 +121,9 @@ class TimedMission(nn.Module):
 
     Args:
         decomposition: of the formula, on samples each control step.
-        slack: by how much a predicate must hold for a hit, in its unit. ``margin``: the same for what is kept.
+        slack: by how much a predicate must hold for a hit, in its unit, but by no more than half of what it can hold by
+            at all, where its form tells that: a speed below 0.05 m/s never holds by 0.05. ``margin``: by how much what
+            is kept must hold.
     """
 
     def __init__(self, decomposition: Decomposition, slack: float = 0.0, margin: float = 0.0) -> None:
@@ -133,9 +136,12 @@ class TimedMission(nn.Module):
         self.variables = width(self.alternatives)
         asked = [x.predicate for a in self.alternatives for x in (*a.reaches, *a.keeps)]
         self.predicates = tuple(dict.fromkeys(asked))
+        self.slacks = tuple(min(slack, 0.5 * greatest(p)) for p in self.predicates)
         self.values = [compiled(p) for p in self.predicates]
         places = {p: i for i, p in enumerate(self.predicates)}
         self.routes = [Route(a, places) for a in self.alternatives]
+        hit = {place for route in self.routes for wanted in route.asked for place in wanted}
+        self.reached = tuple(self.predicates[place] for place in sorted(hit))
         self.memory: dict[str, tuple[int, ...]] = {"tick": (), "hit": (self.variables,)}
         self.dues = any(_answered(keep) for route in self.routes for keep in route.keeps)
         if self.dues:
@@ -222,10 +228,10 @@ class TimedMission(nn.Module):
         return aims
 
     def _short(self, asked: Sequence[int], margins: Tensor, zero: Tensor) -> Tensor:
-        """By how much [N] what a variable asks for fails, ``slack`` included; not positive where it holds."""
+        """By how much [N] what a variable asks for fails, the slack included; not positive where it holds."""
         if not asked:
             return zero
-        return self.slack + 1e-9 - reduce(torch.minimum, [margins[:, i] for i in asked])
+        return reduce(torch.maximum, [self.slacks[i] + 1e-9 - margins[:, i] for i in asked])
 
     def _take_back(
         self, route: Route, margins: Tensor, time: Tensor, hits: list[Tensor], dues: Sequence[Tensor]

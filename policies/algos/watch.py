@@ -38,6 +38,8 @@ class Watch:
             trace[0] = signals[name][: self.count]
         self.margins: list[Tensor] = []
         self.episodes, self.ever, self.warned = 0, False, False
+        self.slack: float = getattr(getattr(env.objective, "mission", None), "slack", 0.0)
+        self.hit = not self.slack or "progress.hit" not in env.column  # whether a subgoal has counted as reached
         self.clauses = clauses(self.formula)
         self.times_held = torch.zeros(len(self.clauses), dtype=torch.int64)  # episodes in which each held, until all do
         self.nearest = torch.full((len(self.clauses),), -torch.inf, dtype=torch.float64)  # robustness, the same
@@ -45,6 +47,7 @@ class Watch:
     def __call__(self, step: Step) -> None:
         """After a step of the environment."""
         self.at += 1
+        self.hit = self.hit or self._counts(step)
         for name, trace in self.traces.items():
             trace[self.at, self.ids] = step.info["signals"][name][: self.count]
         over = (step.terminated | step.truncated)[: self.count]
@@ -73,18 +76,33 @@ class Watch:
             self.nearest[number] = max(float(self.nearest[number]), float(own.max()))
 
     def warn(self, spent: float) -> None:
-        """Say once, ``spent`` of the training being over, that the formula never held: many an impossible one (a
-        deadline that the robot is too slow for, places that exclude each other) is only found out so."""
-        if self.warned or self.ever or spent < HOPELESS or self.episodes < ENOUGH:
+        """Say once, ``spent`` of the training being over, that the formula never held, or that it did and no subgoal
+        ever counted: many an impossible one (a deadline that the robot is too slow for, places that exclude each other,
+        a slack that there is no room for) is only found out so."""
+        if self.warned or spent < HOPELESS or self.episodes < ENOUGH or not (told := self._trouble()):
             return
         self.warned = True
+        share, why = told
+        warnings.warn(f"the formula held in {share} of {self.episodes} episodes that were watched, {spent:.0%} of the "
+                      f"training being over; {why}", stacklevel=1)
+
+    def _trouble(self) -> tuple[str, str] | None:
+        """In which share of the episodes the formula held, and what may be wrong; None where nothing seems to be."""
+        if self.ever:
+            return None if self.hit else ("some", "no subgoal ever counted as reached: it does where it holds by more "
+                                          f"than task.settings.slack, {self.slack:g}. Is there room for that?")
         never = [f"{text} (nearest: robustness {float(self.nearest[number]):.3g})"
                  for number, (text, _) in enumerate(self.clauses) if not self.times_held[number]]
         which = f"these clauses held in none: {'; '.join(never)}" if never else (
             "each of its clauses held in some of them, all together in none")
-        warnings.warn(
-            f"the formula held in none of {self.episodes} episodes that were watched, {spent:.0%} of the training "
-            f"being over; {which}. Can it be done in these times, at these places, by this robot?", stacklevel=1)
+        return "none", f"{which}. Can it be done in these times, at these places, by this robot?"
+
+    def _counts(self, step: Step) -> bool:
+        """Whether a subgoal has counted in an episode from its start: later than at the first sample, as which those
+        count that a schedule does not have."""
+        hits = self.env.column["progress.hit"][: self.count][self.known & ~self.env.midway[: self.count]]
+        kept = step.info["success"] & (step.terminated | step.truncated)
+        return bool((hits > 1.0).any() | kept[: self.count].any())
 
     def _held(self, worlds: Tensor) -> dict[str, Tensor]:
         """Their traces [T, K, ...], the last sample of each held to the end."""

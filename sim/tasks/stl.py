@@ -22,6 +22,7 @@ from sim.regions import shapes_of
 from sim.schedules import draw_schedules
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
+from sim.stl.ranges import greatest
 from sim.stl.syntax import horizon, signals_in
 from sim.stl_timed import SCHEDULE
 from sim.stl_views import VIEWS, View
@@ -190,8 +191,32 @@ def resolved(*, system: str = "linear", view: str = TIMED, **given: Any) -> dict
     return {**settings, "slack": slack, "reward": asdict(reward)}
 
 
+def spoken(
+    formula: str | None, constants: Mapping[str, Any] | None, start: Mapping[str, Any] | None
+) -> tuple[str, dict[str, Any]]:
+    """The formula and its constants; without any of one's own the example's."""
+    if formula is not None:
+        return formula, dict(EXAMPLE if constants is None and formula == FORMULA else constants or {})
+    if said := [name for name, value in (("constants", constants), ("start", start)) if value]:
+        raise ValueError(f"task 'stl': {' and '.join(said)} without a formula; a task says formula: ..., such as "
+                         f"{FORMULA!r}")
+    return FORMULA, dict(EXAMPLE)
+
+
+def check_slack(mission: TimedMission, given: float | None) -> None:
+    """A ValueError where a subgoal cannot be reached at all, or not by the slack that a task has ``given``."""
+    for predicate in mission.reached:
+        most = greatest(predicate)
+        if most <= 0.0:
+            raise ValueError(f"task 'stl': {predicate} can never hold by more than {most + 0.0:g}, so that it is never "
+                             "reached; compare with < or > and give it room")
+        if given is not None and given >= most:
+            raise ValueError(f"task 'stl': slack is {given:g}, but {predicate} holds by less than {most:g} at best, so "
+                             f"that it would never count; legal: below {most:g}, or leave it out")
+
+
 def make(
-    *, system: str = "linear", formula: str = FORMULA, constants: Mapping[str, Any] | None = None,
+    *, system: str = "linear", formula: str | None = None, constants: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None, shapes: Sequence[Mapping[str, Any]] = (), episode_s: float | None = None,
     view: str = TIMED, slack: float | None = None, margin: float = 0.0, reward: Mapping[str, float] | None = None,
     of_view: Mapping[str, Any] | None = None,
@@ -202,7 +227,8 @@ def make(
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
             as the system says (``timed``) or as the view does, its ``beta`` 1 / m in an arena of 10 m and so on.
-        slack, margin: of the timed view, in the predicates' unit; ``slack`` None: the system's own. ``of_view``: other
+        slack, margin: of the timed view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
+            says it): that, or half of what a predicate can hold by at all where this is less. ``of_view``: other
             settings of the view, such as ``samples`` of ``history`` and ``privileged`` of ``plain``.
         episode_s: s; the formula's horizon if left out.
     """
@@ -211,15 +237,15 @@ def make(
     if view not in (TIMED, *VIEWS):
         raise ValueError(f"task 'stl': view is {view!r}; legal: {', '.join((TIMED, *VIEWS))}")
     of: System = resolve("sim.systems", system).make()
-    dt, given = of.control_dt, dict(EXAMPLE if constants is None and formula == FORMULA else constants or {})
-    parsed = parse(formula, task_schema(of.scene), given)
+    text, given = spoken(formula, constants, start)
+    dt, parsed = of.control_dt, parse(text, task_schema(of.scene), given)
     length = max(horizon(parsed, dt), dt) if episode_s is None else episode_s
     start = dict(start or {})
     extra, initial, explore = None, partial(of.initial, start=start), None
     if view == TIMED:
-        slack = of.slack if slack is None else slack
-        seen: Any = stl_timed.make(decompose(parsed, dt), slack=slack, margin=margin,
-                                  reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body)
+        seen: Any = stl_timed.make(decompose(parsed, dt), slack=of.slack if slack is None else slack, margin=margin,
+                                   reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body)
+        check_slack(seen.mission, None if slack == of.slack else slack)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
         extra, initial = Constant(seen.spec), Initial(initial, bank)
         explore = Explore(initial, of, start, seen.objective.mission)
@@ -229,6 +255,6 @@ def make(
                            **dict(of_view or {}))
     return Task(
         name="stl", scene=of.scene, command=of.command, control_dt=dt, substeps=of.substeps, episode_s=length,
-        formula=parsed, formula_text=formula, constants=given, observe=Observe(of, seen), act=of.act,
+        formula=parsed, formula_text=text, constants=given, observe=Observe(of, seen), act=of.act,
         objective=seen.objective, initial=initial, explore=explore, extra=extra,
         shapes=shapes or shapes_of(parsed, of), stop=of.stop, finite=True)

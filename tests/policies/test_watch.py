@@ -105,6 +105,24 @@ def test_a_formula_that_held_or_was_hardly_seen_is_not_spoken_of(steps):
         watch.warn(0.9)
 
 
+SLOW = "F[0.4,2] (norm(base_pos_w) < 50 & norm(base_vel_w) < 1.1)"
+
+
+@pytest.mark.parametrize(("slack", "told"), [(1.09, "slack"), (0.0, None), (None, None)])
+def test_a_slack_that_nothing_has_room_for_is_spoken_of(slack, told):
+    """The formula held all the while, and no hit ever counted: at 1.02 m/s a speed below 1.1 holds by 0.08."""
+    env = make_env(load_task("stl", formula=SLOW, slack=slack), num_worlds=8, seed=3, threads=1)
+    env.reset()
+    watch = Watch(env)
+    for _ in range(60):
+        watch(env.step(to_the_right(env.worlds)))
+    assert watch.ever and watch.hit is (told is None)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        watch.warn(0.34)
+    assert [told in str(w.message) and "1.09" in str(w.message) for w in said] == [True] * (told is not None)
+
+
 def test_training_logs_it(tmp_path):
     words = ["train", "algo=ppo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1",
              "algo.total_steps=16000", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]", "--out",

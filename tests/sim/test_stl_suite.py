@@ -17,6 +17,7 @@ from sim.maps import rotation
 from sim.regions import shapes_of
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
+from sim.stl.ranges import greatest
 from sim.stl.robustness import robustness
 from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
 from sim.stl_timed import SCHEDULE, Reward
@@ -100,6 +101,53 @@ def test_a_task_that_says_no_slack_has_its_system_s():
     assert own.objective.mission.slack == 0.03 and own.observe.view.mission.slack == 0.03
     assert load_task("stl", system="quadrotor", formula="F[0,5] (height > 1)", slack=0.0).objective.mission.slack == 0.0
     assert load_task("stl").objective.mission.slack == 0.05
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_subgoal_of_the_suite_has_room_for_the_slack_of_its_system(task):
+    settings = content(task)["settings"]
+    mission = load_task("stl", **settings).objective.mission
+    own = system_of(settings["system"]).slack
+    assert {s for p, s in zip(mission.predicates, mission.slacks) if p in mission.reached} == {own}
+    assert all(greatest(predicate) >= 2 * own for predicate in mission.reached)
+
+
+REST = "F[0,10] (norm(base_pos_w - a) < r & norm(base_vel_w) < 0.05 & F[0,8] (norm(base_pos_w - b) < r))"
+REST_AT = {"a": [2.0, 2.0, 0.0], "b": [-2.0, 2.0, 0.0], "r": 0.6}
+
+
+def test_a_subgoal_with_less_room_than_the_slack_counts_at_half_of_its_room():
+    mission = load_task("stl", formula=REST, constants=REST_AT).objective.mission
+    assert dict(zip(map(str, mission.predicates), mission.slacks)) == {
+        "norm(base_pos_w - a) < r & norm(base_vel_w) < 0.05": 0.025, "norm(base_pos_w - b) < r": 0.05}
+    zeros = {name: torch.zeros(2, *shape) for name, shape in mission.memory.items()}
+    at_a, resting = torch.tensor([REST_AT["a"]] * 2), torch.tensor([[0.0, 0.024, 0.0], [0.0, 0.026, 0.0]])
+    timed, _ = mission({"base_pos_w": at_a, "base_vel_w": resting}, torch.tensor([[0.0, 0.0, 40.0]] * 2), zeros)
+    assert timed.hit[:, 0].tolist() == [True, False]
+    assert timed.distance.tolist() == pytest.approx([4.0 - 0.6 + 0.05, 0.001], abs=1e-5)
+
+
+@pytest.mark.parametrize(("slack", "told"), [
+    (2.0, r"slack is 2, but .* norm\(base_vel_w\) < 0.05 holds by less than 0.05 at best.*legal: below 0.05"),
+    (0.06, "below 0.05"), (0.049, ""), (0.05, ""), (None, "")])
+def test_a_slack_that_a_subgoal_has_no_room_for_is_refused(slack, told):
+    """0.05 is the system's own, and is what a run's file says."""
+    if not told:
+        load_task("stl", formula=REST, constants=REST_AT, slack=slack)
+        return
+    with pytest.raises(ValueError, match=told):
+        load_task("stl", formula=REST, constants=REST_AT, slack=slack)
+
+
+def test_a_subgoal_that_never_holds_with_any_room_is_refused():
+    with pytest.raises(ValueError, match="== 1 can never hold by more than 0, so that it is never reached"):
+        load_task("stl", formula="F[0,10] (base_pos_w.x == 1)")
+
+
+@pytest.mark.parametrize("said", [{"constants": {"a": [2.0, 2.0, 0.0]}}, {"start": {"low": [0.0, 0.0]}}])
+def test_a_task_with_constants_or_a_start_and_no_formula_is_refused(said):
+    with pytest.raises(ValueError, match=f"{next(iter(said))} without a formula; a task says formula: "):
+        load_task("stl", **said)
 
 
 def test_a_task_that_says_no_coefficient_of_the_reward_has_its_system_s():
