@@ -85,7 +85,17 @@ def make_task(settings: Mapping[str, Any]) -> Task:
     from sim.task import load_task
 
     with bad_input():
-        return load_task(settings["task"]["name"], **(settings["task"].get("settings") or {}))
+        return checked_robot(settings["task"], load_task(settings["task"]["name"], **(
+            settings["task"].get("settings") or {})))
+
+
+def checked_robot(said: Mapping[str, Any], task: Task) -> Task:
+    """``task``, if its robot is the one that its file names: a formula's robot is that of its system."""
+    system, robot = getattr(task.observe, "system", None), said.get("robot", task.robot.name)
+    if system is None or robot == task.robot.name:
+        return task
+    raise BadInput(f"the task says robot: {robot}, but its settings.system, {system.name}, is for robot "
+                   f"{task.robot.name}: say robot: {task.robot.name}, or a system of {robot}")
 
 
 def resolved(settings: Mapping[str, Any]) -> Settings:

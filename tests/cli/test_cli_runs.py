@@ -208,3 +208,11 @@ def test_override_of_saved_settings() -> None:
         override(saved, ["experiment=demo"])
     with pytest.raises(BadInput, match="did you mean 'threads'"):
         override(saved, ["thread=1"])
+
+
+def test_a_formula_s_robot_is_that_of_its_system() -> None:
+    for word in ("task.settings.system=unicycle", "task.settings.system=quadrotor"):
+        system = word.partition("=")[2]
+        with pytest.raises(BadInput, match=rf"robot: linear, but its settings.system, {system}, is for robot .*"):
+            runs.make_task(compose(["task=stl/linear_reach", word]))
+    assert runs.make_task(compose(["task=stl/linear_reach"])).robot.name == "linear"
