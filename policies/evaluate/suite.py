@@ -17,8 +17,10 @@ Rules of the averages:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from statistics import fmean, median
 from typing import Any
 
@@ -67,10 +69,11 @@ class Target:
 
 
 PLAIN = "task.settings.view=plain"
-# Of the learners that TGPO is compared with, for all systems; chosen by looks at `linear_reach`. Their episodes all
-# last equally long: worlds that begin at once would be in step for ever. What is paid late must not be discounted
-# away: 0.999^1000 = 0.37. Unlike TGPO's, their observations are normalized and their exploration does not fade
-# (docs/learning-formulas.md), and their updates are those of PPO's default, `desired_kl` 0.01, where TGPO's is 0.03.
+# Of the learners that TGPO is compared with, for all systems; chosen by looks at `linear_reach`, which tau-MDP learns
+# with them, RNN in part, PPO and F-MDP not (docs/learning-formulas.md). Their episodes all last equally long: worlds
+# that begin at once would be in step for ever. What is paid late must not be discounted away: 0.999^1000 = 0.37. Unlike
+# TGPO's, their observations are normalized and their exploration does not fade, and their updates are those of PPO's
+# default, `desired_kl` 0.01, where TGPO's is 0.03.
 LEARNER_WORDS = ("algo=ppo", "algo.stagger=true", "algo.rollout_steps=25", "algo.minibatches=8", "algo.gamma=0.999",
                  "algo.gae_lambda=0.98", "algo.entropy_coef=0.005", "algo.max_std=1.0")
 METHODS: Mapping[str, Method] = {method.key: method for method in (
@@ -95,7 +98,7 @@ METHODS: Mapping[str, Method] = {method.key: method for method in (
     Method("milp", "MILP", "mixed-integer program, exact on linear systems: the classical reference",
            ("algo=milp", PLAIN), PLANNER, ("linear",)),
 )}
-OURS, UNIFORM, HOME, HISTORY = "tgpo", "tgpo-uniform", "tgpo-home", "tau-mdp"
+OURS, UNIFORM, HOME, HISTORY, EXACT = "tgpo", "tgpo-uniform", "tgpo-home", "tau-mdp", "milp"
 BASELINES = ("ppo", "rnn", "tau-mdp", "f-mdp", "npc", "cem")
 """What the margin is taken over. MILP is not among them: it is for one system."""
 MODEL_FREE = tuple(key for key in BASELINES if METHODS[key].kind == LEARNER)
@@ -144,11 +147,18 @@ class Share:
     failed: int = 0
     seeds: int = 1
     starts: tuple[int, int] = (0, 0)  # least and most that a trial was judged on
+    unknown: int = 0  # trials of which nobody knows whether their settings were those of now
 
 
 def of(trials: Iterable[Trial], **asked: Any) -> list[Trial]:
     """The trials whose entries are as ``asked``."""
     return [trial for trial in trials if all(trial.get(key) == value for key, value in asked.items())]
+
+
+def unknown_settings(trials: Iterable[Trial]) -> list[Trial]:
+    """Those that do not tell all their settings (``settings``, a digest), only the words of a command line: the files
+    of settings behind these were perhaps others than those of now."""
+    return [trial for trial in trials if trial.get("settings") is None]
 
 
 def formula_share(trials: Sequence[Trial]) -> Share | None:
@@ -166,7 +176,7 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
     part = len(done) / (len(done) + failed)
     starts = min(t["episodes"] for t in done), max(t["episodes"] for t in done)
     return Share(part * hits / episodes, part * low, part * high, episodes, failed=failed, seeds=len(trials),
-                 starts=starts)
+                 starts=starts, unknown=len(unknown_settings(done)))
 
 
 def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Share | None:
@@ -179,7 +189,7 @@ def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Shar
         return None
     told = {"episodes": sum(s.episodes for s in ran), "formulas": len(shares),
             "not_supported": len(shares) - len(ran), "failed": sum(s.failed for s in ran),
-            "seeds": min(s.seeds for s in shares)}
+            "seeds": min(s.seeds for s in shares), "unknown": sum(s.unknown for s in ran)}
     judged = [s.starts for s in ran if s.episodes]
     starts = (min(least for least, _ in judged), max(most for _, most in judged)) if judged else (0, 0)
     scale = len(ran) / counted
@@ -305,19 +315,53 @@ def not_worse(ours: Share, theirs: Share) -> bool:
 # ---------------------------------------------------------------- time
 
 
+POOL = 100
+"""Whole episodes that a share of success is told of while learning, at least: its standard deviation is then at most
+0.05. In one iteration often a single one ends, and the first that is lucky is no threshold reached."""
+
+
+def pooled(history: Sequence[Mapping[str, float]]) -> list[tuple[float, float, float]]:
+    """Seconds, steps and success over the last :data:`POOL` whole episodes or more, as long as training went on.
+
+    Each episode counts once: an iteration in which none ended repeats the figures of the one before. Nothing is said
+    before there were so many. A row that does not say of how many ``episodes`` it is stands for itself: STL-NPC's,
+    which are of the batch of an update, missions that its model predicts (256, :class:`policies.algos.npc.NPCConfig`).
+    """
+    told, window, before = list[tuple[float, float, float]](), deque[tuple[float, float]](), None
+    for row in (row for row in history if "success" in row):
+        figures = tuple(row.get(name) for name in ("success", "episodes", "return"))
+        if "episodes" in row and figures == before:
+            continue
+        before, count = figures, row.get("episodes", POOL)
+        window.append((count, count * row["success"]))
+        while sum(c for c, _ in window) - window[0][0] >= POOL:
+            window.popleft()
+        if (whole := sum(c for c, _ in window)) >= POOL:
+            told.append((row["seconds"], row["steps"], sum(good for _, good in window) / whole))
+    return told
+
+
 def time_to(history: Sequence[Mapping[str, float]], threshold: float) -> float | None:
-    """Seconds of training after which the episodes that ended first satisfied with at least ``threshold``."""
-    return next((row["seconds"] for row in history if row.get("success", 0.0) >= threshold), None)
+    """Seconds of training after which success, :func:`pooled`, is at least ``threshold`` for the first time."""
+    return next((seconds for seconds, _, success in pooled(history) if success >= threshold), None)
+
+
+def is_pooled(trial: Trial) -> bool:
+    """Whether the trial's curve and times to thresholds are of pooled episodes: in trials of before they are of those
+    that ended in one iteration."""
+    return trial.get("pooled") == POOL
 
 
 @dataclass(frozen=True)
 class Times:
-    """Of the trainings of one method on one system, from process start. ``to``: by threshold, how many got there, the
-    median time [s]. ``wall``: of those that ran at most :data:`FEW` at once, how many, and the longest [s]."""
+    """Of the trainings of one method on one system, from process start. ``to``: by threshold, how many of those
+    ``pooled`` (:func:`is_pooled`) got there, and their median time [s]: None where half of them did not. ``wall``: of
+    those that ran at most :data:`FEW` at once, how many, and the longest [s]."""
 
     trainings: int
     cpu_s: float  # median
     longest_s: float  # of CPU time
+    pooled: int
     to: Mapping[float, tuple[int, float | None]]
     wall: tuple[int, float | None] = (0, None)
 
@@ -326,17 +370,18 @@ FEW = 2  # trials at once: each has a core of its own on machines of two cores, 
 
 
 def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
-    """See :class:`Times`; a median over those that got there only."""
+    """See :class:`Times`; of the times to a threshold, one that was not reached is infinite."""
     own = [t for t in of(trials, method=method, system=system, status=DONE) if t.get("cpu_s") is not None]
     if not own:
         return None
-    to = {}
+    to, told = {}, [t["time_to"] for t in own if is_pooled(t)]
     for threshold in THRESHOLDS:
-        reached = [s for t in own if (s := t.get("time_to", {}).get(str(threshold))) is not None]
-        to[threshold] = (len(reached), median(reached) if reached else None)
+        seconds = [inf if (s := time_to[str(threshold)]) is None else s for time_to in told]
+        middle = median(seconds) if seconds else inf
+        to[threshold] = (sum(map(isfinite, seconds)), middle if isfinite(middle) else None)
     took = [t["cpu_s"] for t in own]
     walls = [t["wall_s"] for t in own if "wall_s" in t and (t.get("parallel") or FEW + 1) <= FEW]
-    return Times(len(own), median(took), max(took), to, (len(walls), max(walls, default=None)))
+    return Times(len(own), median(took), max(took), len(told), to, (len(walls), max(walls, default=None)))
 
 
 def first_to_fail(trials: Sequence[Trial], method: str, task: str) -> dict[str, float]:

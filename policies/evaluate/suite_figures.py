@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from policies.evaluate.charts import ticks
-from policies.evaluate.suite import DONE, METHODS, Share, Trial, of
+from policies.evaluate.suite import DONE, METHODS, Share, Trial, is_pooled, of
 
 COLORS = ("#1f62c9", "#8aa9dd", "#2b3a67", "#c2362b", "#e08a2e", "#0f7a5a", "#7a4fbf", "#b0488f", "#6b7280", "#a28c1a")
 WIDTH, HEIGHT = 720, 300
@@ -48,8 +48,10 @@ def horizon_chart(found: Mapping[str, Sequence[tuple[int, Share]]]) -> str:
 
 
 def learning_chart(trials: Sequence[Trial]) -> str:
-    """Success of the training's own episodes against its time, mean over formulas and seeds; empty without any."""
-    longest = max((t["curve"][-1][0] for t in trials if t.get("curve")), default=0.0)
+    """Success of the training's own episodes, pooled, against its time, mean over formulas and seeds; empty without
+    any that are."""
+    trials = [t for t in trials if t.get("curve") and is_pooled(t)]
+    longest = max((t["curve"][-1][0] for t in trials), default=0.0)
     if longest <= 0.0:
         return ""
     times = [longest * i / BINS for i in range(1, BINS + 1)]
@@ -61,7 +63,7 @@ def learning_chart(trials: Sequence[Trial]) -> str:
              *frame([(x(s), f"{s:g}") for s in ticks(0.0, longest)], "s of learning, exploring policies")]
     row = 0
     for key, method in METHODS.items():
-        curves = [t["curve"] for t in of(trials, method=key, status=DONE) if t.get("curve")]
+        curves = [t["curve"] for t in of(trials, method=key, status=DONE)]
         if curves:
             means = [fmean(last_before(c, s) for c in curves) for s in times]
             parts.append(curve([(x(s), at(y)) for s, y in zip(times, means)], method.title, row))

@@ -38,8 +38,9 @@ Study = Mapping[str, Any]
 def write_page(path: Path, study: Study) -> None:
     """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``tasks`` (all formulas of
     the suite, also those that nothing was tried on), ``command``, ``quick``, ``stale`` and ``taken_over`` (how many
-    trials of other code or settings were left out, and how many of other code were not), ``revisions``, ``machine``,
-    ``tried`` (by row: what was tried where the target is missed)."""
+    trials of other code or settings were left out, and how many of other code were not), ``unknown`` (of how many not
+    all settings are known), ``revisions``, ``machine``, ``tried`` (by row: what was tried where the target is
+    missed)."""
     from policies.files import write_whole
 
     write_whole(path, page(study).encode())
@@ -66,6 +67,10 @@ def head(study: Study) -> str:
     stale = f" {study['stale']} trials of other code or settings are left out." if study.get("stale") else ""
     if study.get("taken_over"):
         stale += f" {study['taken_over']} trials were made with earlier code; study.json names the revision of each."
+    if study.get("unknown"):
+        stale += (f" Of {study['unknown']} trials only the formula and the settings on the command line are known to "
+                  "be those of now: they keep no digest of all settings, and their method's defaults may have been "
+                  "others.")
     return (f"{quick}<p>Trials: {len(trials)}; formulas: {len(tasks)}; methods: {len({t['method'] for t in trials})}; "
             f"seeds: {len(seeds)}.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
             f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(str(machine.get('cpu', '')))} "
@@ -263,11 +268,14 @@ def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = study["trials"], []
     told = ("<p>Training: CPU time from process start, median and longest; where trials ran at most two at once, also "
-            "the longest wall time. To a threshold: seconds of learning until so many of the episodes that ended in "
-            "one iteration were a success, with the exploring policy (of TGPO: kept the drawn schedule, which is "
-            "harder than the formula); the median of the trainings that got there, and how many did. Planners: seconds "
-            "per start, simulation included; where their time (that of a training) was over before all starts, the "
-            "number that was judged.</p>")
+            f"the longest wall time. To a threshold: seconds of learning until such a share of the last {suite.POOL} "
+            "whole episodes, or a few more, was a success, exploring (TGPO: kept the drawn schedule, harder than the "
+            "formula; of STL-NPC: of an update's missions, as its model predicts them); the median over the "
+            "trainings that tell it, those that did not get there as infinite, so that there is none where half did "
+            "not; in brackets how many got there. Trainings of before tell only the success of the episodes that "
+            "ended in one iteration, often a single one, which is no measure: they are in no curve and no time to a "
+            "threshold. Planners: seconds per start, simulation included; where their time (that of a training) was "
+            "over before all starts, the number that was judged.</p>")
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
@@ -305,11 +313,15 @@ def wall(found: suite.Times) -> str:
 
 
 def reached(found: suite.Times | None, threshold: float) -> str:
-    """Median seconds to a threshold, and how many got there."""
+    """Median seconds to a threshold, and how many got there of those that tell it; how many trainings do not."""
     if found is None:
         return "–"
+    if not found.pooled:
+        return "not measured"
     count, seconds = found.to[threshold]
-    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({count} of {found.trainings})"
+    missing = found.trainings - found.pooled
+    small = f'<div class="muted small">of {missing} not measured</div>' if missing else ""
+    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({count} of {found.pooled}){small}"
 
 
 def trajectories(study: Study) -> str:
@@ -340,10 +352,10 @@ def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind:
 
 
 def shown_methods(trials: Sequence[Trial], task: str) -> list[str]:
-    """TGPO* and the best baseline on ``task``, of those that have episodes to draw."""
+    """TGPO* and the best baseline or reference on ``task``, of those that have episodes to draw."""
     there = {t["method"] for t in suite.of(trials, task=task, status=suite.DONE) if t.get("paths")}
-    found = {m: s.estimate for m in METHODS if m in there and m != suite.OURS
-             and m != suite.UNIFORM and (s := suite.formula_share(suite.of(trials, task=task, method=m))) is not None}
+    found = {m: s.estimate for m in (*suite.BASELINES, suite.EXACT) if m in there
+             and (s := suite.formula_share(suite.of(trials, task=task, method=m))) is not None}
     best = [max(found, key=lambda m: found[m])] if found else []
     return [*([suite.OURS] if suite.OURS in there else [suite.UNIFORM] if suite.UNIFORM in there else []), *best]
 
@@ -396,9 +408,9 @@ def notes(study: Study) -> str:
            "has of a start tell whether a mission can go on from there. On the ant only TGPO sees the slopes over its "
            "place of what is asked for, in the robot's frame, and is spared the rest of episodes whose robot is lost "
            "(it has fallen over). What the starts are worth: TGPO* from home has none of them.</li>"
-           "<li>The settings of the learners that TGPO is compared with were chosen on linear_reach alone. They keep "
-           "algo.desired_kl 0.01, where TGPO's is 0.03: with that, τ-MDP on linear_patrol (60 s of CPU time, seed 1) "
-           "satisfied 104 of 1000 starts, with 0.01 it was 103 (measured once).</li>"
+           "<li>The settings of the learners that TGPO is compared with were chosen with a view to linear_reach alone, "
+           "and not all of them learn even that; on other formulas other settings might do better. They keep "
+           "algo.desired_kl 0.01, where TGPO's is 0.03.</li>"
            "<li>Learning curves are of the training's own episodes from their beginnings, exploring: of TGPO the share "
            "that kept the schedule that was drawn, which is less than the share that satisfied the formula.</li>"
            "<li>Judged are deterministic policies on starts of a seed that no training has, by the exact Boolean "

@@ -194,15 +194,16 @@ def test_a_study_goes_on_with_what_is_missing_or_was_made_with_other_code(
 def test_policies_of_before_are_judged_by_the_code_of_now(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = Item("linear_reach", "tgpo", 1)
     told = {**told_of(item), "code": "older", "revision": "abc", "wall_s": 7.0, "cpu_s": 6.0, "peak_memory_B": 5,
-            "seconds": 4.0, "steps": 3, "curve": [[4.0, 3, 1.0]], "time_to": {"0.5": 2.0, "0.9": 3.0}}
+            "settings": stl_tasks.settings_digest(item)}
     before = stub.parent / "before"
     (before / "runs" / item.name).mkdir(parents=True)
-    for change in ({"words": []}, {"status": FAILED}, {}):
+    for change in ({"words": []}, {"status": FAILED}, {"settings": "other"}, {}):
         (before / f"{item.name}.json").write_text(json.dumps({**told, **change}))
         (stub / f"{item.name}.json").unlink(missing_ok=True)
         go(stub, methods=["tgpo"], judge=[str(before)])
         found = json.loads((stub / f"{item.name}.json").read_text())
         assert (found["revision"] == "abc") == (found["cpu_s"] == 6.0) == ("judged_by" in found) == (not change)
+    assert found["settings"] == told["settings"]
     assert found["run"] == str(before / "runs" / item.name) and found["taken_over"] and found["satisfied"] == 900
     with pytest.raises(BadInput, match=r"--judge: .*/nowhere has no policies: .*with runs/ in it"):
         go(stub, methods=["tgpo"], judge=[str(before.parent / "nowhere")])
@@ -336,7 +337,8 @@ def whole(tgpo: int = 970, best: int = 600, wall: float = 170.0, long: int = 995
     """Trials of all of SUITE."""
     def one(task: str, method: str, seed: int, satisfied: int) -> dict[str, Any]:
         return {"task": task, "system": "linear", "method": method, "seed": seed, "status": DONE, "depth": 1,
-                "satisfied": satisfied, "episodes": EPISODES, "cpu_s": wall, "time_to": {"0.5": 9.0, "0.9": None}}
+                "satisfied": satisfied, "episodes": EPISODES, "cpu_s": wall, "settings": "known",
+                "time_to": {"0.5": 9.0, "0.9": None}, "pooled": suite.POOL}
 
     rows = [one(task, m, seed, tgpo if m == "tgpo" else best) for seed in seeds for task in SUITE[:2]
             for m in ("tgpo", *BASELINES)]
@@ -358,6 +360,23 @@ def test_rows_are_judged_against_the_targets() -> None:
     assert rows["margin.points"].value == pytest.approx(37.0)
     assert rows["linear.tgpo.seconds.most"].value == 170.0
     assert rows["linear.tgpo.seconds_to_0.5"].value == 9.0 and rows["linear.tgpo.seconds_to_0.9"].value is None
+    told = rows["linear.tgpo.seconds_to_0.5"].peer
+    assert "median over 12 of 12 trainings" in told and "last 100 whole episodes" in told and "12 of them got" in told
+    before = {row.name: row for row in rows_of([{**t, "pooled": None} for t in whole()], SUITE)}
+    row = before["linear.tgpo.seconds_to_0.5"]
+    assert row.value is None and row.peer.startswith("not measured: none of 12 trainings tells")
+
+
+def test_rows_say_of_how_many_trials_all_settings_are_not_known() -> None:
+    names = ["linear.tgpo.success", "linear.horizon100.tgpo.success", "margin.points", "linear.tgpo.seconds.most",
+             "linear.tgpo.seconds_to_0.5"]
+    rows = {row.name: row for row in rows_of(whole(), SUITE)}
+    assert not [name for name in names if "unknown" in rows[name].peer]
+    trials = [{**t, "settings": None} if t["seed"] == 1 else t for t in whole()]
+    rows = {row.name: row for row in rows_of(trials, SUITE)}
+    told = {name: rows[name].peer.partition("settings of ")[2].partition(" ")[0] for name in names}
+    assert list(told.values()) == ["2", "1", "14", "4", "4"]
+    assert rows["margin.points"].ok is True
 
 
 def test_times_are_cpu_times_with_the_wall_time_beside_them() -> None:
@@ -441,7 +460,11 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     assert len(found["paths"]) == 6 and len(found["paths"][0]["points"][0]) == 3
     heat = found["heat"]
     assert np.shape(heat["value"]) == (len(heat["y"]), len(heat["x"])) and "t1" in heat["x_label"]
-    assert found["evaluation_seed"] > 1_000_000
+    assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
+    anew = _stl_trial.learning(_stl_trial.history_of(tmp_path / "run"))
+    assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
+    judged = _stl_trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
+    assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
 
 
 def test_a_real_planner_is_judged_on_as_many_starts_as_its_time_allows(
@@ -464,12 +487,14 @@ def test_what_a_method_refuses_is_not_supported_with_the_reason(tmp_path: Path) 
 
 
 def test_learning_is_told_with_its_curve() -> None:
-    history = [{"seconds": float(i), "steps": 10.0 * i, **({"success": i / 100} if i > 10 else {})} for i in range(101)]
+    history = [{"seconds": float(i), "steps": 10.0 * i, "episodes": 100.0, **({"success": i / 100} if i > 10 else {})}
+               for i in range(101)]
     found = _stl_trial.learning(history)
     assert len(found["curve"]) == 60 and found["curve"][0] == [11.0, 110.0, 0.11]
     assert found["curve"][-1] == [100.0, 1000.0, 1.0]
     assert found["time_to"] == {"0.5": 50.0, "0.9": 90.0} and found["seconds"] == 100.0
-    assert _stl_trial.learning([])["curve"] == []
+    assert _stl_trial.learning([])["curve"] == [] and found["pooled"] == suite.POOL
+    assert set(found) == {"seconds", "steps", "curve", "time_to", "pooled"}
 
 
 def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illegal() -> None:
@@ -512,7 +537,8 @@ def test_a_trial_of_fewer_starts_does_not_hold(tmp_path: Path) -> None:
 def told_of(item: Item) -> dict[str, Any]:
     return {"status": DONE, "words": item.words, "code": code_digest(item), "budget_s": item.budget_s,
             "formula_file": stl_tasks.formula_digest(item.task), "quick": False, "episodes": EPISODES,
-            "task": item.task, "method": item.method, "seed": item.seed}
+            "task": item.task, "method": item.method, "seed": item.seed, "system": item.system, "revision": "def",
+            "satisfied": 900, "depth": 1}
 
 
 def test_trials_of_earlier_code_are_taken_over_where_formula_and_settings_are_the_same(tmp_path: Path) -> None:
@@ -586,6 +612,50 @@ def test_every_target_that_the_published_study_misses_says_what_was_tried() -> N
     file = Path(__file__).parents[1] / "benchmarks" / "results" / "stl-tasks.json"
     missed = [row["name"] for row in json.loads(file.read_text())["rows"] if row["ok"] is False]
     assert [name for name in missed if not stl_tasks.TRIED.get(name)] == []
+
+
+@pytest.mark.parametrize(("trial", "told"), [
+    (3, "trial 0 has no entries"),
+    ({"task": "linear_one", "method": "tgpo"}, "no seed, status, system, revision, words"),
+    ({"satisfied": None}, "no satisfied;"), ({"seed": "x"}, "no seed;")])
+def test_a_damaged_study_is_refused_with_what_a_trial_has(tmp_path: Path, trial: Any, told: str) -> None:
+    whole = told_of(Item("linear_reach", "tgpo", 1)) if isinstance(trial, dict) and "task" not in trial else {}
+    (tmp_path / "k.json").write_text(json.dumps({"trials": [{**whole, **trial} if isinstance(trial, dict) else trial]}))
+    with pytest.raises(BadInput, match=rf"--keep: .*k.json is damaged: .*{told}.* a trial has task, method, seed, "):
+        Study(tmp_path, ["linear_reach"], False).take_over(str(tmp_path / "k.json"))
+
+
+def test_nothing_is_lacking_in_the_published_study() -> None:
+    file = Path(__file__).parents[1] / "benchmarks" / "results" / "stl-tasks.json"
+    assert {stl_tasks.lacking(trial) for trial in json.loads(file.read_text())["trials"]} == {""}
+
+
+def test_settings_behind_the_words_are_compared_where_a_trial_tells_them(tmp_path: Path) -> None:
+    """The words of before and of now are the same, whatever the algorithm's defaults became."""
+    item, study = Item("linear_reach", "tgpo", 1), Study(tmp_path / "new", ["linear_reach"], False)
+    study.folder.mkdir()
+    now, file = stl_tasks.settings_digest(item), tmp_path / "study.json"
+    for settings, taken in (("other", 0), (now, 1), (None, 0)):  # the last one is there already
+        file.write_text(json.dumps({"trials": [{**told_of(item), "settings": settings}]}))
+        assert study.take_over(str(file)) == taken
+    assert "digest" not in written(study)
+    (study.folder / f"{item.name}.json").unlink()
+    assert study.take_over(str(file)) == 1
+    assert "Of 1 trials only the formula and the settings on the command line are known" in written(study)
+
+
+def test_the_digest_is_of_what_the_method_is_given_and_not_of_its_formula() -> None:
+    from policies.cli import settings as config
+
+    def digest(task: str, *words: str) -> str:
+        return _stl_trial.digest(config.compose(["algo=tgpo", f"task=stl/{task}", *words]))
+
+    assert digest("linear_reach") == digest("linear_seq")
+    others = [digest("linear_reach", word) for word in ("algo.desired_kl=0.01", "num_worlds=64", "algo=ppo",
+                                                        "task.settings.slack=0.01")]
+    assert len({digest("linear_reach"), *others}) == 5
+    item = Item("linear_seq", "tgpo", 1)
+    assert stl_tasks.settings_digest(item) == _stl_trial.digest(config.compose([*item.words, "task=stl/linear_seq"]))
 
 
 def test_names_with_dashes_are_read_back(tmp_path: Path) -> None:

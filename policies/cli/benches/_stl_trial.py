@@ -6,6 +6,7 @@ that the order names under ``file``.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import sys
@@ -58,7 +59,7 @@ def trial(order: Order) -> dict[str, Any]:
 
     words = [*order["words"], f"task=stl/{order['task']}", f"seed={order['seed']}", f"out={order['run']}"]
     settings = config.compose(words)
-    found = described(settings, order["system"])
+    found = {**described(settings, order["system"]), "settings": digest(settings)}
     try:
         return {**found, "status": suite.DONE, **KINDS[suite.METHODS[order["method"]].kind](order, settings)}
     except NotRun as error:
@@ -80,6 +81,20 @@ def described(settings: Mapping[str, Any], system: str) -> dict[str, Any]:
             "dt": task.control_dt, "shapes": list(task.shapes), "planar": len(made.fence["low"]) == 2}
 
 
+OF_FORMULA = ("formula", "constants", "start", "shapes", "episode_s")
+"""Settings of a task that are its formula's, not the method's: the digest of its file tells these."""
+
+
+def digest(settings: Mapping[str, Any]) -> str:
+    """Of all settings of the method, those that no word of the command line names included: the algorithm's, how many
+    worlds, the view with what its system brings."""
+    from policies.cli import runs
+
+    own = {k: v for k, v in runs.resolved(settings)["task"]["settings"].items() if k not in OF_FORMULA}
+    whole = {"algo": settings["algo"], "num_worlds": settings["num_worlds"], "task": own}
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def depth(formula: Any) -> int:
     """Temporal operators inside each other, at most: 1 is what the comparisons call two layers."""
     from sim.stl.syntax import Always, Eventually, Release, Until, WeakUntil, children
@@ -98,7 +113,7 @@ def learned(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
     from policies.evaluate.rollout import graph_policy, rollout
 
     task = supported(settings)
-    figures = order.get("trained") or trained(order, settings)
+    figures = trained(order, settings)
     graph: PolicyGraph = runs.load_graph(settings, Path(order["run"]), task)
     if isinstance(graph.observe, tgpo.Choosing):  # a policy of before is deployed as one of now would be
         graph = tgpo.load_graph(Path(order["run"]), task, patience=settings["algo"]["patience"])
@@ -174,26 +189,41 @@ def kept_signals(task: Task) -> list[str]:
 
 
 def trained(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
-    """Train; what it took, from the start of this process, and its curve."""
-    from policies.algos import checkpoint
+    """Train, unless the folder has the policy already; what it took, and its curve."""
+    took = order.get("trained") or training(order, settings)
+    return {**took, **learning(history_of(Path(order["run"])))}
+
+
+def training(order: Order, settings: dict[str, Any]) -> dict[str, Any]:
+    """Train; what it took, from the start of this process."""
     from policies.cli import train
 
-    began = float(order["began"])
     train.train(settings, overwrite=True, quiet=True)
-    wall, usage = time.time() - began, resource.getrusage(resource.RUSAGE_SELF)  # both from the start of the process
-    history = checkpoint.load(checkpoint.latest(Path(order["run"]) / "checkpoints", 0, 1))["history"]
-    return {"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_memory_B": 1024 * usage.ru_maxrss,
-            **learning(history)}
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {"wall_s": time.time() - float(order["began"]), "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_memory_B": 1024 * usage.ru_maxrss}
+
+
+def history_of(run: Path) -> Sequence[Mapping[str, float]]:
+    """The figures of each iteration of the training in the folder ``run``."""
+    from policies.algos import checkpoint
+
+    found: Sequence[Mapping[str, float]] = checkpoint.load(checkpoint.latest(run / "checkpoints", 0, 1))["history"]
+    return found
 
 
 def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Time, steps, curve [[s, steps, success], ...] and time to thresholds of what training did, exploring."""
-    told = [row for row in history if "success" in row]
+    """Time, steps, curve [[s, steps, success], ...] and time to thresholds of what training did, exploring; ``pooled``
+    over at least so many of its whole episodes (:func:`policies.evaluate.suite.pooled`).
+
+    A trial of before, whose run is still there, has them anew by ``{**trial, **learning(history_of(run))}``.
+    """
+    told = suite.pooled(history)
     places = np.unique(np.linspace(0, len(told) - 1, min(CURVE, len(told))).round().astype(int)) if told else []
     last = history[-1] if history else {"seconds": 0.0, "steps": 0.0}
-    return {"seconds": last["seconds"], "steps": last["steps"],
-            "curve": [[round(float(told[i][k]), 4) for k in ("seconds", "steps", "success")] for i in places],
-            "time_to": {str(x): suite.time_to(told, x) for x in suite.THRESHOLDS}}
+    return {"seconds": last["seconds"], "steps": last["steps"], "pooled": suite.POOL,
+            "curve": [[round(float(x), 4) for x in told[i]] for i in places],
+            "time_to": {str(x): suite.time_to(history, x) for x in suite.THRESHOLDS}}
 
 
 # ---------------------------------------------------------------- plans

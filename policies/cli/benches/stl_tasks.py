@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -41,15 +41,17 @@ HELP = (
 )
 DAYS = True  # of computing, for all methods, formulas and seeds: `bench --all` leaves it to who names it
 
+SAME = ("the formula's file, the budget and the settings are the same (trials of before keep no digest of all their "
+        "settings: of these only those on the command line are compared, and their method's defaults may be others)")
 OPTIONS = {
     "systems": "robots of the suite, such as linear,unicycle (default: all)",
     "methods": f"of {','.join(METHODS)} (default: all; quick: without {suite.HOME})",
     "tasks": "formulas, such as linear_reach,linear_seq (default: all of the systems)",
     "seeds": "whole numbers (default: 1,2,3; quick: 1)",
-    "keep": "a study.json of before: its trials are taken over where formula and settings are the same, whatever "
-            "the code was; the page says how many",
-    "judge": "a folder of this benchmark: policies that were trained there, with the same formula and settings, are "
-             "judged by the code of now instead of training anew; such a trial names both revisions",
+    "keep": f"a study.json of before: its trials are taken over where {SAME}, whatever the code was; the page says how "
+            "many, and of how many all settings are not known",
+    "judge": f"a folder of this benchmark: policies that were trained there are judged by the code of now instead of "
+             f"training anew where {SAME}; such a trial names both revisions",
     "parallel": "trials at once, each on a core of its own (default: as many as there are cores)",
 }
 STUDY = Path("outputs/bench/stl-tasks")
@@ -222,7 +224,7 @@ def run(
     return rows
 
 
-TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "seconds", "steps", "curve", "time_to")  # what training says of itself
+TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "settings")  # what a training says of itself, and its folder does not
 
 
 def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, dict[str, Any]]:
@@ -234,8 +236,8 @@ def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, d
     for item in todo:
         found, run_folder = read(folder / f"{item.name}.json"), folder / "runs" / item.name
         if (found is not None and METHODS[item.method].kind == suite.LEARNER and found.get("status") == suite.DONE
-                and study.suits(item, found) and run_folder.is_dir()):
-            out[item.name] = {"run": str(run_folder), "trained": {k: found[k] for k in TRAINED}, "taken_over": True,
+                and not lacking(found) and study.suits(item, found) and run_folder.is_dir()):
+            out[item.name] = {"run": str(run_folder), "trained": {k: found.get(k) for k in TRAINED}, "taken_over": True,
                               "parallel": found.get("parallel"), "revision": found["revision"], "judged_by": now}
     say(f"{len(out)} policies of {folder} are judged again")
     return out
@@ -465,12 +467,15 @@ class Study:
         return found if whole and "status" in found else None
 
     def suits(self, item: Item, found: Trial) -> bool:
-        """Whether a trial is of the formula, the settings and the budget of ``item``."""
+        """Whether a trial is of the formula, the settings and the budget of ``item``: of all settings where it tells
+        them, else (:func:`policies.evaluate.suite.unknown_settings`) of those that a command line names."""
         was = tuple(found.get(k) for k in ("words", "formula_file", "budget_s", "quick"))
         words = item.words
         if CPU_CLOCK in words and CPU_CLOCK not in (was[0] or ()) and found.get("cpu_s", 0.0) >= item.budget_s:
             words = [word for word in words if word != CPU_CLOCK]  # by the wall clock, with a core for itself: the same
-        return was == (words, formula_digest(item.task), item.budget_s, item.quick)
+        told = found.get("settings")
+        return (was == (words, formula_digest(item.task), item.budget_s, item.quick)
+                and (told is None or told == settings_digest(item)))
 
     def take_over(self, file: str) -> int:
         """Put the trials of a study.json that suit, and are not here, into the folder; how many that are."""
@@ -479,11 +484,15 @@ class Study:
         study = read(Path(file))
         if study is None or not isinstance(study.get("trials"), list):
             raise BadInput(f"--keep: {file} is no study.json of this benchmark: none can be read there")
+        for number, trial in enumerate(study["trials"]):
+            if missing := lacking(trial):
+                raise BadInput(f"--keep: {file} is damaged: trial {number} has no {missing}; a trial has "
+                               f"{', '.join(MUST)}, and what is {suite.DONE} {', '.join(MUST_DONE)}")
         taken = 0
         for trial in study["trials"]:
             if trial.get("task") not in self.tasks or trial.get("method") not in METHODS:
                 continue
-            item = Item(trial["task"], trial["method"], int(trial["seed"]), self.quick)
+            item = Item(trial["task"], trial["method"], trial["seed"], self.quick)
             if self.suits(item, trial) and trial["status"] != suite.FAILED and self.kept(item) is None:
                 write_whole(self.folder / f"{item.name}.json",
                             (json.dumps({**trial, "taken_over": True}) + "\n").encode())
@@ -518,11 +527,26 @@ class Study:
         told = [plain(asdict(row)) for row in rows]
         whole = {"command": "temporeal bench stl-tasks", "bench": "stl-tasks", "quick": self.quick, "stale": stale,
                  "taken_over": sum(bool(t.get("taken_over")) for t in trials),
+                 "unknown": len(suite.unknown_settings(suite.of(trials, status=suite.DONE))),
                  "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(),
                  "tasks": list(self.tasks), "rows": told, "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
         write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())
         return rows
+
+
+MUST: Mapping[str, type] = {"task": str, "method": str, "seed": int, "status": str, "system": str, "revision": str,
+                            "words": list}
+MUST_DONE: Mapping[str, type] = {"satisfied": int, "episodes": int}
+"""What a trial of a study.json has at least, and one that is done besides."""
+
+
+def lacking(trial: Any) -> str:
+    """What ``trial`` lacks, or has of another kind; empty where it is one."""
+    if not isinstance(trial, Mapping):
+        return "entries"
+    asked = {**MUST, **(MUST_DONE if trial.get("status") == suite.DONE else {})}
+    return ", ".join(name for name, kind in asked.items() if not isinstance(trial.get(name), kind))
 
 
 DRAWN = ("paths", "heat", "shapes")
@@ -595,6 +619,33 @@ def formula_digest(task: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
+def settings_digest(item: Item) -> str:
+    """Of all settings of the method, as a trial of now tells them (:func:`policies.cli.benches._stl_trial.digest`)."""
+    from policies.cli import settings as config
+    from policies.cli.benches import _stl_trial
+
+    key = json.dumps([item.words, _beside_formula(item.task, formula_digest(item.task))], sort_keys=True)
+    if key not in _DIGESTS:
+        _DIGESTS[key] = _stl_trial.digest(config.compose([*item.words, f"task=stl/{item.task}"]))
+    return _DIGESTS[key]
+
+
+_DIGESTS: dict[str, str] = {}
+"""By words and the rest of a formula's file: to compose settings takes long, and most files differ in formulas only."""
+
+
+@cache
+def _beside_formula(task: str, digest: str) -> Any:
+    """What the file of a formula, with this ``digest``, says beside it."""
+    import yaml
+
+    from policies.cli.benches._stl_trial import OF_FORMULA
+    from policies.cli.settings import file_of
+
+    said = yaml.safe_load(file_of("task", f"stl/{task}").read_text())
+    return {**said, "settings": {k: v for k, v in (said.get("settings") or {}).items() if k not in OF_FORMULA}}
+
+
 def needed(path: str, item: Item, algo: str) -> bool:
     """Whether a trial depends on the source ``path``."""
     folder, _, name = path.rpartition("/")
@@ -662,7 +713,13 @@ def described(share: suite.Share) -> str:
     parts = [f"[{share.low:.3f}, {share.high:.3f}]", f"{share.formulas} formulas", f"{share.seeds} seeds"]
     parts += [f"{share.not_supported} not supported"] if share.not_supported else []
     parts += [f"{share.failed} failed"] if share.failed else []
+    parts += [of_unknown(share.unknown)] if share.unknown else []
     return ", ".join(parts)
+
+
+def of_unknown(count: int) -> str:
+    """That ``count`` trials do not tell all their settings."""
+    return f"settings of {count} trials unknown but for their command line"
 
 
 def horizon_rows(trials: Sequence[Trial]) -> Iterator[Row]:
@@ -686,9 +743,11 @@ def horizon_rows(trials: Sequence[Trial]) -> Iterator[Row]:
 def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
     """Points above the best baseline: of all, of those without a model, and on what each of them supports."""
     def missing(baselines: Sequence[str]) -> str:
-        compared = suite.compared_systems(trials, baselines)
-        whole = all(complete(trials, [suite.OURS, *baselines], system, tasks) for system in compared)
-        return "" if whole else ", incomplete"
+        methods, compared = [suite.OURS, *baselines], suite.compared_systems(trials, baselines)
+        whole = all(complete(trials, methods, system, tasks) for system in compared)
+        shares = [suite.system_share(trials, method, system) for method in methods for system in compared]
+        unknown = sum(share.unknown for share in shares if share is not None)
+        return ("" if whole else ", incomplete") + (f", {of_unknown(unknown)}" if unknown else "")
 
     free = suite.margin(trials, suite.MODEL_FREE)
     if free is not None:
@@ -703,27 +762,41 @@ def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
     best = [(system, suite.best_baseline(trials, system)) for system in systems]
     told = ", ".join(f"{system}: {found[0]} {found[1]:.3f}" for system, found in best if found)
     note = left_out + (", baselines failed: not judged" if failed else "")
+    judged = "incomplete" not in left_out and not failed
     yield Row("margin.points", value, "%", suite.MARGIN, told + note,
-              value >= suite.MARGIN if not note else None)
+              value >= suite.MARGIN if judged else None)
     yield Row("margin.points.where_supported", suite.margin_where_supported(trials), "%", None,
               f"each baseline on the formulas that it supports, the least margin{left_out}")
 
 
 def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
-    """Longest training, in CPU time from process start, and the median time to each threshold."""
+    """Longest training, in CPU time from process start, and the median time of learning to each threshold."""
     for system, target in SYSTEMS.items():
         found = suite.times(trials, suite.OURS, system)
         if found is None:
             continue
         failed = len(suite.of(trials, method=suite.OURS, system=system, status=suite.FAILED))
         whole = complete(trials, [suite.OURS], system, tasks) and not failed
+        unknown = len(suite.unknown_settings(suite.of(trials, method=suite.OURS, system=system, status=suite.DONE)))
         note = (f", {failed} failed" if failed else "") + ("" if whole else ", incomplete")
+        note += f", {of_unknown(unknown)}" if unknown else ""
         yield Row(f"{system}.{suite.OURS}.seconds.most", found.longest_s, "s", target.seconds,
                   f"CPU time from process start, of {found.trainings} trainings; {wall_time(found)}{note}",
                   found.longest_s <= target.seconds if target.seconds is not None and whole else None)
-        for threshold, (count, seconds) in found.to.items():
+        for threshold, (_, seconds) in found.to.items():
             yield Row(f"{system}.{suite.OURS}.seconds_to_{threshold}", seconds, "s", None,
-                      f"median of the {count} of {found.trainings} that got there{note}")
+                      f"{to_threshold(found, threshold)}{note}")
+
+
+def to_threshold(found: suite.Times, threshold: float) -> str:
+    """What a median time to ``threshold`` is of."""
+    if not found.pooled:
+        return (f"not measured: none of {found.trainings} trainings tells its success over {suite.POOL} whole "
+                "episodes; those of before tell it of one iteration, in which often a single one ended")
+    count, _ = found.to[threshold]
+    return (f"median over {found.pooled} of {found.trainings} trainings, of the time of learning until {threshold:g} "
+            f"of the last {suite.POOL} whole episodes or more were successful, exploring; {count} of them got there, "
+            "the others count as infinite")
 
 
 def wall_time(found: suite.Times) -> str:

@@ -121,18 +121,46 @@ def test_not_worse_is_within_the_interval() -> None:
     assert not suite.not_worse(ours, Share(0.997, 0.99, 1.0, 1000))
 
 
-def test_time_to_a_threshold_is_the_first_time_it_was_reached() -> None:
-    history = [{"seconds": 1.0}, {"seconds": 2.0, "success": 0.4}, {"seconds": 3.0, "success": 0.6},
-               {"seconds": 4.0, "success": 0.5}, {"seconds": 5.0, "success": 0.9}]
+def iteration(second: int, episodes: float, success: float, **more: float) -> dict[str, float]:
+    """A row of a history: ``success`` is the mean of the whole episodes that ended."""
+    return {"seconds": float(second), "steps": 10.0 * second, "episodes": episodes, "success": success, "return": 1.0,
+            **more}
+
+
+def test_a_lucky_episode_is_no_threshold_reached() -> None:
+    history = [{"seconds": 0.0, "steps": 0.0, "episodes": 0.0}, iteration(1, 1, 1.0), iteration(2, 49, 0.0),
+               iteration(3, 50, 1.0), iteration(4, 60, 0.5), iteration(5, 100, 0.9)]
+    assert suite.pooled(history) == [(3.0, 30.0, 0.51), (4.0, 40.0, 80 / 110), (5.0, 50.0, 0.9)]
     assert [suite.time_to(history, x) for x in (0.5, 0.9, 0.95)] == [3.0, 5.0, None]
 
 
-def test_times_tell_how_many_got_there() -> None:
-    trials = [trial(seed=1, cpu_s=10.0, time_to={"0.5": 2.0, "0.9": None}),
-              trial(seed=2, cpu_s=30.0, time_to={"0.5": 4.0, "0.9": 8.0})]
+def test_an_iteration_in_which_no_episode_ended_counts_none_again() -> None:
+    again = [iteration(second, 40, 1.0) for second in (1, 2, 3)]
+    assert suite.pooled(again) == []
+    assert [s for s, *_ in suite.pooled([*again, iteration(4, 59, 1.0), iteration(5, 1, 0.0)])] == [5.0]
+    other = [iteration(1, 50, 1.0), iteration(2, 50, 1.0, **{"return": 2.0})]
+    assert suite.pooled(other) == [(2.0, 20.0, 1.0)]
+
+
+def test_a_row_that_says_no_number_of_episodes_stands_for_itself() -> None:
+    shares = [0.4, 0.6, 0.6, 0.9]
+    history = [{"seconds": float(t), "steps": 1.0, "success": success} for t, success in enumerate(shares)]
+    assert [success for *_, success in suite.pooled(history)] == shares
+
+
+def test_a_median_time_counts_those_that_did_not_get_there_as_infinite() -> None:
+    def timed(seed: int, half: float | None, **more: Any) -> dict[str, Any]:
+        return trial(seed=seed, cpu_s=10.0 * seed, time_to={"0.5": half, "0.9": None}, **{"pooled": suite.POOL, **more})
+
+    trials = [timed(1, 2.0), timed(2, None), timed(3, 4.0), timed(4, 1.0, pooled=None)]
     found = suite.times(trials, "tgpo", "linear")
     assert found is not None
-    assert (found.cpu_s, found.longest_s, found.to) == (20.0, 30.0, {0.5: (2, 3.0), 0.9: (1, 8.0)})
+    assert (found.cpu_s, found.longest_s, found.trainings, found.pooled) == (25.0, 40.0, 4, 3)
+    assert found.to == {0.5: (2, 4.0), 0.9: (0, None)}
+    even = suite.times(trials[:2], "tgpo", "linear")
+    assert even is not None and even.to[0.5] == (1, None)
+    before = suite.times(trials[3:], "tgpo", "linear")
+    assert before is not None and (before.pooled, before.to[0.5]) == (0, (0, None))
 
 
 def test_wall_times_are_of_trainings_that_had_few_beside_them() -> None:
@@ -202,7 +230,7 @@ HEAT = {"x": [0.0, 1.0], "y": [0.0, 2.0, 4.0], "x_label": "t1: at_a", "y_label":
 
 def whole_study() -> dict[str, Any]:
     drawn = {"shapes": SHAPES, "planar": False, "formula": "F[0,1] x < 1 & y", "cpu_s": 12.0,
-             "time_to": {"0.5": 3.0, "0.9": None}, "curve": [[1.0, 10.0, 0.1], [9.0, 90.0, 0.8]],
+             "pooled": suite.POOL, "time_to": {"0.5": 3.0, "0.9": None}, "curve": [[1.0, 10.0, 0.1], [9.0, 90.0, 0.8]],
              "first_to_fail": {"F[0,1] x < 1": 100, "y": 0},
              "paths": [{"satisfied": True, "points": [[0, 0, 1], [1, 2, 1]]},
                        {"satisfied": False, "points": [[0, 0, 1], [2, 2, 1]]}]}
@@ -293,3 +321,20 @@ def test_a_heat_map_has_a_cell_for_each_legal_pair_and_a_ring_on_the_best() -> N
 def test_curves_are_zero_before_their_first_point() -> None:
     points = [[2.0, 0.0, 0.4], [4.0, 0.0, 0.6]]
     assert [suite_figures.last_before(points, s) for s in (1.0, 2.0, 3.9, 9.0)] == [0.0, 0.4, 0.4, 0.6]
+
+
+def test_only_baselines_and_the_exact_reference_are_drawn_beside_ours() -> None:
+    drawn = {"paths": [1]}
+    trials = [trial(satisfied=1000, **drawn), trial(method=suite.HOME, satisfied=990, **drawn),
+              trial(method=suite.UNIFORM, satisfied=980, **drawn), trial(method="tau-mdp", satisfied=800, **drawn)]
+    assert suite_page.shown_methods(trials, "linear_reach") == ["tgpo", "tau-mdp"]
+    exact = trial(method=suite.EXACT, satisfied=900, **drawn)
+    assert suite_page.shown_methods([*trials, exact], "linear_reach") == ["tgpo", "milp"]
+
+
+def test_curves_and_times_of_before_are_on_no_page() -> None:
+    study = whole_study()
+    assert "Success while learning" in suite_page.page(study)
+    study["trials"] = [{k: v for k, v in t.items() if k != "pooled"} for t in study["trials"]]
+    page = suite_page.page(study)
+    assert "Success while learning" not in page and "<td>not measured</td>" in page
