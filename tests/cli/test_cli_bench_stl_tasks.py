@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.cli import bench
+from policies.cli import bench, runs
 from policies.cli.benches import Row, _stl_trial, stl_tasks
 from policies.cli.benches.stl_tasks import EPISODES, Item, Progress, Study, code_digest, rows_of, selection
 from policies.cli.console import BadInput, Interrupted
@@ -390,7 +390,6 @@ def test_times_are_cpu_times_with_the_wall_time_beside_them() -> None:
 
 def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
     from policies.algos.tgpo import Allocator, TGPOConfig
-    from policies.cli import runs
     from policies.cli import settings as config
 
     assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
@@ -463,6 +462,7 @@ def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
     assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
     anew = _stl_trial.learning(_stl_trial.history_of(tmp_path / "run"))
     assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
+    assert _stl_trial.digest(runs.load_run(tmp_path / "run")) == found["settings"]
     judged = _stl_trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
     assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
 
