@@ -102,12 +102,13 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
     until = transport.monotonic() + DISCOVERY_S
     while not all(taken) and transport.monotonic() < until:
         transport.wait(SLICE_S)
-    if any(peer.qos.latched for peer in transport.publishers("estop")):  # it may have been pressed before
-        transport.subscribe("estop", BOOL, QOS["latched"], stops.append)
     begin = transport.monotonic()
     offset = transport.now() / 1e9 - begin
-    step = 0.0
+    step, latched = 0.0, False
     while transport.monotonic() < begin + seconds:
+        if not latched and any(peer.qos.latched for peer in transport.publishers("estop")):
+            transport.subscribe("estop", BOOL, QOS["latched"], stops.append)  # it may have been pressed before
+            latched = True
         transport.wait(min(SLICE_S, begin + seconds - transport.monotonic()))
         moved = transport.now() / 1e9 - transport.monotonic() - offset
         step = max(step, moved, key=abs)

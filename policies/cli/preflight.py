@@ -17,7 +17,7 @@ import numpy as np
 
 from policies.cli.console import BadInput
 from policies.cli.doctor import Check, guarded
-from policies.cli.listening import CommandHeard, Heard, StateHeard, listen
+from policies.cli.listening import BOOL, CommandHeard, Heard, StateHeard, listen
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import CommandSpec
@@ -161,20 +161,24 @@ def listener(command: CommandHeard) -> Check:
 
 
 def button(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """The operator's stop: there if it must be, one that is heard all the time, and not set."""
+    """The operator's stop: there if it must be, one, of the right type, heard, and not set."""
     rule, peers = plan.profile.estop, heard.buttons
     who = f"{told(peers)} publishes on estop"
+    others = sorted({peer.type for peer in peers} - {BOOL})
     if not peers and rule.required:
         yield Check("estop", "fail", "nobody publishes on estop, and safety.estop.required is true",
-                    "start the node of the operator's stop (std_msgs/Bool)")
-    elif len(peers) > 1 and rule.heartbeat_s is not None:
-        yield Check("estop", "fail", who, "that one of them falls silent would not be seen: let one say what all do, "
-                    "or set safety.estop.heartbeat_s to null")
+                    f"start the node of the operator's stop ({BOOL})")
+    elif len(peers) > 1:
+        yield Check("estop", "fail", who, "one that falls silent, or is pressed while another says no, would not be "
+                    "seen: let one of them say what all do")
+    elif others:
+        yield Check("estop", "fail", f"{who}: {others[0]}", f"it must be {BOOL}: the guard does not hear another type")
     elif heard.pressed:
         yield Check("estop", "fail", f"{who}: it is set, or cannot be read", "release it")
-    elif peers and heard.pressed is None and rule.heartbeat_s is not None:
-        yield Check("estop", "fail" if rule.required else "warn", f"{who}, and nothing came",
-                    f"it must say its state every {rule.heartbeat_s:g} s")
+    elif peers and heard.pressed is None:
+        often = "" if rule.heartbeat_s is None else f" every {rule.heartbeat_s:g} s"
+        yield Check("estop", "fail" if rule.required else "warn", f"{who}, and nothing came: whether it is set is not "
+                    "known", f"let it say its state{often}, or latch it")
     elif peers:
         yield Check("estop", "ok", f"{who}: it is not set")
 

@@ -74,7 +74,8 @@ def test_a_good_robot_is_ready_and_nothing_was_sent(
     status, found = doctor(capsys, "--artifact", str(artifact), "deploy.namespace=/cf1", "--seconds", "1")
     assert (status, found) == (0, {})
     assert lab.publishers("cmd_vel_legacy") == [] and lab.commands == 0 and lab.robot.held
-    assert [endpoint.topic for endpoint in lab.endpoints] == ["/cf1/odom", "/cf1/gyro"]  # subscriptions, nothing else
+    topics = [endpoint.topic for endpoint in lab.endpoints]
+    assert topics == ["/cf1/odom", "/cf1/gyro", "/cf1/estop"]  # subscriptions, nothing else
     assert 1.0 <= lab.bus.seconds < 1.5
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from policies.export.manifest import Manifest, identity
+from robots.motion import at_rest
 from robots.spec import load_robot
 from temporeal_bridge import codecs, link, messages
 from temporeal_bridge.guard_node import GuardNode
@@ -394,6 +395,26 @@ def test_a_velocity_that_is_none_stops_the_robot_and_leads_no_command(servoed, u
     after = np.array(servoed.sent[count:])
     assert (np.abs(np.diff(after, axis=0)) <= servoed.guard.limits.speed * PERIOD + 1e-9).all()
     assert (np.abs(np.diff(after, 2, axis=0)) <= 6.0 * PERIOD**2 + 1e-9).all() and np.ptp(after[-5:], axis=0).max() == 0
+
+
+def test_the_next_mission_believes_the_velocity_again(servoed):
+    servoed.unit, servoed.blocked = 0.0, True
+    while servoed.mode == "active" and servoed.guard.motion.command[3] < 0.0:
+        servoed.position = servoed.position + 0.015 * np.eye(7)[3]
+        servoed.run(0.01, swinging)
+    assert servoed.guard.flight.code == "speeds" and servoed.guard.watch.lied
+    servoed.unit, servoed.blocked = 1.0, False
+    servoed.run(1.0)
+    servoed.own.publish(servoed.reset, messages.empty())
+    servoed.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+    servoed.run(0.2)
+    servoed.controller.send(Proposal(link.HELLO, text=identity(MANIFEST)))
+    servoed.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+    servoed.run(0.1)
+    assert servoed.modes[-1] == "active 2" and not servoed.guard.watch.lied
+    servoed.guard.motion = at_rest(servoed.position.copy())
+    servoed.guard.stop("operator", "a test")
+    assert max(pushed(servoed, propose=False)) <= MOST
 
 
 def test_a_state_that_leapt_leads_no_command(servoed):

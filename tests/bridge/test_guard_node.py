@@ -388,6 +388,46 @@ def test_an_attitude_that_leaps_is_a_jump_and_turns_nothing(flying, stopped):
     assert flying.mode == "stopped"  # as without a state: the firmware levels by itself
 
 
+@pytest.mark.parametrize("gap, turn", [(0.2, 1.9), (0.33, 3.0)])
+def test_an_attitude_that_comes_back_turned_after_a_gap_turns_nothing(flying, gap, turn):
+    """A motion capture that lost the robot and has found other markers."""
+    flying.fly(0.5)
+    flying.fly(gap, states=False)
+    count, level = len(flying.commands), flying.state
+
+    def over() -> dict[str, np.ndarray]:
+        noise = 0.01 * flying.rng.normal(size=3)
+        return {**level(), "base_quat_w": from_rotation_vector(np.array([turn, 0.0, 0.0]) + noise)}
+
+    flying.state = over
+    flying.fly(0.5, None)
+    sent = np.array([command for _, command in flying.commands[count:]])
+    assert flying.code == "stale" and not flying.guard.watch.upright and not sent.reshape(-1, 4)[:, 1:].any()
+
+
+def test_the_next_mission_may_level_by_the_attitude_again(flying):
+    """What an attitude was in the last one is forgiven, as every leap is."""
+    flying.fly(0.5)
+    level = flying.state
+    flying.state = lambda: {**level(), "base_quat_w": np.array([0.0, 1.0, 0.0, 0.0])}
+    flying.fly(0.02)
+    flying.state = level
+    flying.fly(8.0, None)
+    assert flying.code == "jump" and flying.mode == "stopped"
+    flying.tell("mission/reset")
+    flying.hello()
+    flying.fly(0.2, None)
+    flying.begin(2)
+    flying.fly(0.3)
+    assert flying.modes[-1] == "active 2"
+    flying.state = lambda: {**level(), "base_quat_w": from_rotation_vector(
+        np.array([0.3, 0.0, 0.0]) + 0.01 * flying.rng.normal(size=3))}
+    flying.tell("mission/stop")
+    count = len(flying.commands)
+    flying.fly(0.2, None)
+    assert (np.array([command for _, command in flying.commands[count + 1:]])[:, 1] < -0.5).all()
+
+
 def test_an_attitude_of_the_other_sign_is_the_same(flying):
     level, signs = flying.state, iter([1.0, -1.0] * 1000)
     flying.state = lambda: {**(state := level()), "base_quat_w": next(signs) * state["base_quat_w"]}
@@ -480,23 +520,25 @@ def test_a_stop_that_was_set_before_the_guard_was_there_is_set(lockstep, artifac
     assert world.mode == "stopped" and world.code == "operator" and world.commands == []
 
 
-def test_no_mission_begins_with_two_stop_buttons_of_which_one_may_fall_silent(lockstep, artifact):
-    world = ready(lockstep, artifact)
+@pytest.mark.parametrize("heartbeat_s", [0.5, None])
+def test_no_mission_begins_with_two_stop_buttons(lockstep, artifact, heartbeat_s):
+    """One may fall silent unseen, or be pressed while the other says no."""
+    world = ready(lockstep, artifact, estop={"required": False, "heartbeat_s": heartbeat_s})
     panel = MemoryTransport(lockstep.bus, "panel2", "/cf1")
     panel.advertise("estop", BOOL, QOS["default"])
     world.fly(0.2, None)
     world.begin()
     world.fly(0.1)
-    assert world.commands == [] and "/cf1/panel2 publish on estop: that one falls silent" in world.events[-1]["reason"]
+    assert "active 0" not in world.modes and "/cf1/panel2 publish on estop: one" in world.events[-1]["reason"]
 
 
-def test_two_stop_buttons_that_need_not_go_on_may_be(lockstep, artifact):
-    world = ready(lockstep, artifact, estop={"required": False, "heartbeat_s": None})
-    MemoryTransport(lockstep.bus, "panel2", "/cf1").advertise("estop", BOOL, QOS["default"])
-    world.fly(0.2, None)
-    world.begin()
-    world.fly(0.1)
-    assert world.commands
+def test_a_second_stop_button_that_comes_in_flight_stops(flying):
+    flying.tell("estop", False)
+    MemoryTransport(flying.lockstep.bus, "panel2", "/cf1").advertise("estop", BOOL, QOS["default"])
+    for _ in range(6):
+        flying.tell("estop", False)
+        flying.fly(0.1)
+    assert flying.code == "operator" and "panel2 publish on estop" in flying.guard.flight.reason
 
 
 def test_a_required_stop_button_must_be_there_first(lockstep, artifact):

@@ -378,9 +378,6 @@ class GuardNode:
             return "policy", self.stranger
         self.watch.begin(now)  # that somebody moved the robot before is no reason
         stop = self._operator(now)
-        if stop == NOTHING and len(self.buttons) > 1 and self.profile.estop.heartbeat_s is not None:
-            stop = ("operator", f"{', '.join(self.buttons)} publish on estop: that one falls silent would not be seen; "
-                    "let one of them say what all do, or set safety.estop.heartbeat_s to null")
         if stop == NOTHING and self.rival:
             stop = ("publisher", self.rival)
         return stop if stop != NOTHING else self.watch.reason(now, None)
@@ -394,6 +391,9 @@ class GuardNode:
         rule = self.profile.estop
         if self.estop:
             return "operator", "the operator's stop is set"
+        if len(self.buttons) > 1:
+            return "operator", (f"{', '.join(self.buttons)} publish on estop: one that falls silent, or is pressed "
+                                "while another says no, would not be seen; let one of them say what all do")
         watched = rule.required or self.estop_at > -np.inf
         if watched and rule.heartbeat_s is not None and now - self.estop_at > rule.heartbeat_s:
             return "operator", f"the operator's stop was not heard for {rule.heartbeat_s:g} s"

@@ -6,8 +6,8 @@
       stamps_within_s: 0.5   # and a state whose stamp is farther from our clock; null: the clocks are not compared
       geofence: {signal: base_pos_w, low: [-5, -5, -1], high: [5, 5, 4]}
       frozen: {signals: [base_ang_vel_b], after_s: 0.2}  # values that do not change in any bit
-      jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component; of an
-                                  # attitude the angle [rad]
+      jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component, more after a
+                                  # gap; of an attitude the angle [rad], whatever gap there was
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
@@ -295,7 +295,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
         jump=jump(robot, content.get("jump")),
-        attitudes=frozenset(name for name in content.get("jump") or () if robot.signals[name].unit == "wxyz"),
+        attitudes=attitudes(robot, content.get("jump") or ()),
         violated=violated, estop=estop(content.get("estop")),
         blend_s=blend(content.get("swap")),
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
@@ -402,7 +402,16 @@ def jump(robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float]
         raise SafetyError(f"safety.jump is {row!r}; a mapping from signals to their largest changes is needed")
     for name in row:
         known_signal("safety.jump", robot, name)
-    return {name: positive(f"safety.jump.{name}", value) for name, value in row.items()}
+    out = {name: positive(f"safety.jump.{name}", value) for name, value in row.items()}
+    for name in attitudes(robot, out):
+        if out[name] >= np.pi:
+            raise SafetyError(f"safety.jump.{name} is {out[name]:g}; an angle below pi rad is needed: none is greater")
+    return out
+
+
+def attitudes(robot: RobotSpec, names: Collection[str]) -> frozenset[str]:
+    """Those of the signals ``names`` that are unit quaternions."""
+    return frozenset(name for name in names if robot.signals[name].unit == "wxyz")
 
 
 def estop(row: Mapping[str, Any] | None) -> Estop:

@@ -62,7 +62,7 @@ class Watch:
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                self._leap(name, before, value, limit * max((now - self.at[topic]) / GAP_S, 1.0))
+                self._leap(name, before, value, limit, max((now - self.at[topic]) / GAP_S, 1.0))
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
@@ -72,13 +72,15 @@ class Watch:
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
 
-    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, most: float) -> None:
-        """Is it farther from one sample to the next than the robot can go?"""
+    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, limit: float, longer: float) -> None:
+        """Is it farther from one sample to the next than the robot can go? After a gap that was so many times
+        ``longer`` it may have gone farther. Not so an attitude: one that comes back turned may be that of other
+        markers, and to be blind for no reason is less harm than to turn by it."""
         turns = name in self.profile.attitudes
         a, b = before.ravel().tolist(), value.ravel().tolist()
         change = angle(a, b) if turns else max(abs(x - y) for x, y in zip(a, b, strict=True))
+        most, how = (limit, "turned") if turns else (limit * longer, "jumped")
         if change > most:
-            how = "turned" if turns else "jumped"
             self.jumped = ("jump", f"{name} {how} by {change:.3g}, {most:g} is the most from one sample to the next")
             self.upright = self.upright and not turns
 
