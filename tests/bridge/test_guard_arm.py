@@ -40,7 +40,9 @@ class Arm:
         found = load_interface(ROBOT, interface)
         own = {**found.safety["commands"]["joint_pos_cmd"], **changes}
         fenced = {} if fence else {"geofence": None}
-        self.interface = replace(found, safety={**found.safety, **fenced, "commands": {"joint_pos_cmd": own}})
+        jump = {"joint_pos": 0.2}  # it follows at once: its velocity leaps
+        self.interface = replace(
+            found, safety={**found.safety, **fenced, "jump": jump, "commands": {"joint_pos_cmd": own}})
         self.own = MemoryTransport(lockstep.bus, "peer", "/arm")
         ends = line()
         self.controller = ends[0]

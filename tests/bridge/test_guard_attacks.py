@@ -164,6 +164,21 @@ def test_after_a_pause_it_goes_on_where_the_robot_went(moving):
     assert np.abs(np.array(moving.sent[count:]) - rest).max() < 1e-3
 
 
+def test_a_pause_within_a_step_is_the_guards_own_too(moving):
+    """What it finds then, an old state and a silent controller, is of its not having listened."""
+    transport = moving.guard.transport
+    wait, pauses = transport.wait, [0.5]
+
+    def paused(seconds: float) -> int:
+        if pauses:
+            moving.lockstep.bus.advance(pauses.pop())
+        return wait(seconds)
+
+    transport.wait = paused
+    moving.guard.step()
+    assert moving.guard.flight.code == "guard" and "stood still for 0.5" in moving.guard.flight.reason
+
+
 def test_after_a_pause_a_forward_controller_is_found_where_it_was_left(lockstep):
     arm = arms.Arm(lockstep, "forward_position")
     arm.begin()
