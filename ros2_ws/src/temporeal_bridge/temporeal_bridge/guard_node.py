@@ -75,6 +75,7 @@ COMMANDED = ("arming", "active", "stopping", "holding")
 # A stop is heard from every publisher, and again from one that makes sure; to hear it twice is no harm. A reset is
 # heard once: an echo of it could clear a reason that came since.
 STOPS = ("best_effort", "default")
+UNHEARD = ("silent", "stale", "stamps")  # codes that a guard finds which did not listen
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
@@ -414,6 +415,9 @@ class GuardNode:
         and an autopilot that does not obey any more by silence. The operator's stop is latched in every mode: a start
         that is on its way must not begin after it.
         """
+        stood = self.transport.monotonic() - self.stepped
+        if self.mode == "active" and code in UNHEARD and stood > self.profile.silent_after_s:  # within a step
+            code, reason = "guard", f"the guard itself stood still for {stood:.3f} s"
         action = "silence" if self.mode in (*IDLE, "arming") else self.profile.action(code)
         if self.mode in ("stopping", "holding"):
             if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action):

@@ -45,9 +45,9 @@ guard's own in its gaps, and those of the stop actions, which keep a robot for a
 pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
 there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
-of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen or has
-foreign stamps, and once the velocity was not how the position changes, which stops the robot, too: by such a state the
-command would lead the robot away. For a command that goes out as a trajectory the section is refused: its
+of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen, and once
+the velocity was not how the position changes, which stops the robot, too: by such a state the command would lead the
+robot away. For a command that goes out as a trajectory the section is refused: its
 points, which the robot passes even if it hears nothing more, lie ahead of the setpoint in force, and where it will be
 by then nobody knows.
 

@@ -140,11 +140,13 @@ class Watch:
         return self.stamps() == self.frozen(now) == self.jumped == NOTHING
 
     def seen_moving(self, now: float) -> bool:
-        """Whether what is said of place and velocity may brake speeds and efforts: alive, of now, without a leap, and
-        of one mind. A velocity that says for ever the same would push. One that has lied may say what is right where
-        the robot rests, and lead a servo away from there again."""
-        agreed = self.speeds() == NOTHING and not (self.lied and self.profile.effort is not None)
-        return agreed and self.stamps() == self.frozen(now) == self.jumped == NOTHING
+        """Whether what is said of place and velocity may brake speeds and efforts, or say what servos may be asked for:
+        alive, without a leap, and of one mind. A velocity that says for ever the same would push. What brakes must be
+        of now. A servo's velocity that has lied may say what is right where the robot rests, and lead it away from
+        there again."""
+        servos = self.profile.effort is not None
+        good = not self.lied if servos else self.stamps() == NOTHING
+        return good and self.frozen(now) == self.jumped == self.speeds() == NOTHING
 
     def speeds(self) -> Reason:
         """A velocity, which efforts are made or judged by, or a collision is told by, that is not how the position
