@@ -174,12 +174,15 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
         if flight.unrecorded:
             lines.append(f"{'':8}the bag lacks {flight.unrecorded} chunks that were used: differences may come from "
                          "that")
+        if flight.unread:
+            lines.append(f"{'':8}{flight.unread} steps after the last one that was replayed could not be read as this "
+                         "flight's: a clock was set back, or they are somebody else's")
         if flight.guessed or flight.lost:
             lines.append(f"{'':8}the bag lacks the state of {flight.guessed} steps and {flight.lost} steps themselves: "
                          "differences may come from that")
     bad = sum(not flight.equal for flight in found.flights)
     lines.append(f"{len(found.flights)} flights: " + (
-        f"the same within {tolerance:g}" if found.equal else f"{bad} differ by more than {tolerance:g}"))
+        f"the same within {tolerance:g}" if found.equal else f"{bad} differ by more than {tolerance:g}, or otherwise"))
     return "\n".join(lines)
 
 

@@ -278,10 +278,15 @@ def with_foreign(recording: bags.Recording, folder: Path) -> Path:
     placed += [(numbers("policy/step", 3, 200, 0, *rest), middle) for rest in ((1e6, 7, 7), (4.0, 7))]
     placed.append((text("guard/artifact", {"name": "x"}), begin))
     added = [bags.Said(at, f"/cf1/{said.topic}", said.type, said.data) for said, at in placed]
+    return written(sorted([*recording.said, *added], key=lambda message: message.at), folder)
+
+
+def written(said: list[bags.Said], folder: Path) -> Path:
+    """A bag of these messages, in their order."""
     bag = Bag(folder)
-    for topic, kind in sorted({(message.topic, message.type) for message in (*recording.said, *added)}):
+    for topic, kind in sorted({(message.topic, message.type) for message in said}):
         bag.add(topic, kind)
-    for message in sorted([*recording.said, *added], key=lambda message: message.at):
+    for message in said:
         bag.write(message.topic, message.type, message.at, message.data)
     bag.flush()
     bag.close()
@@ -306,6 +311,47 @@ def test_messages_of_others_on_our_topics_are_skipped_and_counted(bag, artifact,
     said = json.loads(capsys.readouterr().out)
     assert said["evaluation"] == clean["evaluation"] and said["flights"] == clean["flights"]
     assert len(said["notes"]) == 8 and any(note.startswith("8 messages on mission could not") for note in said["notes"])
+
+
+def stepped(bag: Path, seconds: float, folder: Path) -> Path:
+    """The bag, by a clock that was stepped after step 50 of the last flight."""
+    recording = bags.read(bag)
+    last = [m.at for m in recording.of("/cf1/policy/step") if m.decode().data[0] == 4][50]
+    return written([bags.Said(m.at + round(1e9 * seconds) * (m.at > last), m.topic, m.type, m.data)
+                    for m in recording.said], folder)
+
+
+@pytest.mark.parametrize("seconds", [61.0, 3600.0])
+def test_a_clock_that_is_stepped_in_flight_makes_no_step_foreign(seconds, bag, artifact, tmp_path):
+    """A recorder that stood still does the same. The operator's stop comes after it, and is found."""
+    before, found = again(bag, artifact, tolerance=0.0), again(stepped(bag, seconds, tmp_path / "b"), artifact)
+    assert found.equal and not found.unread
+    assert [(f.steps, f.sent.count, f.own.count, f.unread) for f in found.flights] == [
+        (f.steps, f.sent.count, f.own.count, 0) for f in before.flights]
+
+
+def test_steps_that_a_clock_set_back_puts_before_their_flight_are_said(bag, artifact, tmp_path, capsys):
+    """A bag is read by time of receipt: what came after it is at the wrong place."""
+    from policies.cli.main import main
+
+    back = stepped(bag, -61.0, tmp_path / "b")
+    found = again(back, artifact)
+    assert not found.equal and found.flights[0].equal and found.flights[1].unread > 40
+    assert main(["replay", str(back)]) == 1
+    assert "steps after the last one that was replayed could not be read as this flight's" in capsys.readouterr().out
+
+
+def test_commands_of_no_time_of_their_flight_are_counted(bag):
+    recording = bags.read(bag, needed(INTERFACE, "/cf1"))
+    for i, message in enumerate(recording.said):
+        if message.topic == "/cf1/guard/command" and message.decode().data[1] == 50:
+            row = np.array(message.decode().data)
+            row[[3, 4]] += 100.0
+            recording.said[i] = bags.Said(message.at, message.topic, message.type, messages.encode(
+                message.type, messages.array64(row)))
+    told = logbook.flights(recording, "/cf1")
+    assert told.unread["guard/command"].count == 2 and "of an earlier one" in told.unread["guard/command"].why
+    assert all(50 not in flight.proposed for flight in told.found)
 
 
 def test_a_bag_of_which_no_word_on_the_artifact_can_be_read_says_why(bag, tmp_path):

@@ -17,7 +17,7 @@ from temporeal_bridge.mission import Announced, Told, ToldChunk
 from temporeal_bridge.records import RecordError, Row, Unread
 
 SWAPPED_NS = 2_000_000  # messages of one node on two topics may be received in another order
-APART_NS = 60_000_000_000  # from the time that a message says to its receipt: a recorder may have stood still
+APART_NS = 60_000_000_000  # from the time that a message says to its receipt, as the recorder's clock stood
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
 
 Taker = Callable[[list["Flight"], int, Any], None]
@@ -26,7 +26,9 @@ Taker = Callable[[list["Flight"], int, Any], None]
 @dataclass
 class Flight:
     """One flight. ``proposed``: command [A] by step; ``sent``: (step, command) in order; ``age``: of the state behind
-    each command [s] by step; ``heard``: when the recorder heard that it was sent [ns] by step."""
+    each command [s] by step; ``heard``: when the recorder heard that it was sent [ns] by step; ``shifts``: by how much
+    more than at its beginning the recorder's clock was ahead, once it was stepped or the recorder had stood still [ns];
+    ``refused``: steps that name it and do not fit in; ``unread``: those that come after its last one."""
 
     number: int
     start_ns: int
@@ -43,6 +45,9 @@ class Flight:
     swapped: int | None = None  # the last step of the artifact that the flight began with; None: it flew to the end
     flown_by: str = ""  # name of that artifact, and the beginning of its identity
     chunks: list[ToldChunk] = field(default_factory=list)  # those that were used, of a policy that gives chunks
+    shifts: list[int] = field(default_factory=lambda: [0])
+    refused: set[int] = field(default_factory=set)
+    unread: int = 0
 
     @property
     def lost(self) -> int:
@@ -61,13 +66,15 @@ class Flights(NamedTuple):
 
 def flights(recording: Recording, namespace: str) -> Flights:
     """What the bag tells of one robot."""
-    found, partial, unread = list[Flight](), set[int](), dict[str, Unread]()
+    found, partial, unread = list[Flight](), dict[int, set[int]](), dict[str, Unread]()
     # steps first: the guard's words on a flight may have been received before them
     _hand_out(recording, namespace, {"policy/step": lambda *said: _step(partial, *said)}, found, unread)
     _hand_out(recording, namespace, TAKERS, found, unread)
     command = unread.get("guard/command")
     if command is not None and not any(flight.basis for flight in found):
         raise BagError(f"guard/command: {command.why}; was the bag recorded by an earlier version?")
+    for flight in found:
+        flight.unread = len(after(flight, partial.get(flight.number, set())))
     return Flights(found, len(partial), unread)
 
 
@@ -86,24 +93,40 @@ def _hand_out(
             unread.setdefault(topic, Unread(str(error))).count += 1
 
 
-def _step(partial: set[int], found: list[Flight], at: int, told: records.Step) -> None:
-    """A first step begins a flight."""
+def _step(partial: dict[int, set[int]], found: list[Flight], at: int, told: records.Step) -> None:
+    """A first step begins a flight. ``partial``: by number, steps of those of which the bag lacks the beginning."""
     number, row = told
     if row.step == row.missed:
         found.append(Flight(number, at - round(1e9 * row.at)))
     if not found or found[-1].number != number:
-        partial.add(number)
+        partial.setdefault(number, set()).add(row.step)
         return
-    steps = found[-1].steps
-    if not timely(found[-1], row.at, at) or (steps and len(row.marks) != len(steps[0].marks)):
+    flight, steps = found[-1], found[-1].steps
+    if not follows(flight, row, at) or (steps and len(row.marks) != len(steps[0].marks)):
+        flight.refused.add(row.step)
         raise RecordError(f"a step at {row.at:g} s of {len(row.marks)} marks is none of the flight that it names")
+    if not timely(flight, row.at, at):
+        flight.shifts.append(at - flight.start_ns - round(1e9 * row.at))
     if not steps or row.step > steps[-1].step:  # two may tell one, as one relieves the other
         steps.append(row)
 
 
 def timely(flight: Flight, since: float, at: int) -> bool:
     """Whether what was received at ``at`` [ns] can have been so long ``since`` the flight began [s]."""
-    return abs(flight.start_ns + 1e9 * since - at) <= APART_NS
+    return any(abs(flight.start_ns + shift + 1e9 * since - at) <= APART_NS for shift in flight.shifts)
+
+
+def follows(flight: Flight, row: Row, at: int) -> bool:
+    """Whether a step can be the next one: by its receipt, or by the step before it, whatever the clock did."""
+    return timely(flight, row.at, at) or (
+        bool(flight.steps) and 1e9 * abs(row.at - flight.steps[-1].at) <= APART_NS)
+
+
+def after(flight: Flight, partial: set[int]) -> set[int]:
+    """Steps after the last one of a flight that were not read as its own: refused, or, where a clock that was set back
+    has put them before its beginning, ``partial``: those without a beginning, if none of them is one of its own."""
+    last = flight.steps[-1].step if flight.steps else -1
+    return {step for step in flight.refused if step > last} | (partial if partial and min(partial) > last else set())
 
 
 def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS) -> Flight | None:
@@ -114,8 +137,10 @@ def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS)
 
 def _command(found: list[Flight], at: int, told: Told) -> None:
     flight = among(found, told.flight, at)
-    if flight is None or not timely(flight, told.since, at):  # or of an earlier flight of this number
+    if flight is None:
         return
+    if not timely(flight, told.since, at):
+        raise RecordError(f"a command at {told.since:g} s is none of this flight, or of an earlier one")
     flight.basis.append(Row(told.step, told.since, tuple(told.marks)))
     flight.sent.append((told.step, told.sent))
     if told.step >= 0:

@@ -109,6 +109,7 @@ class FlightReplay:
         unmade: chunks whose observation the bag lacks: they are not compared, and played as recorded.
         unrecorded: chunks that were used and are not in the bag: what was proposed until the next one differs.
         flown_by: the artifact that the flight began with.
+        unread: steps after the last one that was replayed, which could not be read as this flight's.
     """
 
     flight: int
@@ -127,13 +128,14 @@ class FlightReplay:
     chunks: Compared | None = None
     unmade: int = 0
     unrecorded: int = 0
+    unread: int = 0
 
     @property
     def equal(self) -> bool:
         """Whether nothing differs."""
         return (self.proposed.equal and self.sent.equal and self.own.equal
                 and (self.chunks is None or (self.chunks.equal and self.chunks.count > 0))
-                and self.modes[0] == self.modes[1] and self.events[0] == self.events[1])
+                and self.modes[0] == self.modes[1] and self.events[0] == self.events[1] and not self.unread)
 
 
 @dataclass(frozen=True)
@@ -533,7 +535,7 @@ class Stage:
                     [at for at, code, _ in flight.events if code in STOPS])
             for since in told:
                 event = flight.start_ns + round(1e9 * since)
-                if led_to(message, event):
+                if led_to(message, event, flight.shifts):
                     return event if reset else acted(event, commands)
         return message.at
 
@@ -543,7 +545,7 @@ class Stage:
         for flight in self.flights:
             for since, code, reason in flight.events:
                 event = flight.start_ns + round(1e9 * since)
-                if code == "operator" and (reason == TOLD_TO_END or not any(led_to(m, event) for m in asked)):
+                if code == "operator" and (reason == TOLD_TO_END or not any(led_to(m, event, flight.shifts) for m in asked)):
                     yield event, reason
 
     def _asks(self, message: Said) -> bool:
@@ -616,9 +618,9 @@ class Stage:
         self.pending = self.pending and row.step < 0
 
 
-def led_to(message: Said, event: int) -> bool:
-    """Whether a message can have led to an event [ns]."""
-    return ASKED_S[0] <= 1e-9 * (event - message.at) <= ASKED_S[1]
+def led_to(message: Said, event: int, shifts: Sequence[int]) -> bool:
+    """Whether a message can have led to an event [ns]. ``shifts``: of the recorder's clock in that flight [ns]."""
+    return any(ASKED_S[0] <= 1e-9 * (event - (message.at - shift)) <= ASKED_S[1] for shift in shifts)
 
 
 def acted(event: int, commands: Sequence[tuple[int, int, Row]]) -> int:
@@ -663,7 +665,7 @@ def compared(
         recorded.number, recorded.start_ns, len(recorded.steps),
         compare(*proposed, tolerance, open_end), compare(*sent, tolerance, open_end),
         compare(*own, tolerance, held), (modes[0], modes[1]), (events[0], events[1]), guessed, recorded.lost,
-        recorded.swapped, len(recorded.mixed), recorded.flown_by)
+        recorded.swapped, len(recorded.mixed), recorded.flown_by, unread=recorded.unread)
 
 
 def before(sent: Sequence[tuple[int, np.ndarray]], last: float) -> list[tuple[int, np.ndarray]]:
@@ -707,7 +709,7 @@ def to_json(found: Replay) -> dict[str, Any]:
         "unread": {topic: each.count for topic, each in found.unread.items()}, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
          "sent": kind(f.sent), "own": kind(f.own), "chunks": None if f.chunks is None else kind(f.chunks),
-         "unmade": f.unmade, "unrecorded_chunks": f.unrecorded, "guessed": f.guessed, "lost": f.lost,
+         "unmade": f.unmade, "unrecorded_chunks": f.unrecorded, "guessed": f.guessed, "lost": f.lost, "unread": f.unread,
          "swapped": f.swapped, "mixed": f.mixed, "flown_by": f.flown_by,
          "modes": {"recorded": f.modes[0], "replayed": f.modes[1]},
          "events": {"recorded": f.events[0], "replayed": f.events[1]}} for f in found.flights]}))
