@@ -15,19 +15,21 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.mission import Announced
 from temporeal_bridge.policy_node import PolicyNode
-from temporeal_bridge.tell import WORDS, Outcome, tell
+from temporeal_bridge.records import Event
+from temporeal_bridge.tell import WORDS, Answers, Outcome, started, stopped, tell
 from temporeal_bridge.transport import QOS, TransportError
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_word_is_said_once(word):
+def test_a_word_reaches_who_listens(word):
     bus, got = Bus(), []
     node, operator = MemoryTransport(bus, "guard_node", "/arm1"), MemoryTransport(bus, "tell", "/arm1")
     node.subscribe(f"mission/{word}", WORDS[word], QOS["default"], got.append)
     tell(operator, word, 7)
     node.wait(0.0)
-    assert len(got) == 1
+    assert len(got) == 1 or word == "stop"  # which is said again: nobody has answered
     if word == "start":
         assert messages.decode(got[0].type, got[0].data).data == 7
 
@@ -103,6 +105,41 @@ def test_what_comes_of_a_word_is_said(field):
     field.lockstep.run(8.0, until=lambda: field.guard.mode == "stopped")
     assert field.tell("stop") == (True, "the guard is stopped")
     assert field.tell("reset") == (True, "the guard is ready")
+
+
+def test_a_stop_is_said_until_the_guard_hears_it(field):
+    """Somebody else listens already, a recorder; the guard's subscription is found 0.3 s later."""
+    assert field.tell("start", 1).done
+    begins, hears = field.operator.monotonic() + 0.3, field.guard._on_stop
+    reader = next(each.handle for each in field.guard.transport.endpoints if each.topic == "/cf1/mission/stop")
+    reader.callback = lambda received: field.operator.monotonic() < begins or hears(received)
+    assert field.tell("stop") == (True, "the guard is stopping: stopped by the operator")
+    assert begins <= field.operator.monotonic() < begins + 1.0
+
+
+def heard(before: Announced | None, mode: Announced | None, *events: tuple[str, Event]) -> Answers:
+    """Who has heard that, since something was said."""
+    answers = Answers(MemoryTransport(Bus(), "tell", "/cf1"))
+    answers.before, answers.mode, answers.events = before, mode, list(events)
+    return answers
+
+
+def test_a_guard_that_stops_because_its_mission_is_over_was_not_stopped():
+    active, stopping = Announced("active", 1, 5), Announced("stopping", 1, 5)
+    told = ("guard/event", Event(1, 2.0, "operator", "stopped by the operator"))
+    assert stopped(heard(active, stopping), 0) is None
+    assert stopped(heard(active, stopping, ("guard/event", Event(1, 2.0, "stale", "old"))), 0) is None
+    assert stopped(heard(active, stopping, told), 0) == (True, "the guard is stopping: stopped by the operator")
+    assert stopped(heard(active, active, told), 0) is None  # its mode follows
+    for mode in ("holding", "stopped"):
+        assert stopped(heard(active, Announced(mode, 1, 5)), 0) == (True, f"the guard is {mode}")
+
+
+def test_a_mode_that_is_latched_and_comes_late_is_no_answer_to_a_start():
+    for mode in ("finished", "stopped", "ready"):
+        assert started(heard(None, Announced(mode, 0, 5)), 0) is None
+    assert started(heard(None, Announced("active", 0, 5)), 0) == (True, "mission 0: the guard is active")
+    assert started(heard(Announced("ready", 0, 1), Announced("finished", 0, 5)), 0).done  # a short one
 
 
 def test_a_start_that_the_guard_refuses_is_said_in_its_words(field):

@@ -27,6 +27,8 @@ ANSWERS = (("mission", HEADER, "latched"), ("guard/event", TEXT, "default"), ("p
 PEER_S, AFTER_S = 5.0, 0.3  # to find who listens; for the message to leave, and for what follows an outcome at once
 CONNECT_S = 1.0  # until we hear who may refuse; a stop does not wait for that
 ANSWER_S = 2.5  # for the outcome: a controller waits 2 s for the first state after a start
+AGAIN_S = 0.1  # a stop is said again: who heard the first one may be the recorder, and not yet the guard
+AT_REST_S = 10.0  # for a stop action that is under way: nothing but its end says that it will not go on as a mission's
 LOOK_S = 0.05
 
 
@@ -93,13 +95,17 @@ def started(said: Answers, number: int) -> Outcome | None:
     mode = said.mode
     if mode is None or mode.number != number or (said.before and mode.start_ns == said.before.start_ns):
         return None
+    if said.before is None and mode.mode not in ("arming", "active"):  # of an earlier mission, and late: it is latched
+        return None
     begun = mode.mode in ("arming", "active", "finished")
     return Outcome(begun, f"mission {number}: {said.now}{'' if begun else said.why}")
 
 
 def stopped(said: Answers, _: int) -> Outcome | None:
-    """Whether the guard stops the robot, or has."""
-    stops = said.mode is not None and said.mode.mode in ("stopping", "holding", "stopped")
+    """Whether the guard stops the robot for the operator, or has: `stopping` alone may be a mission's own end."""
+    heard = any(topic == "guard/event" and event.code == "operator" for topic, event in said.events)
+    rests = said.mode is not None and said.mode.mode in ("holding", "stopped")
+    stops = rests or (heard and said.mode is not None and said.mode.mode == "stopping")
     return Outcome(True, f"{said.now}{said.why}") if stops else None
 
 
@@ -115,8 +121,8 @@ OUTCOMES = {"start": started, "stop": stopped, "reset": reset}
 
 
 def tell(transport: Transport, word: str, number: int = 0) -> Outcome:
-    """Publish ``mission/<word>`` once, as soon as somebody listens; nobody does: :class:`TransportError`. Then listen
-    until guard or controller have said what came of it."""
+    """Publish ``mission/<word>`` as soon as somebody listens; nobody does: :class:`TransportError`. Then listen until
+    guard or controller have said what came of it. A stop is said again until then, the other words once."""
     if not 0 <= number <= GREATEST:
         raise ValueError(f"the number of a mission is 0 to 2^63 - 1, got {number}")
     said = Answers(transport)
@@ -129,9 +135,24 @@ def tell(transport: Transport, word: str, number: int = 0) -> Outcome:
     message = messages.encode(NUMBER, messages.record(NUMBER)(**content)) if content else messages.empty()
     transport.publish(endpoint, message)
     outcome = partial(OUTCOMES[word], said, number)
-    said.wait(ANSWER_S, outcome)
+    if word == "stop":
+        insist(said, outcome, partial(transport.publish, endpoint, message))
+    else:
+        said.wait(ANSWER_S, outcome)
     said.wait(AFTER_S)
     return outcome() or Outcome(False, f"{word}: no answer within {ANSWER_S:g} s, {said.now}")
+
+
+def insist(said: Answers, outcome: Callable[[], Outcome | None], say: Callable[[], None]) -> None:
+    """Say it every 0.1 s until its outcome, as long as an answer may take."""
+    began = said.transport.monotonic()
+    while not outcome():
+        stopping = said.mode is not None and said.mode.mode == "stopping"
+        if said.transport.monotonic() - began > (AT_REST_S if stopping else ANSWER_S):
+            return
+        said.wait(AGAIN_S, outcome)
+        if not outcome():
+            say()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
