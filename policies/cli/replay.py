@@ -174,6 +174,8 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
         if flight.unrecorded:
             lines.append(f"{'':8}the bag lacks {flight.unrecorded} chunks that were used: differences may come from "
                          "that")
+        if flight.unasked:
+            lines.append(f"{'':8}{flight.unasked} of the operator's: the bag has no message that asked for this stop")
         if flight.unread:
             lines.append(f"{'':8}{flight.unread} steps after the last one that was replayed could not be read as this "
                          "flight's: a clock was set back, or they are somebody else's")

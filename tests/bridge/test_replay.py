@@ -193,7 +193,7 @@ def ended(artifact, lockstep_of, tmp_path_factory) -> Path:
 def test_a_flight_ended_by_ctrl_c_comes_out_bit_for_bit(ended, artifact):
     """The event says when the guard was told to end: it is told again, so that a real difference can be told."""
     found, = again(ended, artifact, tolerance=0.0).flights
-    assert found.equal and found.own.count > 50 and found.events == (("operator",),) * 2
+    assert found.equal and found.own.count > 50 and found.events == (("operator",),) * 2 and not found.unasked
     assert found.modes == (("active", "stopping", "stopped"),) * 2
 
 
@@ -211,13 +211,25 @@ def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artif
     assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
 
 
-def test_a_stop_of_which_the_bag_has_the_event_only_is_asked_for_again(bag, artifact):
-    """The recorder may miss a word that is said once, by who leaves the bus at once."""
-    namespace, _ = bags.robot_of(bag)
-    recording = bags.read(bag, needed(INTERFACE, namespace))
-    recording.said[:] = [m for m in recording.said if m.topic != "/cf1/mission/stop"]
-    loaded = policy_node.load(artifact, ROBOT, INTERFACE)
-    assert replay(recording, loaded, ROBOT, INTERFACE, namespace, 0.0).equal
+@pytest.mark.parametrize("reason", ["stopped by the operator", "the operator's stop is set"])
+def test_a_stop_for_which_the_bag_has_no_message_is_repeated_and_said(reason, bag, artifact, tmp_path, capsys):
+    """The recorder may miss a word that is said once; or the guard has stopped and nobody had asked for it."""
+    from policies.cli.main import main
+
+    recording = bags.read(bag)
+    said = [m for m in recording.said if m.topic != "/cf1/mission/stop"]
+    for i, message in enumerate(said):
+        if message.topic == "/cf1/guard/event":
+            event = {**json.loads(message.decode().data), "reason": reason}
+            said[i] = bags.Said(message.at, message.topic, message.type, text("guard/event", event).data)
+    unasked = written(said, tmp_path / "bag")
+    first, second = again(unasked, artifact, tolerance=0.0).flights
+    assert first.equal and (first.unasked, second.unasked) == (0, 1) and not second.equal
+    assert second.sent.equal and second.own.equal and second.events[0] == second.events[1]  # nothing else differs
+    assert main(["replay", str(unasked)]) == 1
+    assert "the bag has no message that asked for this stop" in capsys.readouterr().out
+    assert main(["replay", str(unasked), "--json"]) == 1
+    assert [flight["unasked"] for flight in json.loads(capsys.readouterr().out)["flights"]] == [0, 1]
 
 
 def test_the_first_command_of_a_stop_bridges_nothing(bag, artifact):

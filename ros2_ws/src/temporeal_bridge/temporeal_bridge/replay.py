@@ -13,7 +13,8 @@ when it came (``policy/chunk``): the chunks are made again of those observations
 came then. How fast a worker is, is not repeated.
 
 A guard that was told to end (Ctrl-C) says so in an event: it is told at that time, and ends when it may. A stop of the
-operator's of which the bag has the event only is asked for when that says.
+operator's of which the bag has the event only is asked for when that says, so that the rest can be compared; but it is
+counted, and the flight differs: nobody who is in the bag has asked for it.
 
 What a bag does not hold cannot happen again: a second publisher of commands, a deactivation. How long a step took is
 not repeated either. A stop that the guard found by its clock (a stale state, a silent
@@ -62,6 +63,8 @@ OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "missio
 SWAPS = ("swap", "swap_refused", "swapped")  # codes of events that nobody but a successor can bring about
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
 TOLD_TO_END = "the guard was told to end"  # reason of the stop that a guard makes then, its last one
+SILENT = "the operator's stop was not heard for"  # begins the reason of a stop that a guard makes by its clock
+NO_STOPS = ("mission ", "not reset")  # begin the reasons of events of the operator's code that refuse something
 LEAD_S = 1.0  # that the nodes are there before the first message
 FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
 AT_ONCE_NS = 2_000_000  # between the reason and the first command of the stop action, where that does not wait
@@ -110,6 +113,7 @@ class FlightReplay:
         unrecorded: chunks that were used and are not in the bag: what was proposed until the next one differs.
         flown_by: the artifact that the flight began with.
         unread: steps after the last one that was replayed, which could not be read as this flight's.
+        unasked: stops of the operator's for which the bag has no message: the recorder missed it, or nobody said any.
     """
 
     flight: int
@@ -129,13 +133,15 @@ class FlightReplay:
     unmade: int = 0
     unrecorded: int = 0
     unread: int = 0
+    unasked: int = 0
 
     @property
     def equal(self) -> bool:
         """Whether nothing differs."""
         return (self.proposed.equal and self.sent.equal and self.own.equal
                 and (self.chunks is None or (self.chunks.equal and self.chunks.count > 0))
-                and self.modes[0] == self.modes[1] and self.events[0] == self.events[1] and not self.unread)
+                and self.modes[0] == self.modes[1] and self.events[0] == self.events[1]
+                and not self.unread and not self.unasked)
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,7 @@ def replay(
         other = next((again[key] for key in again if abs(key - flight.start_ns // 1_000_000) <= 1),
                      Flight(flight.number, flight.start_ns))
         last = i == len(recorded) - 1 and bool(recording.cut)
-        found = compared(flight, other, stage.guessed[i], tolerance, open_end=last)
+        found = replace(compared(flight, other, stage.guessed[i], tolerance, open_end=last), unasked=stage.unasked[i])
         out.append(found if made is None else replace(
             found, chunks=compared_chunks(flight.chunks, made[i], tolerance),
             unmade=sum(rows is None for rows in made[i]), unrecorded=flight.chunks[-1].number + 1 - len(flight.chunks)))
@@ -384,7 +390,7 @@ class Stage:
         self.recording, self.namespace, self.base = recording, namespace, namespace.rstrip("/")
         self.flights, self.made = flights, made
         self.rerun = None if made is None else Rerun(artifact.manifest)
-        self.guessed = [0] * len(flights)
+        self.guessed, self.unasked = [0] * len(flights), [0] * len(flights)
         self.begin_ns = recording.said[0].at - round(1e9 * LEAD_S)
         self.buses = [Bus(self.begin_ns), Bus(self.begin_ns)]
         self.line = Line()
@@ -491,8 +497,8 @@ class Stage:
         said = [message for name in INPUTS for message in self.recording.of(f"{self.base}/{name}")]
         for n, message in enumerate(sorted(said, key=lambda message: message.at)):
             yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
-        for n, (event, reason) in enumerate(self._unexplained(said)):
-            yield Cue(acted(event, commands), 4, n, lambda reason=reason: self._stop(reason))
+        for n, (event, i, reason) in enumerate(self._unexplained(said)):
+            yield Cue(acted(event, commands), 4, n, lambda i=i, reason=reason: self._stop(i, reason))
 
     def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
         """(time [ns], flight, row) of the controller's steps and of the guard's commands."""
@@ -539,14 +545,15 @@ class Stage:
                     return event if reset else acted(event, commands)
         return message.at
 
-    def _unexplained(self, said: Sequence[Said]) -> Iterable[tuple[int, str]]:
-        """Time [ns] and reason of the operator's stops that no message of the bag led to."""
+    def _unexplained(self, said: Sequence[Said]) -> Iterable[tuple[int, int, str]]:
+        """Time [ns], flight and reason of the operator's stops that no message of the bag led to."""
         asked = [message for message in said if self._asks(message)]
-        for flight in self.flights:
+        for i, flight in enumerate(self.flights):
             for since, code, reason in flight.events:
                 event = flight.start_ns + round(1e9 * since)
-                if code == "operator" and (reason == TOLD_TO_END or not any(led_to(m, event, flight.shifts) for m in asked)):
-                    yield event, reason
+                told = reason != TOLD_TO_END and any(led_to(message, event, flight.shifts) for message in asked)
+                if code == "operator" and not told:
+                    yield event, i, reason
 
     def _asks(self, message: Said) -> bool:
         """Whether it asks for something, as a stop button that says every 0.1 s that it is not set does not."""
@@ -559,12 +566,13 @@ class Stage:
 
     # acts
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, i: int, reason: str) -> None:
         """Somebody stops the guard who is not in the bag. That its stop button fell silent it finds by itself."""
         watched = self.guard.profile.estop.required or self.guard.estop_at > -inf
         if reason == TOLD_TO_END:
             self.ending, self.gone = True, self.guard.may_end()
-        elif not (watched and self.guard.profile.estop.heartbeat_s is not None):
+        elif not (watched and reason.startswith(SILENT)):
+            self.unasked[i] += not reason.startswith(NO_STOPS)
             self.guard.stop("operator", reason)
         self._drain()
 
@@ -709,7 +717,7 @@ def to_json(found: Replay) -> dict[str, Any]:
         "unread": {topic: each.count for topic, each in found.unread.items()}, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
          "sent": kind(f.sent), "own": kind(f.own), "chunks": None if f.chunks is None else kind(f.chunks),
-         "unmade": f.unmade, "unrecorded_chunks": f.unrecorded, "guessed": f.guessed, "lost": f.lost, "unread": f.unread,
-         "swapped": f.swapped, "mixed": f.mixed, "flown_by": f.flown_by,
+         "unmade": f.unmade, "unrecorded_chunks": f.unrecorded, "guessed": f.guessed, "lost": f.lost,
+         "unread": f.unread, "unasked": f.unasked, "swapped": f.swapped, "mixed": f.mixed, "flown_by": f.flown_by,
          "modes": {"recorded": f.modes[0], "replayed": f.modes[1]},
          "events": {"recorded": f.events[0], "replayed": f.events[1]}} for f in found.flights]}))
