@@ -92,11 +92,13 @@ def check_sim(options: Any) -> None:
             raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only {', '.join(SIMULATED)} can "
                            "be set")
     from policies.cli import runs
+    from temporeal_bridge.mission import check_numbers
 
     for name in ("flights", "parallel"):
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
-    runs.check_seed("--seed", options.seed, options.flights)
+    with runs.bad_input():
+        check_numbers("--seed", options.seed, options.flights)
     if not 0 <= options.spread <= 1:
         raise BadInput(f"--spread is a share from 0 to 1, got {options.spread}")
 

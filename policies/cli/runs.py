@@ -41,7 +41,7 @@ UNSAID: Mapping[str, Any] = {"curriculum": {"name": "none", "kind": "none", "par
 UNSET = "not set"
 PHYSICS = ("integrator",)  # settings of a backend that another one is given, too, where it takes them
 EVERY_BACKEND = ("what", "num_worlds", "command", "dt", "device", "seed", "threads", "needs")  # of its ``make``
-GREATEST_SEED = 2**63 - 1  # the generators' integers; so is the number of a mission (temporeal_bridge.mission)
+GREATEST_SEED = 2**63 - 1  # the generators' integers; numbers of missions are smaller (temporeal_bridge.mission)
 RANK_SEED = 1_000_003  # between the seeds of the processes of one run: their worlds must not be the same
 
 
@@ -155,11 +155,10 @@ def check_whole(key: str, value: object, least: int) -> None:
         raise BadInput(f"{key} is at least {least}, got {value}")
 
 
-def check_seed(name: str, seed: object, count: int = 1) -> None:
-    """``count`` seeds, from ``seed`` on, are whole numbers that 63 bits hold."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= GREATEST_SEED - (count - 1):
-        more = f", for {count} count up from it" if count > 1 else ""
-        raise BadInput(f"{name} is a whole number from 0 to 2^63 - {count}{more}; got {seed!r}")
+def check_seed(name: str, seed: object) -> None:
+    """``seed`` is a whole number that 63 bits hold."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= GREATEST_SEED:
+        raise BadInput(f"{name} is a whole number from 0 to 2^63 - 1; got {seed!r}")
 
 
 def check_options(backend: str, options: Mapping[str, Any], experiment: str | None = None) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from temporeal_bridge import messages
-from temporeal_bridge.mission import Told, announced
+from temporeal_bridge.mission import GREATEST, Told, announced, check_numbers
 from temporeal_bridge.transport import Received
 
 HEADER = "std_msgs/msg/Header"
@@ -23,6 +23,16 @@ def test_what_is_said_of_a_mission_is_understood_and_garbage_is_not():
         assert heard(messages.encode(HEADER, messages.header(stamp, frame))) is None
     whole = messages.encode(HEADER, messages.header(stamp, "active 12"))
     assert heard(b"") is None and heard(b"garbled") is None and heard(whole[:11]) is None
+
+
+def test_a_record_holds_every_number_that_a_mission_may_have():
+    for number in (0, GREATEST - 1, GREATEST):
+        check_numbers("seed", number)
+        assert Told.of(Told(number, 1, 0.0, 1.0, 1.0, np.zeros(2), np.zeros(2), [7]).row()).flight == number
+    assert int(float(GREATEST + 1)) != GREATEST + 1
+    check_numbers("seed", GREATEST - 2, 3)
+    with pytest.raises(ValueError, match=r"from 0 to 2\^53 - 2, for 3 count up from it; got 9007"):
+        check_numbers("seed", GREATEST - 1, 3)
 
 
 @pytest.mark.parametrize("marks", [[], [7], [7, 4_294_967_295]])

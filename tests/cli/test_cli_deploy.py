@@ -149,9 +149,9 @@ def test_sim_options_need_sim(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seed", "flights", "told"), [
-    ("-1", "1", "--seed is a whole number from 0 to 2^63 - 1; got -1"), (str(10**20), "1", "--seed is a whole number"),
-    (str(2**63 - 2), "3", "--seed is a whole number from 0 to 2^63 - 3, for 3 count up from it; got 92233")])
-def test_flights_have_numbers_that_the_wire_can_say(
+    ("-1", "1", "--seed is a whole number from 0 to 2^53; got -1"), (str(10**20), "1", "--seed is a whole number"),
+    (str(2**53 - 1), "3", "--seed is a whole number from 0 to 2^53 - 2, for 3 count up from it; got 90071")])
+def test_flights_have_numbers_that_records_can_say(
     seed: str, flights: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deploy", str(tmp_path), "--sim", "--seed", seed, "--flights", flights]) == 2

@@ -28,7 +28,7 @@ from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import mailbox, messages, task_topics
 from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.mission import GREATEST, announced, check_fits
+from temporeal_bridge.mission import announced, check_fits, check_numbers
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
@@ -130,8 +130,7 @@ def fly(
     """
     if flights < 1 or parallel < 1:
         raise ValueError(f"flights and parallel are at least 1, got {flights} and {parallel}")
-    if seed < 0 or seed + flights - 1 > GREATEST:
-        raise ValueError(f"flights have the numbers {seed} to {seed + flights - 1}, their seeds; legal: 0 to 2^63 - 1")
+    check_numbers("the seed of the first flight, and its number,", seed, flights)
     spec, manifest = load_robot(robot), load_manifest(artifact)
     if manifest.robot != robot:
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot!r}")

@@ -23,7 +23,7 @@ RECENT = 500  # figures that its diagnostics are of
 IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing is sent, and for no reason
 MOVING = ("active", "stopping")  # modes in which the robot moves, or may: the guard does not end before
 MODES = (*IDLE, "arming", *MOVING, "holding", "stopped")  # all of the guard
-GREATEST = 2**63 - 1  # number of a mission: ROS's UInt64 has more, the line between controller and guard has not
+GREATEST = 2**53  # number of a mission: ROS's UInt64 has more, records of steps and commands are of float64
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
 
 
@@ -122,6 +122,13 @@ class ToldChunk:
             raise ValueError(f"{len(values)} numbers are no record of a chunk")
         return ToldChunk(int(values[0]), int(values[1]), float(values[2]), float(values[3]), int(values[4]),
                          [int(mark) for mark in marks], numbers.reshape(rows, -1))
+
+
+def check_numbers(name: str, first: int, count: int = 1) -> None:
+    """``count`` missions from number ``first`` on have numbers that records bring back as they were."""
+    if not 0 <= first <= GREATEST - (count - 1):
+        less, more = (f" - {count - 1}", f", for {count} count up from it") if count > 1 else ("", "")
+        raise ValueError(f"{name} is a whole number from 0 to 2^53{less}{more}; got {first}")
 
 
 def task_signals(robot: RobotSpec, interface: Interface) -> dict[str, SignalSpec]:

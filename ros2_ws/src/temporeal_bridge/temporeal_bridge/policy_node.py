@@ -154,7 +154,7 @@ class PolicyNode:
             return self._say(-1, "dropped", f"what came on mission/start is no number of a mission: {error}")
         self._look_ready()
         if number > GREATEST:
-            self._say(-1, "dropped", f"the number of a mission is 0 to 2^63 - 1, got {number}")
+            self._say(-1, "dropped", f"the number of a mission is 0 to 2^53, got {number}")
         elif self.mode == "ready":
             self.begin(number)
         elif self.mode == "waiting":

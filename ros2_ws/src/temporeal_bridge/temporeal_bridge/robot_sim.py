@@ -44,7 +44,7 @@ from temporeal_bridge import codecs, faults, messages, task_topics
 from temporeal_bridge.cameras import Shutter, open_shutter
 from temporeal_bridge.drivers import Refused
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
-from temporeal_bridge.mission import GREATEST
+from temporeal_bridge.mission import check_numbers
 from temporeal_bridge.node import parser, run, whole
 from temporeal_bridge.plants import Start, plant_of
 from temporeal_bridge.transport import QOS, Endpoint, QoS, Received, Transport, qos_named
@@ -365,8 +365,7 @@ def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
         extra = task_topics.content(world, {*world.scene.signals, *world.specs} if manifest is None else
                                     task_topics.needed(manifest, world))
     interface = load_interface(robot, args.interface, extra)
-    if not 0 <= args.seed <= GREATEST:
-        raise ValueError(f"--seed is a whole number from 0 to 2^63 - 1, got {args.seed}")
+    check_numbers("--seed", args.seed)
     return RobotSim(
         transport, robot, interface, seed=args.seed, out=args.out, settings=settings,
         command=command or (world.command if world is not None else None), start=start, world=world,

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from temporeal_bridge import messages, records
-from temporeal_bridge.mission import GREATEST, IDLE, Announced
+from temporeal_bridge.mission import IDLE, Announced, check_numbers
 from temporeal_bridge.node import parser
 from temporeal_bridge.records import Event
 from temporeal_bridge.transport import QOS, Received, Transport, TransportError, open_transport, require_peer
@@ -123,8 +123,7 @@ OUTCOMES = {"start": started, "stop": stopped, "reset": reset}
 def tell(transport: Transport, word: str, number: int = 0) -> Outcome:
     """Publish ``mission/<word>`` as soon as somebody listens; nobody does: :class:`TransportError`. Then listen until
     guard or controller have said what came of it. A stop is said again until then, the other words once."""
-    if not 0 <= number <= GREATEST:
-        raise ValueError(f"the number of a mission is 0 to 2^63 - 1, got {number}")
+    check_numbers("the number of a mission", number)
     said = Answers(transport)
     endpoint = transport.advertise(f"mission/{word}", WORDS[word], QOS["default"])
     require_peer(transport, endpoint, PEER_S)
