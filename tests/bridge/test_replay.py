@@ -197,6 +197,27 @@ def test_a_flight_ended_by_ctrl_c_comes_out_bit_for_bit(ended, artifact):
     assert found.modes == (("active", "stopping", "stopped"),) * 2
 
 
+def test_a_guard_that_was_started_again_flies_the_next_flight(artifact, lockstep_of, tmp_path):
+    """Ctrl-C at the guard, and another one, while controller and recorder go on."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(5)
+    flown.lockstep.run(2.0)
+    assert not flown.guard.may_end()
+    flown.lockstep.run(8.0, until=flown.guard.may_end)
+    flown.lockstep.pairs = [pair for pair in flown.lockstep.pairs if pair[1] is not flown.guard]
+    flown.bus["guard_node"].close()
+    flown.lockstep.run(0.5)
+    bus = MemoryTransport(flown.lockstep.bus, "guard_node", "/cf1")
+    flown.guard = flown.lockstep.add(bus, GuardNode(
+        bus, load_manifest(artifact), ROBOT, INTERFACE, flown.line, artifact))
+    flown.lockstep.run(1.0)
+    flown.fly(6)
+    first, second = again(flown.close(), artifact, tolerance=0.0).flights
+    assert first.equal and second.equal and second.sent.count > 300
+
+
 @pytest.mark.parametrize("late_s", [0.0, 0.0005])
 def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artifact):
     """Between processes an event is some 0.5 ms later than the command that it is about."""

@@ -398,7 +398,8 @@ class Stage:
                           for bus, name in zip(self.buses, ("policy_node", "guard_node"))]
         self.policy = PolicyNode(
             own[0], self.rerun or artifact, robot, interface, link.MemoryController(self.line))
-        self.guard = GuardNode(own[1], artifact.manifest, robot, interface, self.line)
+        self.new_guard = lambda: GuardNode(self.own[1], artifact.manifest, robot, interface, self.line)
+        self.guard = self.new_guard()
         self.guard.watch.seen_since = -inf  # the guard had seen the robot for long enough: it began
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
@@ -416,6 +417,7 @@ class Stage:
         self.to_come: set[tuple[int, int]] = set()  # (flight, step) that the guard has a record of
         self.pending = False  # whether the guard's turn is a recorded one
         self.ending = self.gone = False  # whether the guard was told to end, and has ended
+        self.begun = 0  # flights
         self.first_seen: dict[int, int] = {}  # by flight, when the state that it began with was given to the controller
 
     def play(self) -> None:
@@ -458,6 +460,14 @@ class Stage:
         if not self.gone:
             self.guard.step()
             self.gone = self.ending and self.guard.may_end()
+        if self.gone and self.begun < len(self.flights):  # there is another flight: it was started again
+            self._start_again()
+
+    def _start_again(self) -> None:
+        """Another guard, after the first one has ended."""
+        self.own[1].close()
+        self.own[1] = MemoryTransport(self.buses[1], "guard_node", self.namespace)
+        self.guard, self.ending, self.gone = self.new_guard(), False, False
 
     # what is heard
 
@@ -578,7 +588,7 @@ class Stage:
 
     def _begin(self, i: int) -> None:
         """A mission is about to start: the next state is its first."""
-        flight, policy = self.flights[i], self.policy
+        flight, policy, self.begun = self.flights[i], self.policy, i + 1
         policy.next_hello = 0.0  # the line to the guard is not recorded: it must know by now who is there
         if policy.mode in ("waiting", "ready"):
             policy.step()
