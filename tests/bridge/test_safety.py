@@ -11,6 +11,7 @@ import pytest
 from robots.spec import load_robot
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.safety import ACTIONS, CODES, Profile, SafetyError, profile
+from temporeal_bridge.watch import NOTHING, Watch
 
 QUAD, ARM = load_robot("crazyflie"), load_robot("franka")
 LEVEL = {"descend": 0.85, "gain": 5.0, "limit": 3.0, "landed_m": 0.06, "max_s": 6.0, "blind_s": 0.3}
@@ -176,3 +177,29 @@ def test_every_code_can_have_an_action_of_its_own():
     stop = {"default": "level", **dict.fromkeys(CODES, "silence")}
     found = of(changed(FLYING, "commands.ctbr_cmd.stop", stop))
     assert {found.action(code) for code in CODES} == {"silence"}
+
+
+def hand_watch(*told: tuple[float, float, float]) -> Watch:
+    """What the guard of an Allegro hand saw: times [s], speed of the first joint [rad/s], age of the stamp [s]."""
+    robot = load_robot("allegro_hand")
+    content = load_interface(robot).safety
+    watch = Watch(profile(robot, content, robot.command("joint_pos_cmd"), 0.05), [100.0])
+    place = np.zeros(16)
+    for now, speed, age in told:
+        velocity = np.concatenate([[speed], np.zeros(15)])
+        watch.take(0, 10**12 - round(1e9 * age), {"joint_pos": place, "joint_vel": velocity}, now, 10**12)
+    return watch
+
+
+def test_a_velocity_may_change_with_every_sample_that_was_lost() -> None:
+    """A finger turns round within some milliseconds: what is a leap from one sample to the next is none after three."""
+    assert hand_watch((1.0, 5.0, 0.0), (1.01, -5.0, 0.0)).jumped[0] == "jump"
+    assert hand_watch((1.0, 5.0, 0.0), (1.014, -5.0, 0.0)).jumped[0] == "jump"  # late, but none was lost
+    assert hand_watch((1.0, 5.0, 0.0), (1.03, -5.0, 0.0)).jumped == NOTHING
+    assert hand_watch((1.0, 15.0, 0.0), (1.03, -15.0, 0.0)).jumped[0] == "jump"
+
+
+def test_servos_are_judged_by_no_old_state_in_a_stop_and_by_one_of_another_clock() -> None:
+    assert hand_watch((1.0, 0.0, 0.0)).seen_moving(1.0)
+    assert not hand_watch((1.0, 0.0, 0.6)).seen_moving(1.0)
+    assert hand_watch((1.0, 0.0, -2.0)).seen_moving(1.0)  # of the future: clocks differ, the state is of now

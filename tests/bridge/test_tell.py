@@ -29,7 +29,7 @@ def test_a_word_reaches_who_listens(word):
     node.subscribe(f"mission/{word}", WORDS[word], QOS["default"], got.append)
     tell(operator, word, 7)
     node.wait(0.0)
-    assert len(got) == 1 or word == "stop"  # which is said again: nobody has answered
+    assert (len(got) > 1 if word == "stop" else len(got) == 1)  # which is said again: nobody has answered
     if word == "start":
         assert messages.decode(got[0].type, got[0].data).data == 7
 
@@ -99,7 +99,7 @@ def field(lockstep, artifact) -> Field:
 def test_what_comes_of_a_word_is_said(field):
     assert field.tell("reset") == (True, "the guard is ready")
     assert field.tell("start", 1) == (True, "mission 1: the guard is active") and field.guard.mode == "active"
-    assert field.tell("reset") == (False, "reset: no answer within 2.5 s, the guard is active")
+    assert field.tell("reset") == (False, "reset: no answer within 2.8 s, the guard is active")
     assert field.tell("stop") == (True, "the guard is stopping: stopped by the operator")
     assert field.tell("stop").done  # it does already
     field.lockstep.run(8.0, until=lambda: field.guard.mode == "stopped")

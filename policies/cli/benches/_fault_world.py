@@ -38,7 +38,8 @@ STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
 CHUNK_STEPS = 20
 INERTIA, FRICTION = 1.0, 2.0  # kg m^2, N m s/rad: of the stand-in's joints that take efforts
-FASTEST, FOLLOWS = 7.0, 0.15  # rad/s; share of the way in a state period: ... of those that are told where to be
+# ... of those that are told where to be: rad/s; share of the way in a state period, as kd / kp of 40 to 75 ms do it
+FASTEST, FOLLOWS = 7.0, 0.15
 ROLLS = (0, 4, 6)  # joints of an arm that turn it about itself: it does not come too near to itself by these
 PUSHED = 2  # joint that is pushed: half a rad to either side of its home are in its range
 SETTLED_S = 0.6  # for the first state, the greeting and the first heartbeat

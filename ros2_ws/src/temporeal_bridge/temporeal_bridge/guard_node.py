@@ -181,7 +181,8 @@ class GuardNode:
         self.stepped = transport.monotonic()
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
-        self.buttons, self.latches = list[str](), False  # nodes that publish on estop; whether one has latched it
+        self.buttons, self.seen = list[str](), list[str]()  # nodes that publish on estop; at the last look
+        self.latches = False  # whether one of them has latched it
         self.rival, self.next_look = "", transport.monotonic() + IDLE_LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
@@ -567,8 +568,12 @@ class GuardNode:
                   for row in (*self.topic.also, self.topic) for peer in self.transport.publishers(row.topic)
                   if not peer.own]
         self.rival = ", ".join(others)
-        buttons = self.transport.publishers("estop")
-        self.buttons = [peer.node or "a node without a name" for peer in buttons]
+        buttons = [peer for peer in self.transport.publishers("estop") if peer.type == "std_msgs/msg/Bool"]
+        names = [*sorted({peer.node for peer in buttons} - {""}),
+                 *("a node without a name" for peer in buttons if not peer.node)]
+        before, self.seen = self.seen, names  # in flight two looks must agree
+        if len(names) < 2 or len(before) > 1 or self.mode not in COMMANDED:
+            self.buttons = names
         if not self.latches and any(peer.qos.latched for peer in buttons):  # it may have been pressed before
             self.latches = True
             self.transport.subscribe("estop", "std_msgs/msg/Bool", QOS["latched"], self._on_estop)

@@ -7,7 +7,8 @@
       geofence: {signal: base_pos_w, low: [-5, -5, -1], high: [5, 5, 4]}
       frozen: {signals: [base_ang_vel_b], after_s: 0.2}  # values that do not change in any bit
       jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component, more after a
-                                  # gap; of an attitude the angle [rad], whatever gap there was
+                                  # gap (a velocity: after a lost message); of an attitude the angle [rad], whatever
+                                  # gap. A command's own section may have more of them
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
@@ -45,9 +46,9 @@ guard's own in its gaps, and those of the stop actions, which keep a robot for a
 pushed away takes its command along, and that may be faster than ``motion`` allows: who pushes it is stronger than the
 limits of a command, and a servo that pulls with more than its limit is what hurts. The next command begins at rest from
 there (:func:`robots.motion.confined`), and limits of place hold: beyond them is no command. A stale state says nothing
-of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen, and once
-the velocity was not how the position changes, which stops the robot, too: by such a state the command would lead the
-robot away. For a command that goes out as a trajectory the section is refused: its
+of efforts: then the command goes as it is. So it does in a stop after the state jumped, while it is frozen or stamped
+as old, and once the velocity was not how the position changes, which stops the robot, too: by such a state the command
+would lead the robot away. For a command that goes out as a trajectory the section is refused: its
 points, which the robot passes even if it hears nothing more, lie ahead of the setpoint in force, and where it will be
 by then nobody knows.
 
@@ -207,6 +208,7 @@ class Profile:
     frozen: Frozen | None = None
     jump: Mapping[str, float] | None = None
     attitudes: frozenset[str] = frozenset()  # those of ``jump`` that are unit quaternions
+    velocities: frozenset[str] = frozenset()  # those of ``jump`` that are speeds of joints or bodies
     violated: str = "warn"
     estop: Estop = Estop()
     blend_s: float = 0.5
@@ -256,7 +258,7 @@ class Profile:
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
           "swap", "unlock_below_m", "level", "commands")
 AGES = ("stale_after_s", "stamps_within_s")
-OF_COMMAND = ("stop", *AGES, "motion", "tracking", "effort", "ends", "start", "self_collision")
+OF_COMMAND = ("stop", *AGES, "jump", "motion", "tracking", "effort", "ends", "start", "self_collision")
 LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
 SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
@@ -288,14 +290,16 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     violated = content.get("violated", "warn")
     if violated not in ("stop", "warn"):
         raise SafetyError(f"safety.violated is {violated!r}; legal: stop, warn")
+    common, extra = jump("safety.jump", robot, content.get("jump")), jump(f"{where}.jump", robot, own.get("jump"))
+    leaps = common if extra is None else {**(common or {}), **extra}
     return Profile(
         limits=motion_limits(f"{where}.motion", own.get("motion"), spec, period),
         stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level, own.get("tracking")),
         stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
-        jump=jump(robot, content.get("jump")),
-        attitudes=attitudes(robot, content.get("jump") or ()),
+        jump=leaps, attitudes=of_unit(robot, leaps or (), "wxyz"),
+        velocities=of_unit(robot, leaps or (), "rad/s", "m/s"),
         violated=violated, estop=estop(content.get("estop")),
         blend_s=blend(content.get("swap")),
         unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
@@ -394,24 +398,24 @@ def frozen(robot: RobotSpec, row: Mapping[str, Any] | None) -> Frozen | None:
     return Frozen(tuple(row["signals"]), positive("safety.frozen.after_s", row["after_s"]))
 
 
-def jump(robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float] | None:
+def jump(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float] | None:
     """Largest changes of signals."""
     if row is None:
         return None
     if not isinstance(row, Mapping):
-        raise SafetyError(f"safety.jump is {row!r}; a mapping from signals to their largest changes is needed")
+        raise SafetyError(f"{where} is {row!r}; a mapping from signals to their largest changes is needed")
     for name in row:
-        known_signal("safety.jump", robot, name)
-    out = {name: positive(f"safety.jump.{name}", value) for name, value in row.items()}
-    for name in attitudes(robot, out):
+        known_signal(where, robot, name)
+    out = {name: positive(f"{where}.{name}", value) for name, value in row.items()}
+    for name in of_unit(robot, out, "wxyz"):
         if out[name] >= np.pi:
-            raise SafetyError(f"safety.jump.{name} is {out[name]:g}; an angle below pi rad is needed: none is greater")
+            raise SafetyError(f"{where}.{name} is {out[name]:g}; an angle below pi rad is needed: none is greater")
     return out
 
 
-def attitudes(robot: RobotSpec, names: Collection[str]) -> frozenset[str]:
-    """Those of the signals ``names`` that are unit quaternions."""
-    return frozenset(name for name in names if robot.signals[name].unit == "wxyz")
+def of_unit(robot: RobotSpec, names: Collection[str], *units: str) -> frozenset[str]:
+    """Those of the signals ``names`` that have one of these units."""
+    return frozenset(name for name in names if robot.signals[name].unit in units)
 
 
 def estop(row: Mapping[str, Any] | None) -> Estop:

@@ -28,7 +28,8 @@ PEER_S, AFTER_S = 5.0, 0.3  # to find who listens; for the message to leave, and
 CONNECT_S = 1.0  # until we hear who may refuse; a stop does not wait for that
 ANSWER_S = 2.5  # for the outcome: a controller waits 2 s for the first state after a start
 AGAIN_S = 0.1  # a stop is said again: who heard the first one may be the recorder, and not yet the guard
-AT_REST_S = 10.0  # for a stop action that is under way: nothing but its end says that it will not go on as a mission's
+AT_REST_S = 26.0  # for a stop action that is under way, and a quadrotor sinks slowly: nothing but its end says that it
+# will not go on as a mission's
 LOOK_S = 0.05
 
 
@@ -130,6 +131,7 @@ def tell(transport: Transport, word: str, number: int = 0) -> Outcome:
     if word != "stop":
         said.connect()
     said.begin()
+    asked = transport.monotonic()
     content: dict[str, Any] = {"data": number} if WORDS[word] == NUMBER else {}
     message = messages.encode(NUMBER, messages.record(NUMBER)(**content)) if content else messages.empty()
     transport.publish(endpoint, message)
@@ -139,7 +141,8 @@ def tell(transport: Transport, word: str, number: int = 0) -> Outcome:
     else:
         said.wait(ANSWER_S, outcome)
     said.wait(AFTER_S)
-    return outcome() or Outcome(False, f"{word}: no answer within {ANSWER_S:g} s, {said.now}")
+    waited = transport.monotonic() - asked
+    return outcome() or Outcome(False, f"{word}: no answer within {waited:.1f} s, {said.now}")
 
 
 def insist(said: Answers, outcome: Callable[[], Outcome | None], say: Callable[[], None]) -> None:

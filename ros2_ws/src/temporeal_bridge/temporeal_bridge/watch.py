@@ -15,6 +15,7 @@ Reason = tuple[str, str]
 """Code (see :data:`temporeal_bridge.safety.CODES`) and text; ("", ""): nothing is wrong."""
 NOTHING: Reason = ("", "")
 GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as much more as the time is longer
+LOST = 1.5  # periods between samples from which on one was lost
 REST_S = 0.05  # so long a robot must have rested before it is started
 APART_RAD, APART_S = 0.1, 0.2  # so far may joints move beyond what their velocity says, forgotten in so long: 0.5 rad/s
 # for ever is seen. Chosen: a velocity that is 20 ms late at 3 rad/s is 0.06 rad off
@@ -33,6 +34,7 @@ class Watch:
     def __init__(self, profile: Profile, rates_hz: Sequence[float]) -> None:
         self.profile = profile
         self.at = [-inf] * len(rates_hz)
+        self.rates_hz = tuple(rates_hz)
         self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
         self.values: dict[str, np.ndarray] = {}
@@ -62,7 +64,7 @@ class Watch:
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                self._leap(name, before, value, limit, max((now - self.at[topic]) / GAP_S, 1.0))
+                self._leap(name, before, value, limit, self._longer(name, topic, now - self.at[topic]))
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
@@ -71,6 +73,14 @@ class Watch:
             self._move(self.values[position].reshape(-1), self.values[velocity].reshape(-1), now)
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
+
+    def _longer(self, name: str, topic: int, gap: float) -> float:
+        """How many times as far as from one sample to the next a signal may go over a ``gap`` [s]: a place farther
+        after GAP_S only, a velocity with each sample that was lost, for it changes in milliseconds."""
+        if name not in self.profile.velocities:
+            return max(gap / GAP_S, 1.0)
+        samples = gap * self.rates_hz[topic]
+        return samples if samples > LOST else 1.0
 
     def _leap(self, name: str, before: np.ndarray, value: np.ndarray, limit: float, longer: float) -> None:
         """Is it farther from one sample to the next than the robot can go? After a gap that was so many times
@@ -142,11 +152,17 @@ class Watch:
     def seen_moving(self, now: float) -> bool:
         """Whether what is said of place and velocity may brake speeds and efforts, or say what servos may be asked for:
         alive, without a leap, and of one mind. A velocity that says for ever the same would push. What brakes must be
-        of now. A servo's velocity that has lied may say what is right where the robot rests, and lead it away from
-        there again."""
+        of now, what servos are judged by not old. A servo's velocity that has lied may say what is right where the
+        robot rests, and lead it away from there again."""
         servos = self.profile.effort is not None
-        good = not self.lied if servos else self.stamps() == NOTHING
+        good = not (self.lied or self.old) if servos else self.stamps() == NOTHING
         return good and self.frozen(now) == self.jumped == self.speeds() == NOTHING
+
+    @property
+    def old(self) -> bool:
+        """Whether a state was stamped too long before it arrived: it may be, and its values then are not of now."""
+        limit = self.profile.stamps_within_s
+        return limit is not None and max(self.offset[i] for i in self.periodic) > limit
 
     def speeds(self) -> Reason:
         """A velocity, which efforts are made or judged by, or a collision is told by, that is not how the position
