@@ -32,7 +32,7 @@ from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.transport import QOS, QoS
-from temporeal_bridge.watch import APART_RAD, APART_S
+from temporeal_bridge.watch import APART_RAD, APART_S, FINGERS_RAD
 
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
@@ -757,7 +757,7 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
     if limit is None:
         if rule.code == GOES_ON and (told or world.oracle.mode != "active"):
             wrong.append(f"it should have gone on: mode {world.oracle.mode}, {told}")
-        elif told and rule.also and told[1]["code"] not in rule.also:
+        elif told and rule.also and not (told[1]["code"] in rule.also and leads_away(world, told[0] - struck)):
             wrong.append(f"it should have gone on, or stopped by one of {', '.join(rule.also)}: {told}")
         return None
     if told is None:
@@ -781,7 +781,8 @@ def leads_away(world: World, seconds: float) -> bool:
     is, before it is frozen for long enough. A fifth is left for what place and velocity were apart before."""
     velocity = world.guard.profile.moving[1]
     speed = float(np.max(np.abs(world.said[velocity]))) if velocity else 0.0
-    return speed * APART_S * (1 - np.exp(-seconds / APART_S)) > 0.8 * APART_RAD
+    far = APART_RAD if world.guard.profile.effort is None else FINGERS_RAD
+    return speed * APART_S * (1 - np.exp(-seconds / APART_S)) > 0.8 * far
 
 
 def all_pairs() -> list[tuple[str, str]]:
