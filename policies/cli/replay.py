@@ -148,6 +148,7 @@ def table(found: Replay, told: Mapping[str, Any], artifact: Artifact, tolerance:
     if found.partial:
         lines.append(f"{found.partial} flights began before the recording, or lack their first chunk: they were "
                      "left out")
+    lines += [f"left out: {reason}" for reason in found.barred]
     lines += remarks(found.unread)
     lines.append(f"{'flight':>6}  {'commands':12} {'compared':>8} {'differ':>6} {'first':>5} {'missing':>7} "
                  f"{'extra':>5}  largest difference by component")

@@ -72,12 +72,13 @@ def run(argv: Sequence[str]) -> int:
         recording = bags.read(options.bag, needed(interface, namespace))
         flights, partial, unread = logbook.flights(recording, namespace)
         found = flown(recording, flights, manifest, robot, interface, namespace)
+        barred = [flight.barred for flight in flights if flight.barred]
     if not found:
         raise BadInput("; ".join([
             f"{options.bag} has no flight of {namespace} that the guard let begin",
-            *([f"{partial} began before the recording"] if partial else []), *records.remarks(unread)]))
+            *([f"{partial} began before the recording"] if partial else []), *barred, *records.remarks(unread)]))
     notes = [*remarks(recording, partial, len(flights) - len(found)),
-             *(f"{remark}." for remark in records.remarks(unread))]
+             *(f"{remark}." for remark in (*barred, *records.remarks(unread)))]
     rows = [row for row, _ in found]
     judged = [samples_of(judged) for _, judged in found]
     page, figures = write(out, formula, judged, rows, notes, manifest, robot, told, namespace)

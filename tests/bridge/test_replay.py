@@ -218,6 +218,45 @@ def test_a_guard_that_was_started_again_flies_the_next_flight(artifact, lockstep
     assert first.equal and second.equal and second.sent.count > 300
 
 
+def test_a_start_that_the_guard_refused_is_left_out_and_said(artifact, lockstep_of, tmp_path, capsys):
+    """For two stop buttons, which no topic of the bag shows: the guard of the replay would let it begin."""
+    from policies.cli.main import main
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    panels = [MemoryTransport(flown.lockstep.bus, name, "/cf1") for name in ("panel", "panel2")]
+    for panel in panels:
+        panel.advertise("estop", "std_msgs/msg/Bool", QOS["default"])
+    flown.start(5)
+    flown.lockstep.run(1.0)
+    assert flown.guard.flights == flown.guard.flights.__class__()
+    panels[1].close()
+    flown.lockstep.run(1.0)
+    flown.fly(5)
+    bag = flown.close()
+    found = again(bag, artifact, tolerance=0.0)
+    flight, = found.flights
+    assert flight.equal and flight.sent.count > 300 and not flight.unasked
+    assert [reason[:36] for reason in found.barred] == ["mission 5 is refused: /cf1/panel, /c"]
+    assert main(["replay", str(bag)]) == 0
+    assert "left out: mission 5 is refused: /cf1/panel, /cf1/panel2 publish on estop" in capsys.readouterr().out
+
+
+def test_a_bag_of_a_refused_start_says_why_there_is_no_flight(artifact, lockstep_of, tmp_path, capsys):
+    from policies.cli.main import main
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.send("estop", "std_msgs/msg/Bool", data=True)
+    flown.start(5)
+    flown.lockstep.run(1.0)
+    bag = flown.close()
+    assert main(["replay", str(bag)]) == 2
+    assert "has no flight of /cf1; mission 5 is refused: the guard is" in capsys.readouterr().err
+    assert main(["report", str(bag)]) == 2
+    assert "mission 5 is refused: the guard is" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("late_s", [0.0, 0.0005])
 def test_a_guard_says_that_it_stops_after_its_first_command(late_s, ended, artifact):
     """Between processes an event is some 0.5 ms later than the command that it is about."""

@@ -52,7 +52,20 @@ from temporeal_bridge import admission, codecs, link, messages, safety, stop_act
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
-from temporeal_bridge.mission import AGES, FLIGHTS, IDLE, MOVING, Told, check_fits, newest, percentiles
+from temporeal_bridge.mission import (
+    AGES,
+    ESTOP_SILENT,
+    FLIGHTS,
+    IDLE,
+    MOVING,
+    NOT_RESET,
+    TOLD_TO_END,
+    Told,
+    check_fits,
+    newest,
+    percentiles,
+    refusal,
+)
 from temporeal_bridge.node import AHEAD, REHEARSED_S, Rehearsal, add_artifact, add_awake, link_path, parser, run
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
@@ -256,7 +269,7 @@ class GuardNode:
         if self.mode not in ("holding", "stopped"):
             return
         if self.estop:
-            return self._tell("operator", "not reset: the operator's stop is still set")
+            return self._tell("operator", f"{NOT_RESET}: the operator's stop is still set")
         self._release()
         self.due, self.motion = np.inf, None
         self.flight = self.flight.again()
@@ -350,7 +363,7 @@ class GuardNode:
             code, reason = "autopilot", self.offboard.ask(now)
             barred = "the autopilot has just been asked"
         if reason:
-            self._tell(code or "refused", f"mission {p.flight} is refused: {reason}")
+            self._tell(code or "refused", f"{refusal(p.flight)}: {reason}")
             return self.link.answer(Answer("refused", p.flight, p.stamp_ns, reason))
         if self.mode == "arming":
             self.flights.pop()  # the same mission, with another time zero
@@ -398,7 +411,7 @@ class GuardNode:
                                 "while another says no, would not be seen; let one of them say what all do")
         watched = rule.required or self.estop_at > -np.inf
         if watched and rule.heartbeat_s is not None and now - self.estop_at > rule.heartbeat_s:
-            return "operator", f"the operator's stop was not heard for {rule.heartbeat_s:g} s"
+            return "operator", f"{ESTOP_SILENT} {rule.heartbeat_s:g} s"
         return NOTHING
 
     def end(self, after: str) -> None:
@@ -809,7 +822,7 @@ class GuardNode:
         """Asked to end: first the robot is stopped."""
         if not self.told_to_end and self.mode not in IDLE:
             self.told_to_end = True
-            self.stop("operator", "the guard was told to end")
+            self.stop("operator", TOLD_TO_END)
         if self.mode in MOVING:
             return False
         self._release()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from temporeal_bridge import records
+from temporeal_bridge import mission, records
 from temporeal_bridge.bags import BagError, Recording
 from temporeal_bridge.mission import Announced, Told, ToldChunk
 from temporeal_bridge.records import RecordError, Row, Unread
@@ -28,7 +28,8 @@ class Flight:
     """One flight. ``proposed``: command [A] by step; ``sent``: (step, command) in order; ``age``: of the state behind
     each command [s] by step; ``heard``: when the recorder heard that it was sent [ns] by step; ``shifts``: by how much
     more than at its beginning the recorder's clock was ahead, once it was stepped or the recorder had stood still [ns];
-    ``refused``: steps that name it and do not fit in; ``unread``: those that come after its last one."""
+    ``misfits``: steps that name it and do not fit in; ``unread``: those that come after its last one; ``barred``: why
+    the guard did not let it begin."""
 
     number: int
     start_ns: int
@@ -46,8 +47,9 @@ class Flight:
     flown_by: str = ""  # name of that artifact, and the beginning of its identity
     chunks: list[ToldChunk] = field(default_factory=list)  # those that were used, of a policy that gives chunks
     shifts: list[int] = field(default_factory=lambda: [0])
-    refused: set[int] = field(default_factory=set)
+    misfits: set[int] = field(default_factory=set)
     unread: int = 0
+    barred: str = ""
 
     @property
     def lost(self) -> int:
@@ -56,8 +58,8 @@ class Flight:
 
 
 class Flights(NamedTuple):
-    """The flights of one robot; ``partial``: how many there are of which the bag lacks the beginning; ``unread``: by
-    topic, messages that no node of ours can have said."""
+    """The flights of one robot, those that the guard did not let begin among them; ``partial``: how many there are of
+    which the bag lacks the beginning; ``unread``: by topic, messages that no node of ours can have said."""
 
     found: list[Flight]
     partial: int
@@ -74,6 +76,8 @@ def flights(recording: Recording, namespace: str) -> Flights:
     if command is not None and not any(flight.basis for flight in found):
         raise BagError(f"guard/command: {command.why}; was the bag recorded by an earlier version?")
     for flight in found:
+        if flight.basis or any(mode in ("arming", "active") for _, mode in flight.modes):  # it had begun
+            flight.barred = ""
         flight.unread = len(after(flight, partial.get(flight.number, set())))
     return Flights(found, len(partial), unread)
 
@@ -103,7 +107,7 @@ def _step(partial: dict[int, set[int]], found: list[Flight], at: int, told: reco
         return
     flight, steps = found[-1], found[-1].steps
     if not follows(flight, row, at) or (steps and len(row.marks) != len(steps[0].marks)):
-        flight.refused.add(row.step)
+        flight.misfits.add(row.step)
         raise RecordError(f"a step at {row.at:g} s of {len(row.marks)} marks is none of the flight that it names")
     if not timely(flight, row.at, at):
         flight.shifts.append(at - flight.start_ns - round(1e9 * row.at))
@@ -126,7 +130,7 @@ def after(flight: Flight, partial: set[int]) -> set[int]:
     """Steps after the last one of a flight that were not read as its own: refused, or, where a clock that was set back
     has put them before its beginning, ``partial``: those without a beginning, if none of them is one of its own."""
     last = flight.steps[-1].step if flight.steps else -1
-    return {step for step in flight.refused if step > last} | (partial if partial and min(partial) > last else set())
+    return {step for step in flight.misfits if step > last} | (partial if partial and min(partial) > last else set())
 
 
 def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS) -> Flight | None:
@@ -169,9 +173,12 @@ def _mission(found: list[Flight], at: int, told: Announced) -> None:
 
 
 def _event(found: list[Flight], at: int, told: records.Event) -> None:
-    flight = among(found, told.flight, at)
+    refused = mission.refused(told.reason)  # which is said in the name of the flight before it
+    flight = among(found, told.flight if refused is None else refused, at)
     if flight is None:
         return
+    if refused is not None:
+        flight.barred = told.reason
     since = told.since
     if since is None or not timely(flight, since, at):  # the guard has counted from an earlier flight
         since = 1e-9 * (at - flight.start_ns)

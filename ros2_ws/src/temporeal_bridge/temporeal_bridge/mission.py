@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,22 @@ IDLE = ("waiting", "ready", "finished")  # modes of the guard in which nothing i
 MOVING = ("active", "stopping")  # modes in which the robot moves, or may: the guard does not end before
 MODES = (*IDLE, "arming", *MOVING, "holding", "stopped")  # all of the guard
 GREATEST = 2**53  # number of a mission: ROS's UInt64 has more, records of steps and commands are of float64
+# Words of the guard's that are looked for in what it says, or in a record of it
+TOLD_TO_END = "the guard was told to end"  # reason of the stop that a guard makes then, its last one
+ESTOP_SILENT = "the operator's stop was not heard for"  # begins the reason of a stop that a guard makes by its clock
+NOT_RESET = "not reset"  # begins its answer to a reset that may not be
 MISSION_TIME = SignalSpec("mission_time", (), "s")  # s since time zero; made by the nodes
+
+
+def refusal(number: int | str) -> str:
+    """Begins the guard's answer to a start that may not be."""
+    return f"mission {number} is refused"
+
+
+def refused(reason: str) -> int | None:
+    """Number of the mission whose start the guard refuses by saying ``reason``; None: it says something else."""
+    found = re.match(refusal(r"(\d+)"), reason)
+    return None if found is None else int(found[1])
 
 
 class Announced(NamedTuple):

@@ -51,7 +51,7 @@ from temporeal_bridge.interface import Interface
 from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.messages import MessageError
-from temporeal_bridge.mission import IDLE, MISSION_TIME, ToldChunk
+from temporeal_bridge.mission import ESTOP_SILENT, IDLE, MISSION_TIME, NOT_RESET, TOLD_TO_END, ToldChunk, refused
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.records import Unread, remarks
 from temporeal_bridge.state import Reader, mark
@@ -62,9 +62,6 @@ INPUTS = ("mission/stop", "mission/reset", "estop", "monitor/verdict")  # what o
 OURS = ("policy/step", "guard/command", "guard/event", "guard/artifact", "mission", "guard/swap", "policy/chunk")
 SWAPS = ("swap", "swap_refused", "swapped")  # codes of events that nobody but a successor can bring about
 STOPS = ("operator", "violated")  # codes of stops that somebody asked for
-TOLD_TO_END = "the guard was told to end"  # reason of the stop that a guard makes then, its last one
-SILENT = "the operator's stop was not heard for"  # begins the reason of a stop that a guard makes by its clock
-NO_STOPS = ("mission ", "not reset")  # begin the reasons of events of the operator's code that refuse something
 LEAD_S = 1.0  # that the nodes are there before the first message
 FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
 AT_ONCE_NS = 2_000_000  # between the reason and the first command of the stop action, where that does not wait
@@ -147,12 +144,14 @@ class FlightReplay:
 @dataclass(frozen=True)
 class Replay:
     """All flights of a robot; ``partial``: flights of which the bag lacks the beginning (of a policy that gives chunks:
-    the first one), which were not replayed; ``unread``: messages on our topics that are none of ours, by topic."""
+    the first one), which were not replayed; ``unread``: messages on our topics that are none of ours, by topic;
+    ``barred``: what the guard said of each mission that it did not let begin, which was not replayed either."""
 
     flights: list[FlightReplay]
     partial: int
     cut: str
     unread: Mapping[str, Unread] = field(default_factory=dict)
+    barred: Sequence[str] = ()
 
     @property
     def equal(self) -> bool:
@@ -173,10 +172,12 @@ def replay(
     tolerance: float = TOLERANCE,
 ) -> Replay:
     """Fly every flight of a recording again with ``artifact`` and say what differs."""
-    recorded, partial, unread = logbook.flights(recording, namespace)
+    told, partial, unread = logbook.flights(recording, namespace)
+    recorded, barred = [f for f in told if not f.barred], [f.barred for f in told if f.barred]
     if not recorded:
-        raise BagError("; ".join([f"{recording.path} has no flight of {namespace}: no control step on policy/step",
-                                  *([f"{partial} began before it"] if partial else []), *remarks(unread)]))
+        raise BagError("; ".join([
+            f"{recording.path} has no flight of {namespace}" + ("" if barred else ": no control step on policy/step"),
+            *([f"{partial} began before it"] if partial else []), *barred, *remarks(unread)]))
     made = None
     if artifact.manifest.chunk is not None:
         whole = [flight for flight in recorded if flight.chunks and flight.chunks[0].number == 0]
@@ -198,7 +199,7 @@ def replay(
         out.append(found if made is None else replace(
             found, chunks=compared_chunks(flight.chunks, made[i], tolerance),
             unmade=sum(rows is None for rows in made[i]), unrecorded=flight.chunks[-1].number + 1 - len(flight.chunks)))
-    return Replay(out, partial, recording.cut, unread)
+    return Replay(out, partial, recording.cut, unread, barred)
 
 
 # ---------------------------------------------------------------- order
@@ -560,9 +561,11 @@ class Stage:
         asked = [message for message in said if self._asks(message)]
         for i, flight in enumerate(self.flights):
             for since, code, reason in flight.events:
+                if code != "operator" or reason.startswith(NOT_RESET) or refused(reason) is not None:
+                    continue  # no stop of the operator's
                 event = flight.start_ns + round(1e9 * since)
                 told = reason != TOLD_TO_END and any(led_to(message, event, flight.shifts) for message in asked)
-                if code == "operator" and not told:
+                if not told:
                     yield event, i, reason
 
     def _asks(self, message: Said) -> bool:
@@ -581,8 +584,8 @@ class Stage:
         watched = self.guard.profile.estop.required or self.guard.estop_at > -inf
         if reason == TOLD_TO_END:
             self.ending, self.gone = True, self.guard.may_end()
-        elif not (watched and reason.startswith(SILENT)):
-            self.unasked[i] += not reason.startswith(NO_STOPS)
+        elif not (watched and reason.startswith(ESTOP_SILENT)):
+            self.unasked[i] += 1
             self.guard.stop("operator", reason)
         self._drain()
 
@@ -724,6 +727,7 @@ def to_json(found: Replay) -> dict[str, Any]:
                 "largest": [x if np.isfinite(x) else None for x in c.largest], "equal": c.equal}
 
     return json.loads(json.dumps({"equal": found.equal, "cut": found.cut, "partial": found.partial,
+        "barred": list(found.barred),
         "unread": {topic: each.count for topic, each in found.unread.items()}, "flights": [
         {"flight": f.flight, "start_ns": f.start_ns, "steps": f.steps, "equal": f.equal, "proposed": kind(f.proposed),
          "sent": kind(f.sent), "own": kind(f.own), "chunks": None if f.chunks is None else kind(f.chunks),

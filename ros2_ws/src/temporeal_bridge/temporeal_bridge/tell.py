@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from temporeal_bridge import messages, records
-from temporeal_bridge.mission import IDLE, Announced, check_numbers
+from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, check_numbers, refused
 from temporeal_bridge.node import parser
 from temporeal_bridge.records import Event
 from temporeal_bridge.transport import QOS, Received, Transport, TransportError, open_transport, require_peer
@@ -90,8 +90,8 @@ class Answers:
 def started(said: Answers, number: int) -> Outcome | None:
     """Whether a mission has begun; None: nobody has said so yet, nor why not."""
     for topic, event in said.events:
-        refused = topic == "guard/event" and event.reason.startswith(f"mission {number} is refused")
-        if refused or (topic == "policy/event" and event.flight == number):
+        barred = topic == "guard/event" and refused(event.reason) == number
+        if barred or (topic == "policy/event" and event.flight == number):
             return Outcome(False, event.reason)
     mode = said.mode
     if mode is None or mode.number != number or (said.before and mode.start_ns == said.before.start_ns):
@@ -113,7 +113,7 @@ def stopped(said: Answers, _: int) -> Outcome | None:
 def reset(said: Answers, _: int) -> Outcome | None:
     """Whether no reason is latched any more."""
     for topic, event in said.events:
-        if topic == "guard/event" and event.reason.startswith("not reset"):
+        if topic == "guard/event" and event.reason.startswith(NOT_RESET):
             return Outcome(False, event.reason)
     return Outcome(True, said.now) if said.mode is not None and said.mode.mode in IDLE else None
 
