@@ -185,6 +185,42 @@ def test_so_it_is_with_every_codec():
         build(ROBOT, content, "px4")
 
 
+def option_rows():
+    """Every topic of every robot that has options: robot, interface, place among them."""
+    found = []
+    for name in robot_names():
+        robot = load_robot(name)
+        if robot.ros is not None and robot.ros.exists():
+            content = read(robot.ros)
+            for key in content["interfaces"]:
+                found += [pytest.param(robot, key, i, id=f"{name}-{key}-{i}") for i in range(len(rows_of(content, key)))]
+    return found
+
+
+def rows_of(content: dict, interface: str) -> list[dict]:
+    """Its states, commands and their companions."""
+    part = content["interfaces"][interface]
+    commands = part["commands"].values()
+    return [*part["states"], *commands, *(other for row in commands for other in row.get("also", ()))]
+
+
+@pytest.mark.parametrize(("robot", "interface", "place"), option_rows())
+def test_an_option_that_no_codec_reads_is_refused(robot, interface, place):
+    """A misspelt one would leave the default in force, unseen."""
+    content = read(robot.ros)
+    row = rows_of(content, interface)[place]
+    row["options"] = {**row["options"], "ofset": 0.1}
+    with pytest.raises(InterfaceError, match=f"{row['topic']}: codec '{row['codec']}' has no option 'ofset'; legal: "):
+        build(robot, content, interface)
+
+
+def test_the_legal_options_are_named():
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    content["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"]["trim"] = 3
+    with pytest.raises(InterfaceError, match="has no option 'trim'; legal: full, high, low, max_thrust_n$"):
+        build(ROBOT, content, "odometry")
+
+
 @pytest.mark.parametrize("rate", [nan, inf, True, 1e-300, 1e300, -1, "100", None, [100]])
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_rate_is_a_number_that_messages_may_come_at(rate, place):

@@ -395,6 +395,38 @@ def told(where: str) -> Iterator[None]:
         raise InterfaceError(f"{where}: a value is of another kind than is needed: {error}") from error
 
 
+class Noted(dict[str, Any]):
+    """Options that note which of them are asked for, there or not."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self.asked = set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of any mapping."""
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+@contextmanager
+def all_read(row: StateTopic | CommandTopic) -> Iterator[Noted]:
+    """Its options, while its codec does with them all that it ever does: one that it has not asked for then is written
+    wrong, or belongs to another codec."""
+    noted = Noted(row.options)
+    yield noted
+    if unread := [key for key in noted if key not in noted.asked]:
+        raise InterfaceError(f"{row.topic}: codec {row.codec!r} has no option {unread[0]!r}; legal: "
+                             f"{', '.join(sorted(noted.asked)) or 'none'}")
+
+
 def check_row(row: StateTopic | CommandTopic | Topic) -> None:
     """A name that topics may have, a known quality of service, a known type."""
     with told(row.topic):
@@ -414,24 +446,24 @@ def check(
     carried: dict[str, SignalSpec] = {}
     for state in (*states, *pictures):
         check_row(state)
-        with told(state.topic):
-            found = check_state(robot, specs, state)
+        with told(state.topic), all_read(state) as options:
+            found = check_state(robot, specs, state, options)
         if twice := sorted(set(found) & set(carried)):
             raise InterfaceError(f"{state.topic}: another topic carries {twice[0]!r} already")
         carried.update(found)
     for name, command in commands.items():
         for row in (command, *command.also):
             check_row(row)
-        with told(f"commands.{name}"):
-            check_command(robot, name, command)
+        with told(f"commands.{name}"), all_read(command) as options:
+            check_command(robot, name, command, options)
         for row in command.also:
-            with told(row.topic):
-                check_companion(row)
+            with told(row.topic), all_read(row) as options:
+                check_companion(row, options)
     return carried
 
 
 def check_state(
-    robot: RobotSpec, specs: Mapping[str, SignalSpec], state: StateTopic
+    robot: RobotSpec, specs: Mapping[str, SignalSpec], state: StateTopic, options: codecs.Options
 ) -> dict[str, SignalSpec]:
     """The signals that a topic carries. The home state there and back: a wrong or missing option shows here, not in
     flight."""
@@ -440,21 +472,21 @@ def check_state(
     if (codec.picture is not None) != isinstance(state, PictureTopic):
         raise InterfaceError(f"{state.topic}: codec {state.codec!r} is for " + (
             "pictures: it stands under `pictures`" if codec.picture else "no pictures: it stands under `states`"))
-    names = codec.signals(state.options)
+    names = codec.signals(options)
     if unknown := [name for name in names if name not in specs]:
         raise InterfaceError(f"{state.topic}: there is no signal {unknown[0]!r}; known: {', '.join(specs)}")
     if len(set(names)) != len(names):
         raise InterfaceError(f"{state.topic}: a signal stands twice in {list(names)}")
     mine = {name: specs[name] for name in names}
     if codec.picture is not None:
-        codec.picture(mine[names[0]], state.options)
-    message = codec.encode(at_home(robot, mine), 0, ("world", robot.name), state.options)
-    for name, value in codec.decode(message, state.options).items():
+        codec.picture(mine[names[0]], options)
+    message = codec.encode(at_home(robot, mine), 0, ("world", robot.name), options)
+    for name, value in codec.decode(message, options).items():
         check_signal(specs[name], value)
     return mine
 
 
-def check_command(robot: RobotSpec, name: str, row: CommandTopic) -> None:
+def check_command(robot: RobotSpec, name: str, row: CommandTopic, options: codecs.Options) -> None:
     """The message says what the command is, at both ends of its range and in the middle: a wrong option shows here."""
     codec = codecs.named(codecs.COMMANDS, row.codec)
     codecs.check_type(codec, row.codec, row.type)
@@ -465,7 +497,7 @@ def check_command(robot: RobotSpec, name: str, row: CommandTopic) -> None:
     spec = robot.commands[name]
     low, high = np.array(spec.low), np.array(spec.high)
     for command in (low, 0.5 * (low + high), high):
-        found = np.asarray(codec.decode(codec.encode(command, row.options), row.options), dtype=float)
+        found = np.asarray(codec.decode(codec.encode(command, options), options), dtype=float)
         if found.shape != command.shape:
             raise InterfaceError(
                 f"commands.{name}: codec {row.codec!r} makes {found.size} components of {command.size}")
@@ -478,13 +510,13 @@ def check_command(robot: RobotSpec, name: str, row: CommandTopic) -> None:
                 f"options {dict(row.options)} it does not")
 
 
-def check_companion(row: CommandTopic) -> None:
+def check_companion(row: CommandTopic, options: codecs.Options) -> None:
     """A companion of a command says nothing of it."""
     codec = codecs.named(codecs.COMMANDS, row.codec)
     codecs.check_type(codec, row.codec, row.type)
     if codec.decode is not None:
         raise InterfaceError(f"{row.topic}: codec {row.codec!r} carries a command: under `also` stand companions")
-    codec.encode(np.zeros(0), row.options)
+    codec.encode(np.zeros(0), options)
 
 
 def at_home(robot: RobotSpec, specs: Mapping[str, SignalSpec]) -> dict[str, np.ndarray]:
