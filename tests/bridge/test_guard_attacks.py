@@ -237,7 +237,7 @@ def test_reports_that_cannot_be_published_do_not_stop_a_stop(flying):
     count = len(flying.commands)
     flying.tell("mission/stop")
     flying.fly(0.1)
-    assert flying.guard.mode == "stopping" and len(flying.commands) > count + 3 and flying.guard.unsaid > 3
+    assert flying.guard.mode == "stopping" and len(flying.commands) > count + 3 and flying.guard.voice.unsaid > 3
 
 
 # stops at bad moments

@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, load_manifest, to_json
+from policies.export.manifest import Manifest, load_manifest
 from robots import shield
 from robots.collision import Nearness
 from robots.course import course
@@ -50,11 +50,11 @@ from robots.motion import Array, Motion, at_rest, resting
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import admission, codecs, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
+from temporeal_bridge.guard_voice import Voice
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import (
     AGES,
-    ESTOP_SILENT,
     FLIGHTS,
     IDLE,
     MOVING,
@@ -70,8 +70,9 @@ from temporeal_bridge.node import AHEAD, REHEARSED_S, Rehearsal, add_artifact, a
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.stop_actions import Step, Stopping, Values
+from temporeal_bridge.stop_button import STOPS, StopButton
 from temporeal_bridge.swap import Swap
-from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, qos_named
+from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 DIAGNOSTICS_S = 1.0
@@ -85,9 +86,7 @@ ON_TIME = 0.9  # periods after the last command from which on one more has been 
 EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 COMMANDED = ("arming", "active", "stopping", "holding")
-# A stop is heard from every publisher, and again from one that makes sure; to hear it twice is no harm. A reset is
-# heard once: an echo of it could clear a reason that came since.
-STOPS = ("best_effort", "default")
+ONCE = ("best_effort",)  # an echo of a reset could clear a reason that came since
 UNHEARD = ("silent", "stale", "stamps")  # codes that a guard finds which did not listen
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
@@ -165,37 +164,29 @@ class GuardNode:
             self.offboard = Offboard(interface.autopilot, self.topic, self.spec.shape)
             status = interface.autopilot.status
             transport.subscribe(status.topic, status.type, qos_named(status.qos), self._on_autopilot)
-        self.mission = transport.advertise("mission", "std_msgs/msg/Header", QOS["latched"])
-        self.report = transport.advertise("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", QOS["default"])
-        self.event = transport.advertise("guard/event", "std_msgs/msg/String", QOS["default"])
-        self.told = transport.advertise("guard/command", "std_msgs/msg/Float64MultiArray", QOS["default"])
-        self.mixed = transport.advertise("guard/swap", "std_msgs/msg/Float64MultiArray", QOS["default"])
-        self.artifact = transport.advertise("guard/artifact", "std_msgs/msg/String", QOS["latched"])
+        self.voice = Voice(transport)
+        self.button = StopButton(transport, self.profile.estop, self._on_estop, self._count_garbled)
         for topic, type, taker, ways in (
                 ("mission/stop", "std_msgs/msg/Empty", self._on_stop, STOPS),
-                ("estop", "std_msgs/msg/Bool", self._on_estop, STOPS),
-                ("mission/reset", "std_msgs/msg/Empty", self._on_reset, ("best_effort",)),
+                ("mission/reset", "std_msgs/msg/Empty", self._on_reset, ONCE),
                 ("monitor/verdict", "std_msgs/msg/String", self._on_verdict, ("default",))):
             for way in ways:
                 transport.subscribe(topic, type, QOS[way], taker)
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
         self.latency_s: deque[float] = deque(maxlen=AGES)
-        self.unsaid = self.garbled = 0  # reports that could not be published, messages that could not be read
+        self.garbled = 0  # messages that could not be read
         self.blind = 0  # times that a stop did without what the robot says, for the watch failed
         self.motion: Motion | None = None
         self.origin: Array | None = None  # where the robot was when the mission began
         self.nearest = np.inf  # m: its links may come so near to each other, if not the margin, for they began so
         self.stopping = Stopping("silence", 0.0)
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
-        self.estop, self.estop_at = False, -np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
         self.acting = 0.0  # the time that the command being made is for
         self.stepped = transport.monotonic()
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
-        self.buttons, self.seen = list[str](), list[str]()  # nodes that publish on estop; at the last look
-        self.latches = False  # whether one of them has latched it
         self.rival, self.next_look = "", transport.monotonic() + IDLE_LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
@@ -232,18 +223,17 @@ class GuardNode:
         try:
             return messages.decode(received.type, received.data)
         except messages.MessageError:
-            self.garbled += 1
+            self._count_garbled()
             return None
+
+    def _count_garbled(self) -> None:
+        self.garbled += 1
 
     def _on_stop(self, received: Received) -> None:
         self.stop("operator", "stopped by the operator")
 
-    def _on_estop(self, received: Received) -> None:
-        message = self._read(received)
-        self.estop = message is None or bool(message.data)  # what cannot be read is no leave to go on
-        self.estop_at = received.at
-        if self.estop:
-            self.stop("operator", "the operator's stop is set")
+    def _on_estop(self) -> None:
+        self.stop("operator", "the operator's stop is set")
 
     def _on_verdict(self, received: Received) -> None:
         message = self._read(received)
@@ -253,7 +243,7 @@ class GuardNode:
             ours = (said.get("flight"), began) == (self.flight.number, self.flight.start_ns) and self.mode == "active"
             violated, at_risk = said.get("verdict") == "violated", bool(said.get("at_risk"))
         except (ValueError, AttributeError, RecursionError):  # no JSON, no object, or one without end
-            self.garbled += 1
+            self._count_garbled()
             return
         if ours and at_risk:
             self._tell("at_risk", f"robustness ends at {said.get('upper')} at most")
@@ -268,7 +258,7 @@ class GuardNode:
         """Clear a latched reason; the robot is let go of, wherever it is."""
         if self.mode not in ("holding", "stopped"):
             return
-        if self.estop:
+        if self.button.set:
             return self._tell("operator", f"{NOT_RESET}: the operator's stop is still set")
         self._release()
         self.due, self.motion = np.inf, None
@@ -325,16 +315,8 @@ class GuardNode:
             self.exchange.drop(f"the mission is over: {self.flight.reason or mode}")
         if self.offboard is not None and mode not in COMMANDED:
             self.offboard.release()
-        header = messages.header(self.flight.start_ns, f"{mode} {self.flight.number}")
-        self._report(self.mission, header)
+        self.voice.mode(mode, self.flight.number, self.flight.start_ns)
         self._answer()
-
-    def _report(self, endpoint: Any, message: Any) -> None:
-        """Publish what others should know. That it cannot be said must not keep the guard from its work."""
-        try:
-            self.transport.publish(endpoint, messages.encode(endpoint.type, message))
-        except Exception:  # whatever a middleware raises
-            self.unsaid += 1
 
     def _answer(self) -> None:
         self.link.answer(Answer(
@@ -342,18 +324,10 @@ class GuardNode:
 
     def _tell(self, code: str, reason: str) -> None:
         since = round(self.transport.monotonic() - self.flight.began, 6) if self.flights else None
-        self._report_json(self.event, {
-            "mode": self.mode, "flight": self.flight.number, "t": since, "code": code, "reason": reason})
+        self.voice.event(self.mode, self.flight.number, since, code, reason)
 
     def _introduce(self, folder: Path | None) -> None:
-        manifest = self.manifest
-        self._report_json(self.artifact, {
-            "name": manifest.name, "identity": self.identity, "robot": manifest.robot, "command": self.spec.name,
-            "interface": self.interface.name, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
-            "manifest": to_json(manifest)})
-
-    def _report_json(self, endpoint: Endpoint, content: dict[str, Any]) -> None:
-        self._report(endpoint, messages.record(endpoint.type)(data=json.dumps(content)))
+        self.voice.artifact(self.manifest, self.spec.name, self.interface.name, folder)
 
     def begin(self, p: Proposal, now: float) -> None:
         """A mission begins, unless something speaks against it; under an autopilot the way into the air does first."""
@@ -392,7 +366,7 @@ class GuardNode:
         if self.stranger:
             return "policy", self.stranger
         self.watch.begin(now)  # that somebody moved the robot before is no reason
-        stop = self._operator(now)
+        stop = self.button.reason(now)
         if stop == NOTHING and self.rival:
             stop = ("publisher", self.rival)
         return stop if stop != NOTHING else self.watch.reason(now, None)
@@ -400,19 +374,6 @@ class GuardNode:
     def _barred(self, now: float) -> str:
         """Why the autopilot, if there is one, may get no command now."""
         return "" if self.offboard is None else self.offboard.refusal(now)
-
-    def _operator(self, now: float) -> Reason:
-        """The operator's stop: set, or lost."""
-        rule = self.profile.estop
-        if self.estop:
-            return "operator", "the operator's stop is set"
-        if len(self.buttons) > 1:
-            return "operator", (f"{', '.join(self.buttons)} publish on estop: one that falls silent, or is pressed "
-                                "while another says no, would not be seen; let one of them say what all do")
-        watched = rule.required or self.estop_at > -np.inf
-        if watched and rule.heartbeat_s is not None and now - self.estop_at > rule.heartbeat_s:
-            return "operator", f"{ESTOP_SILENT} {rule.heartbeat_s:g} s"
-        return NOTHING
 
     def end(self, after: str) -> None:
         """The mission is over: the profile's stop action, or nothing more (``after``: stop, silence). A robot that is
@@ -581,15 +542,7 @@ class GuardNode:
                   for row in (*self.topic.also, self.topic) for peer in self.transport.publishers(row.topic)
                   if not peer.own]
         self.rival = ", ".join(others)
-        buttons = [peer for peer in self.transport.publishers("estop") if peer.type == "std_msgs/msg/Bool"]
-        names = [*sorted({peer.node for peer in buttons} - {""}),
-                 *("a node without a name" for peer in buttons if not peer.node)]
-        before, self.seen = self.seen, names  # in flight two looks must agree
-        if len(names) < 2 or len(before) > 1 or self.mode not in COMMANDED:
-            self.buttons = names
-        if not self.latches and any(peer.qos.latched for peer in buttons):  # it may have been pressed before
-            self.latches = True
-            self.transport.subscribe("estop", "std_msgs/msg/Bool", QOS["latched"], self._on_estop)
+        self.button.look(self.mode in COMMANDED)
 
     def _idle(self, now: float) -> None:
         """Ready as long as state and controller are there."""
@@ -677,7 +630,7 @@ class GuardNode:
         if quiet > self.profile.silent_after_s:
             return "silent", (f"the controller has proposed nothing for {quiet:.3f} s, "
                               f"{self.profile.silent_after_s:g} s is allowed")
-        return self._operator(now)
+        return self.button.reason(now)
 
     def _forward(self, p: Proposal, now: float) -> None:
         """One command: checked, limited, sent."""
@@ -763,7 +716,7 @@ class GuardNode:
     def _mixed(self, under_way: Swap, step: int, asked: Array) -> Array:
         """What is asked for while an artifact is exchanged: the mix of both."""
         out, weight, other = self.exchange.mix(under_way, asked)
-        self._report(self.mixed, messages.array64(np.concatenate([[self.flight.number, step, weight], asked, other])))
+        self.voice.mix(self.flight.number, step, weight, asked, other)
         return out
 
     def _succeed(self, new: Swap) -> None:
@@ -792,9 +745,9 @@ class GuardNode:
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
-        told = Told(self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1),
-                    asked, self.state.marks)
-        self._report(self.told, messages.array64(told.row()))
+        self.voice.command(Told(
+            self.flight.number, step, age, self.acting - began, self.sent_at - began, np.reshape(command, -1), asked,
+            self.state.marks))
 
     def _encoded(self, command: np.ndarray, stamp: int, motion: Motion | None) -> list[tuple[str, bytes]]:
         """Topic and CDR bytes of what the command makes; ``motion``: where it leaves the robot."""
@@ -809,14 +762,12 @@ class GuardNode:
             "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
             "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
-            "garbled": self.garbled, "unsaid": self.unsaid, "blind": self.blind,
+            "garbled": self.garbled, "unsaid": self.voice.unsaid, "blind": self.blind,
             "autopilot": "" if self.mode in IDLE else self._barred(now),
             **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()},
         }
-        message = messages.diagnostics(
-            self.transport.now(), f"{self.transport.node}: {self.manifest.name}", self.robot.name, level,
-            flight.reason or self.stranger or self.rival or self.mode, values)
-        self._report(self.report, message)
+        self.voice.diagnostics(self.manifest.name, self.robot.name, level,
+                               flight.reason or self.stranger or self.rival or self.mode, values)
 
     def may_end(self) -> bool:
         """Asked to end: first the robot is stopped."""

@@ -581,10 +581,9 @@ class Stage:
 
     def _stop(self, i: int, reason: str) -> None:
         """Somebody stops the guard who is not in the bag. That its stop button fell silent it finds by itself."""
-        watched = self.guard.profile.estop.required or self.guard.estop_at > -inf
         if reason == TOLD_TO_END:
             self.ending, self.gone = True, self.guard.may_end()
-        elif not (watched and reason.startswith(ESTOP_SILENT)):
+        elif not (self.guard.button.watched and reason.startswith(ESTOP_SILENT)):
             self.unasked[i] += 1
             self.guard.stop("operator", reason)
         self._drain()
