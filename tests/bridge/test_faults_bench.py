@@ -36,6 +36,21 @@ def test_every_fault_has_its_reaction_in_time_and_no_command_leaves_the_limits(c
     assert result.commands > 3 or world.CASES[case].before
 
 
+@pytest.mark.parametrize("pause_s", [0.03, 0.06, 0.099, 0.11])
+@pytest.mark.parametrize("kind", ["franka", "franka-effort", "franka-velocity", "allegro_hand"])
+def test_a_guard_that_was_held_up_goes_on_for_newer_states_wait(kind: str, pause_s: float, tmp_path: Path) -> None:
+    """For less than a silent controller stops it: what it knew is too old then, what has come meanwhile is not."""
+    flying = world.World(world.KINDS[kind], ROUND, tmp_path)
+    flying.plan["wild"] = False
+    flying.begin()
+    flying.run(1.0)
+    assert flying.guard.mode == "active"
+    flying.guarding.asleep = flying.bus.seconds + pause_s
+    flying.run(0.5)
+    assert (flying.guard.mode, flying.guard.flight.code) == ("active", "")
+    flying.close()
+
+
 def test_a_trial_follows_from_its_seed(tmp_path: Path) -> None:
     assert world.trial("leap_hand", "unit jump", 3, tmp_path) == world.trial("leap_hand", "unit jump", 3, tmp_path)
 

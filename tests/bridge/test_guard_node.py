@@ -57,14 +57,14 @@ class World:
         empty = "std_msgs/msg/Empty"
         self.topics = {name: self.own.advertise(name, type, QOS["default"]) for name, type in (
             ("mission/stop", empty), ("mission/reset", empty), ("estop", BOOL), ("monitor/verdict", TEXT))}
-        self.rng = np.random.default_rng(0)
+        self.rng, self.height = np.random.default_rng(0), 1.0
         self.flight = self.step = -1
         self.began = 0
 
     # the robot
 
     def state(self) -> dict[str, np.ndarray]:
-        position = np.array([0.0, 0.0, 1.0]) + 0.01 * self.rng.normal(size=3)
+        position = np.array([0.0, 0.0, self.height]) + 0.01 * self.rng.normal(size=3)
         return {"base_pos_w": position, "base_quat_w": from_rotation_vector(0.1 * self.rng.normal(size=3)),
                 "base_vel_w": 0.1 * self.rng.normal(size=3), "base_ang_vel_b": 0.1 * self.rng.normal(size=3),
                 "height": position[2]}
@@ -575,7 +575,7 @@ def test_after_a_change_of_the_battery_the_thrust_is_unlocked_again(lockstep, ar
         world.fly(0.3)
         world.tell("mission/stop") if ended == "reset" else world.controller.send(
             Proposal(link.END, 1, world.step + 1, text="stop"))
-        on_the_ground(world, 0.1)
+        on_the_ground(world, 1.0)
         assert world.mode == ("stopped" if ended == "reset" else "finished")
     before = len(world.commands)
     assert before and world.commands[-1][1].tolist() == [0.0] * 4
@@ -850,6 +850,7 @@ def test_what_was_proposed_and_sent_is_told(flying):
     flying.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: told.append(
         Told.of(messages.decode(r.type, r.data).data)))
     flying.publish()
+    known = flying.guard.state.marks  # a state that comes with the proposal is read after it
     flying.propose([9.0, 0.5, 0.0, 0.0])
     flying.pause()
     first, spec = told[0], ROBOT.command("ctbr_cmd")
@@ -857,15 +858,51 @@ def test_what_was_proposed_and_sent_is_told(flying):
     assert first.since == pytest.approx(flying.own.monotonic() - flying.guard.flight.began, abs=0.02)
     assert first.proposed == pytest.approx([9.0, 0.5, 0.0, 0.0])
     assert first.sent == pytest.approx([spec.high[0], 0.5, 0.0, 0.0])
-    assert first.marks == flying.guard.state.marks and all(first.marks)
+    assert first.marks == known != flying.guard.state.marks and all(first.marks)
     flying.tell("mission/stop")
     flying.pause()
     own = told[-1]
     assert (own.flight, own.step) == (1, -1) and np.isnan(own.age) and np.isnan(own.proposed).all()
 
 
+LOW = 0.03  # m, below landed_m
+
+
+def heights(world: World, *parts: tuple[float, float]) -> list[np.ndarray]:
+    """The guard's commands while the robot says each height [m] for so long [s]."""
+    count = len(world.commands)
+    for height, seconds in parts:
+        world.height = height
+        world.fly(seconds, None)
+    return [command for _, command in world.commands[count:]]
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.05, 0.3])
+def test_one_low_height_does_not_cut_the_motors_in_the_air(lockstep, artifact, seconds):
+    """A marker that is taken for another one for a moment: below the limit of a jump, and the robot would fall."""
+    world = ready(lockstep, artifact)
+    world.begin()
+    world.fly(0.5)
+    world.tell("mission/stop")
+    assert all(command[0] > 0.2 for command in heights(world, (1.0, 0.5), (LOW, seconds), (0.98, 0.5)))
+    assert world.mode == "stopping"
+    heights(world, (LOW, 2.0))  # it has landed
+    assert world.mode == "stopped" and world.commands[-1][1].tolist() == [0.0] * 4
+
+
+def test_a_height_that_leapt_does_not_cut_the_motors(lockstep, artifact):
+    """Motion capture takes another robot, which stands on the ground, for this one."""
+    world = ready(lockstep, artifact)
+    world.height = 1.5
+    world.fly(0.3, None)
+    world.begin()
+    world.fly(0.5)
+    assert all(command[0] > 0.2 for command in heights(world, (LOW, 2.0)))
+    assert (world.mode, world.code) == ("stopping", "jump")
+
+
 def test_the_summary_says_why_each_flight_ended(flying):
     flying.tell("mission/stop")
-    flying.fly(0.02)
+    flying.fly(0.02, None)
     row = flying.guard.summary()["flights"][0]
     assert (row["flight"], row["code"], row["action"], row["sent"]) == (1, "operator", "level", 15)

@@ -80,6 +80,7 @@ LOOK_S = 0.5  # so often it is looked whether somebody else commands the robot
 IDLE_LOOK_S = 0.1  # ... before a mission
 TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
 IDLE_S = 0.02  # ... and else
+HELD_UP = 2.0  # of these ticks without a turn, and it was held up. Chosen
 GREETING_S = 2.0  # a controller that has said nothing for so long is gone
 LATE = 1.5  # periods after the last command in which the next one is not late
 ON_TIME = 0.9  # periods after the last command from which on one more has been missed with every period
@@ -449,7 +450,7 @@ class GuardNode:
         if stop.action == "silence":
             return Step(None, over=True)
         if stop.action == "level":
-            values = values if self.watch.upright else None
+            values = values if self.watch.sees_attitude(now) else None
             self.stopping = stop = stop_actions.looked(stop, values, now)
             return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
                                          self.offboard is not None, values is not None and self.watch.sound(now))
@@ -492,14 +493,20 @@ class GuardNode:
         return min(now + tick, self.due, self.next_report, self.next_look, self.rehearsal.at)
 
     def step(self) -> None:
-        """See :class:`temporeal_bridge.node.Node`. What is proposed goes first: the bus is looked at after that."""
+        """See :class:`temporeal_bridge.node.Node`. In flight what is proposed goes before the bus is looked at, for it is
+        on the way from state to command; but not where the state has a say in what may be sent, nor after this process
+        did not run for a while: what it knows has grown old then, and newer states wait."""
         now = self.transport.monotonic()
         paused, self.stepped = now - self.stepped, now
         if self.mode == "active" and paused > self.profile.silent_after_s:
             self.stop("guard", f"the guard itself stood still for {paused:.3f} s")
+        looks_first = self.mode != "active" or self.looks or paused > HELD_UP * TICK_S
+        if looks_first:
+            self.transport.wait(0.0)
         for proposal in self._newest(self.link.receive()):
             self._hear(proposal, self.transport.monotonic())
-        self.transport.wait(0.0)
+        if not looks_first:
+            self.transport.wait(0.0)
         now = self.transport.monotonic()
         if self.mode == "active":
             self._check(now)

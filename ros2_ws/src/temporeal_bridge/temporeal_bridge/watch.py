@@ -37,6 +37,7 @@ class Watch:
         self.rates_hz = tuple(rates_hz)
         self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
+        self.least = list(self.offset)  # of this mission: what clocks differ, and the least that messages take
         self.values: dict[str, np.ndarray] = {}
         self.alive = profile.frozen.signals if profile.frozen else ()
         self.changed: dict[str, float] = {}  # when one of those last differed from before
@@ -54,6 +55,7 @@ class Watch:
         """A mission begins: what was before it is forgiven."""
         self.jumped, self.behind_since, self.apart, self.lied = NOTHING, inf, 0.0, False
         self.upright = True
+        self.least = list(self.offset)
         self.changed = dict.fromkeys(self.changed, now)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
@@ -73,6 +75,7 @@ class Watch:
             self._move(self.values[position].reshape(-1), self.values[velocity].reshape(-1), now)
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
+        self.least[topic] = min(self.least[topic], self.offset[topic])
 
     def _longer(self, name: str, topic: int, gap: float) -> float:
         """How many times as far as from one sample to the next a signal may go over a ``gap`` [s]: a place farther
@@ -148,6 +151,12 @@ class Watch:
     def sound(self, now: float) -> bool:
         """Whether nothing speaks against what a fresh state says: it is alive, of now, and did not jump."""
         return self.stamps() == self.frozen(now) == self.jumped == NOTHING
+
+    def sees_attitude(self, now: float) -> bool:
+        """Whether a robot may be turned by the attitude that it says: alive, without a leap, and of now. By one that
+        stands, or that comes late, it would be turned over."""
+        late = max(self.offset[i] - self.least[i] for i in self.periodic)
+        return self.upright and late < self.profile.stale_after_s and self.frozen(now) == NOTHING
 
     def seen_moving(self, now: float) -> bool:
         """Whether what is said of place and velocity may brake speeds and efforts, or say what servos may be asked for:

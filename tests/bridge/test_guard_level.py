@@ -1,0 +1,47 @@
+"""The stop `level` of a simulated quadrotor (MuJoCo, its firmware) whose state lies: it comes down upright."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robots.frames import rotate
+from tests.bridge.test_replay import Flown
+
+pytest.importorskip("mujoco")
+
+TILT_DEG = 20.0  # that it has by itself while it flies and is stopped, with much to spare
+FAULTS: list[dict[str, Any]] = [
+    {"name": "frozen"},
+    *({"name": "delayed", "by_s": by} for by in (0.2, 0.3, 0.38, 0.6)),  # 0.1 s and it is stale, then it is fresh again
+    {"name": "jump", "signal": "base_pos_w", "by": -1.2, "scale": 1.0}]
+
+
+def tilt(attitude: np.ndarray) -> float:
+    """Between the robot's axis and the vertical [deg]."""
+    up = rotate(np.asarray(attitude, dtype=float), np.array([0.0, 0.0, 1.0]))
+    return float(np.degrees(np.arccos(np.clip(up[2], -1.0, 1.0))))
+
+
+@pytest.mark.parametrize("at_s", [0.4, 1.0])
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: "-".join(map(str, fault.values())))
+def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(at_s)
+    assert flown.guard.mode == "active" and flown.robot.true()["height"] > 0.5
+    flown.robot.set_fault(json.dumps(fault))
+    tilts, speed = list[float](), 0.0
+    while flown.robot.true()["height"] > 0.03 and len(tilts) < 120:
+        flown.lockstep.run(0.05)
+        true = flown.robot.true()
+        tilts.append(tilt(true["base_quat_w"]))
+        speed = true["base_vel_w"][2] if true["height"] > 0.05 else speed
+    assert len(tilts) < 120 and max(tilts) < TILT_DEG and not flown.robot.crashed
+    assert flown.guard.flight.action == "level" and speed > -1.6  # m/s; cut in the air at 0.8 m it is 3.9
+    flown.close()
