@@ -193,7 +193,8 @@ def option_rows():
         if robot.ros is not None and robot.ros.exists():
             content = read(robot.ros)
             for key in content["interfaces"]:
-                found += [pytest.param(robot, key, i, id=f"{name}-{key}-{i}") for i in range(len(rows_of(content, key)))]
+                rows = range(len(rows_of(content, key)))
+                found += [pytest.param(robot, key, i, id=f"{name}-{key}-{i}") for i in rows]
     return found
 
 

@@ -201,7 +201,23 @@ def test_the_oracle_sees_commands_when_there_is_no_mission_and_what_is_no_comman
     oracle = Oracle(FRANKA, load_interface(FRANKA), "joint_pos_cmd", 0.04)
     oracle.says("ready")
     oracle.read(0.0, b"nonsense")
-    assert [text.split(":")[0] for text in oracle.wrong] == ["a command in mode 'ready'", "not a command"]
+    oracle.read(0.0, messages.encode(oracle.topic.type, codecs.COMMANDS[oracle.topic.codec].encode(
+        HOME, oracle.topic.options)))
+    assert [text.split(":")[0] for text in oracle.wrong] == ["not a command", "a command in mode 'ready'"]
+
+
+@pytest.mark.parametrize(("grounded", "thrust", "wrong"), [
+    (True, 0.0, []), (False, 0.0, ["a command in mode 'ready'"]), (True, 0.1, ["a command in mode 'ready'"])])
+def test_a_zero_on_the_ground_unlocks_and_anything_else_is_a_command(
+    grounded: bool, thrust: float, wrong: list[str]
+) -> None:
+    robot = load_robot("crazyflie")
+    oracle = Oracle(robot, load_interface(robot), "ctbr_cmd", 0.02)
+    oracle.grounded = grounded
+    oracle.says("ready")
+    command = codecs.COMMANDS[oracle.topic.codec].encode(np.array([thrust, 0, 0, 0]), oracle.topic.options)
+    oracle.read(0.0, messages.encode(oracle.topic.type, command))
+    assert oracle.wrong == wrong
 
 
 def test_in_the_instant_of_a_mode_without_commands_one_may_still_come_and_no_other() -> None:

@@ -203,6 +203,7 @@ class Oracle:
         self.trace: list[tuple[float, np.ndarray]] = []
         self.mode, self.history, self.last, self.measured = "", list[np.ndarray](), NEVER, None
         self.silent_at = -np.inf  # from when on there may be no command
+        self.grounded = False  # a quadrotor stands on the ground: there a zero unlocks its thrust
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
     def says(self, mode: str, at: float = -np.inf) -> None:
@@ -225,15 +226,15 @@ class Oracle:
         was made of, where the sender has told them."""
         self.commands += 1
         now, timed = times or Times(at, at), self.timed or times is not None
-        if at > self.silent_at:
-            self._bad(f"a command in mode {self.mode!r}")
-        elif self.mode not in SPOKEN:
-            self.silent_at = -np.inf  # that was the one
         try:
             message = messages.decode(self.topic.type, data)
             command = np.asarray(codecs.COMMANDS[self.topic.codec].decode(message, self.topic.options), dtype=float)
         except (messages.MessageError, codecs.CodecError, ValueError) as error:
             return self._bad(f"not a command: {error}")
+        if at > self.silent_at and (command.any() or not self.grounded):
+            self._bad(f"a command in mode {self.mode!r}")
+        elif self.mode not in SPOKEN:
+            self.silent_at = -np.inf  # that was the one
         command = command.reshape(-1)
         if command.size != self.spec.size or not np.isfinite(command).all():
             return self._bad(f"{command.tolist()} is not {self.spec.size} finite numbers")

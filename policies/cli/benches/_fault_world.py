@@ -326,6 +326,8 @@ class World:
                 self.oracle.servos.read(
                     topic, self.bus.seconds, data, self.fault is None or self.fault.name not in faults.SIGNALS)
             self.own.publish(endpoint, data)
+        below = self.guard.profile.unlock_below_m
+        self.oracle.grounded = below is not None and bool(true["height"] < below)
         if self.arm:
             found = {"position": true["joint_pos"], "velocity": true["joint_vel"], "effort": np.zeros(self.spec.size),
                      "tool": self.tool_speed()}[self.drive]

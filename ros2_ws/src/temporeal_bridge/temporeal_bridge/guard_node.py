@@ -493,9 +493,9 @@ class GuardNode:
         return min(now + tick, self.due, self.next_report, self.next_look, self.rehearsal.at)
 
     def step(self) -> None:
-        """See :class:`temporeal_bridge.node.Node`. In flight what is proposed goes before the bus is looked at, for it is
-        on the way from state to command; but not where the state has a say in what may be sent, nor after this process
-        did not run for a while: what it knows has grown old then, and newer states wait."""
+        """See :class:`temporeal_bridge.node.Node`. In flight what is proposed goes before the bus is looked at, for it
+        is on the way from state to command; but not where the state has a say in what may be sent, nor after this
+        process did not run for a while: what it knows has grown old then, and newer states wait."""
         now = self.transport.monotonic()
         paused, self.stepped = now - self.stepped, now
         if self.mode == "active" and paused > self.profile.silent_after_s:
