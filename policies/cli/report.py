@@ -125,6 +125,7 @@ def flown(
             "verdict": result["verdict"], "lower": result.get("lower"), "upper": result.get("upper"),
             "lost": result.get("lost", 0), "clauses": result.get("clauses", []),
             "recorded": recorded or None, "agrees": agrees(result, recorded), "end": ending(flight),
+            "stop": flight.stop,
             "figures": figures(said, flight, manifest, interface, namespace),
             "topics": rates(said, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
         out.append((row, judged))
@@ -149,11 +150,12 @@ def agrees(now: Mapping[str, Any], then: Mapping[str, Any]) -> bool | None:
 
 def ending(flight: Flight) -> str:
     """How the flight ended, in words."""
-    modes = [(at, mode) for at, mode in flight.modes if mode != "active"]
-    if not modes:
+    if flight.stop is not None:
+        at, code, reason = flight.stop
+        return f"stopped at {at:.2f} s, {code}: {reason}"
+    if flight.over == float("inf"):
         return "not in the recording"
-    reason = f", {flight.events[0][1]}: {flight.events[0][2]}" if flight.events else ""
-    return f"{modes[-1][1] if not reason else 'stopped'} at {modes[0][0]:.2f} s{reason}"
+    return f"{flight.rest or 'stopping'} at {flight.over:.2f} s"
 
 
 def remarks(recording: Recording, partial: int, refused: int) -> list[str]:

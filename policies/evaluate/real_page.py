@@ -15,7 +15,8 @@ AGREED = {True: '<span class="good">✓</span>', False: '<span class="bad">✗ d
 
 def markup(flights: Sequence[Row], notes: Sequence[str]) -> str:
     """HTML of ``flights``, each with ``flight``, ``began``, ``verdict``, ``lower``, ``upper``, ``lost``, ``recorded``
-    (the monitor's word in flight, or none), ``agrees``, ``figures``, ``topics``, ``modes`` and ``events``."""
+    (the monitor's word in flight, or none), ``agrees``, ``figures``, ``topics``, ``modes``, ``events`` and ``stop``
+    (the event that stopped it, or none)."""
     told = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return ((f'<div class="panel">{told}</div>' if notes else "") + "<h2>Flights</h2>" + verdicts(flights)
             + '<div style="margin-top:14px">' + latencies(flights) + '</div><div style="margin-top:14px">'
@@ -80,11 +81,14 @@ def counts(flights: Sequence[Row]) -> str:
 
 
 def events(flights: Sequence[Row]) -> str:
-    """Modes and reasons of the guard, in order."""
+    """Modes and reasons of the guard, in order; what stopped the flight stands out."""
     rows = []
     for f in flights:
         found = [(at, f'<span class="muted">mode</span> {escape(mode)}', "") for at, mode in f["modes"]]
-        found += [(at, f'<span class="bad">{escape(code)}</span>', escape(reason)) for at, code, reason in f["events"]]
+        for event in f["events"]:
+            at, code, reason = event
+            shown = escape(code) if event != f["stop"] else f'<span class="bad">{escape(code)}</span>'
+            found.append((at, shown, escape(reason)))
         rows += [[f"{f['flight']}", f"{at:.3f}", what, why] for at, what, why in sorted(found, key=lambda row: row[0])]
     return panel("Guard", table(("flight", "time, s", "what", "why"), rows, numbers=(0, 1)))
 

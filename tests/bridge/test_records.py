@@ -19,7 +19,9 @@ def test_what_no_node_of_ours_can_have_said_is_refused_with_the_reason(said, why
 def test_what_our_nodes_say_is_read_as_it_was_said():
     assert records.read("policy/step", numbers("policy/step", 3, 21, 1, 0.4, 7, 9)) == (
         3, records.Row(21, 0.4, (7, 9), 1))
-    assert records.read("guard/event", text("guard/event", EVENT)) == (3, 1.5, "operator", "why")
+    assert records.read("guard/event", text("guard/event", EVENT)) == (3, 1.5, "operator", "why", "active")
+    unsaid = {key: value for key, value in EVENT.items() if key != "mode"}
+    assert records.read("guard/event", text("guard/event", unsaid)).mode == ""
     assert records.read("guard/event", text("guard/event", {**EVENT, "t": None})).since is None
     assert records.read("mission", mode("active 12")) == ("active", 12, 5)
     mixed = records.read("guard/swap", numbers("guard/swap", 3, 20, 0.25, 1, 2, 5, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
 from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.mission import NOT_RESET, refusal
 from temporeal_bridge.monitor_node import MonitorNode
 from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
@@ -560,6 +562,90 @@ def test_the_report_of_a_real_run(bag, tmp_path, capsys):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "stopped by the operator" in page and "src=" not in page and "https://" not in page
     assert json.loads((tmp_path / "out" / "report.json").read_text())["real"]["episodes"] == 2
+
+
+FLIES_ON = ("at_risk", "violated", "swap", "swap_refused", "swapped")  # codes of what the guard says and flies on
+
+
+def judged(flown: Flown, **said: Any) -> None:
+    """A word of a monitor on the flight that is under way."""
+    flight = flown.guard.flight
+    told = {"flight": flight.number, "start_ns": flight.start_ns, "verdict": "unknown", "lower": None, "upper": 0.05}
+    flown.send("monitor/verdict", "std_msgs/msg/String", data=json.dumps(told | said))
+    flown.lockstep.run(0.1)
+
+
+@pytest.fixture(scope="module")
+def ends(artifact, lockstep_of, tmp_path_factory) -> Path:
+    """Flight 3 is warned of, by a profile that only warns where the formula is violated, too, and flies to its end; the
+    guard is stopped after that, and refuses a start. Flight 4 is warned of and stopped by the guard; one reset is
+    refused, the next is not, and the guard is stopped once more. Flight 5 is stopped for its formula."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path_factory.mktemp("ends") / "bag")
+    stops = flown.guard.profile
+    flown.guard.profile = replace(stops, violated="warn")
+    flown.start(3)
+    flown.lockstep.run(1.0)
+    judged(flown, at_risk=True)
+    judged(flown, verdict="violated")
+    for code in FLIES_ON[2:]:
+        flown.guard._tell(code, "of a successor")
+    flown.lockstep.run(8.0, until=lambda: flown.guard.mode == "finished")
+    flown.lockstep.run(5.0)
+    flown.send("mission/stop", EMPTY)
+    flown.lockstep.run(0.5)
+    flown.guard._tell("operator", f"{refusal(3)}: the operator's stop is set")
+    flown.send("mission/reset", EMPTY)
+    flown.lockstep.run(0.5)
+    flown.guard.profile = stops
+    flown.start(4)
+    flown.lockstep.run(1.0)
+    judged(flown, at_risk=True)
+    flown.guard.stop("tracking", "the robot is behind")
+    flown.lockstep.run(7.0, until=lambda: flown.guard.mode not in ("stopping", "active"))
+    flown.guard._tell("operator", f"{NOT_RESET}: the operator's stop is still set")
+    for word in ("reset", "stop", "reset"):
+        flown.send(f"mission/{word}", EMPTY)
+        flown.lockstep.run(0.5)
+    flown.start(5)
+    flown.lockstep.run(1.0)
+    judged(flown, verdict="violated")
+    flown.lockstep.run(7.0, until=lambda: flown.guard.mode != "stopping")
+    flown.lockstep.run(0.3)
+    return flown.close()
+
+
+def test_a_report_tells_what_a_flight_was_stopped_by_and_nothing_else(ends, tmp_path, capsys):
+    from policies.cli.main import main
+
+    assert main(["report", str(ends), "--out", str(tmp_path / "out"), "--json"]) == 1
+    finished, behind, violated = json.loads(capsys.readouterr().out)["flights"]
+    codes = [code for _, code, _ in finished["events"]]
+    assert codes == [*FLIES_ON, "operator", "operator"] and finished["stop"] is None
+    assert re.fullmatch(r"finished at 6\.1\d s", finished["end"])
+    assert [code for _, code, _ in behind["events"]] == ["at_risk", "tracking", "operator", "operator"]
+    assert re.fullmatch(r"stopped at \d\.\d\d s, tracking: the robot is behind", behind["end"])
+    assert re.match(r"stopped at \d\.\d\d s, violated: the formula is violated: ", violated["end"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert [f'"bad">{code}<' in page for code in (*FLIES_ON, "operator", "tracking")] == [
+        False, True, False, False, False, False, True]
+
+
+@pytest.mark.parametrize("modes, stops, end", [
+    ([(0.0, "active")], [], "not in the recording"),
+    ([(-0.02, "arming"), (0.0, "active"), (6.0, "finished")], [], "finished at 6.00 s"),
+    ([(0.0, "active"), (6.0, "stopping")], [], "stopping at 6.00 s"),  # the bag ends
+    ([(0.0, "active"), (6.0, "stopping"), (6.5, "finished"), (60.0, "stopping"), (60.0, "stopped")],
+     [(60.0, "operator", "stopped")], "finished at 6.00 s"),
+    ([(0.0, "active"), (6.0, "stopping"), (6.5, "holding")],  # while it came to rest at the end of its mission
+     [(6.3, "operator", "stopped")], "stopped at 6.30 s, operator: stopped"),
+    ([(0.0, "active"), (3.0, "stopping"), (3.5, "holding"), (9.0, "waiting"), (9.1, "ready"), (20.0, "stopped")],
+     [(20.0, "operator", "stopped")], "holding at 3.00 s")])  # what it was stopped by was not recorded
+def test_how_a_flight_ended_is_told_by_its_modes_and_its_own_stop(modes, stops, end):
+    from policies.cli.report import ending
+
+    assert ending(logbook.Flight(1, 0, modes=modes, events=stops, stops=stops)) == end
 
 
 BY_CLOCK = {"silent", "stale", "guard"}  # codes of stops of a machine that stood still

@@ -28,6 +28,7 @@ from temporeal_bridge.transport import QOS
 BEFORE_NS = 2_000_000_000  # of the state before a flight, which its first sample may be made of
 GAP = 3.0  # nominal periods without a state that count as a gap
 LATE = 1.5  # periods after the last command in which the next one is not late (as the guard has it)
+ENDLESS_S = 1e6  # of a flight whose end is not in the bag: what 1e9 times as much is still a time of 64 bits
 STOP = 0.5  # periods before the recorder hears that a stop begins: a command of the guard's own then is its first one
 
 
@@ -113,7 +114,7 @@ def figures(
     periods after the last; ``limited``: sent otherwise than proposed; ``bridged``: the guard's own while the controller
     was late; ``own``: all of the guard's own; ``dropped``: steps of which no command was sent.
     """
-    end = flight.start_ns + round(1e9 * over(flight))
+    end = flight.start_ns + round(1e9 * min(flight.over, ENDLESS_S))
     sent = {step: command for step, command in flight.sent if step >= 0}
     stop = end - round(1e9 * STOP / manifest.rate_hz)
     times = [row.at for row in flight.basis if flight.start_ns + round(1e9 * row.at) <= end]
@@ -127,11 +128,6 @@ def figures(
         "dropped": sum(row.step not in sent for row in flight.steps), "unrecorded": flight.lost,
         "latency_ms": {"controller": percentiles(first_uses(flight)),
                        "recorder": percentiles(across(said, flight, interface, namespace))}}
-
-
-def over(flight: Flight) -> float:
-    """When the flight was over [s]; infinite where the bag ends before."""
-    return next((at for at, mode in flight.modes if mode != "active"), 1e6)
 
 
 def first_uses(flight: Flight) -> list[float]:
@@ -157,7 +153,7 @@ def rates(said: Sequence[Said], flight: Flight, interface: Interface, namespace:
     """Of each topic of state or camera during the flight: messages, rate [Hz], the longest pause [s] and when it began,
     gaps."""
     out = []
-    end = flight.start_ns + round(1e9 * min(over(flight), 1e6))
+    end = flight.start_ns + round(1e9 * min(flight.over, ENDLESS_S))
     for row in interface.topics:
         name = full(row.topic, namespace)
         at = np.array([m.at for m in said if m.topic == name and flight.start_ns <= m.at <= end], dtype=np.int64)

@@ -13,12 +13,15 @@ import numpy as np
 
 from temporeal_bridge import mission, records
 from temporeal_bridge.bags import BagError, Recording
-from temporeal_bridge.mission import Announced, Told, ToldChunk
+from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, Told, ToldChunk
 from temporeal_bridge.records import RecordError, Row, Unread
+from temporeal_bridge.safety import CODES
 
 SWAPPED_NS = 2_000_000  # messages of one node on two topics may be received in another order
 APART_NS = 60_000_000_000  # from the time that a message says to its receipt, as the recorder's clock stood
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
+
+UNDER_WAY = ("arming", "active")  # modes of the guard in which a flight is not over
 
 Taker = Callable[[list["Flight"], int, Any], None]
 
@@ -41,6 +44,7 @@ class Flight:
     heard: dict[int, int] = field(default_factory=dict)
     modes: list[tuple[float, str]] = field(default_factory=list)
     events: list[tuple[float, str, str]] = field(default_factory=list)  # time, code, reason
+    stops: list[tuple[float, str, str]] = field(default_factory=list)  # those by which the guard was stopped
     verdict: dict[str, Any] = field(default_factory=dict)  # the monitor's last word
     mixed: dict[int, np.ndarray] = field(default_factory=dict)  # by step, the mix of two controllers that was asked for
     swapped: int | None = None  # the last step of the artifact that the flight began with; None: it flew to the end
@@ -55,6 +59,23 @@ class Flight:
     def lost(self) -> int:
         """Steps of the controller of which the bag has no record."""
         return sum(row.step - row.missed - before.step - 1 for before, row in zip(self.steps, self.steps[1:]))
+
+    @property
+    def over(self) -> float:
+        """When it was over [s]; infinite where the bag ends before."""
+        return next((at for at, mode in self.modes if mode not in UNDER_WAY), np.inf)
+
+    @property
+    def rest(self) -> str:
+        """The mode in which it came to rest; empty where the bag ends before."""
+        return next((mode for _, mode in self.modes if mode not in (*UNDER_WAY, "stopping")), "")
+
+    @property
+    def stop(self) -> tuple[float, str, str] | None:
+        """What it was stopped by: time, code, reason. None where it flew to its end, or the bag does not tell. Between
+        missions the guard can be stopped, too, and says so in the name of the last one."""
+        idle = next((at for at, mode in self.modes if mode in IDLE), np.inf)
+        return None if self.rest == "finished" else next((stop for stop in self.stops if stop[0] <= idle), None)
 
 
 class Flights(NamedTuple):
@@ -183,6 +204,15 @@ def _event(found: list[Flight], at: int, told: records.Event) -> None:
     if since is None or not timely(flight, since, at):  # the guard has counted from an earlier flight
         since = 1e-9 * (at - flight.start_ns)
     flight.events.append((since, told.code, told.reason))
+    if stops(told):
+        flight.stops.append(flight.events[-1])
+
+
+def stops(told: records.Event) -> bool:
+    """Whether the guard says that it was stopped. It does so once it stops: while it is still active it only warns. A
+    start or a reset that may not be has the code of what it may not be for."""
+    answers = mission.refused(told.reason) is not None or told.reason.startswith(NOT_RESET)
+    return told.code in CODES and told.mode != "active" and not answers
 
 
 def _verdict(found: list[Flight], at: int, said: dict[str, Any]) -> None:

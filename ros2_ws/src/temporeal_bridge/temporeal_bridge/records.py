@@ -55,12 +55,14 @@ class Step(NamedTuple):
 
 
 class Event(NamedTuple):
-    """``guard/event``, ``policy/event``: ``since`` the mission began [s]; None: unsaid, for none was flown yet."""
+    """``guard/event``, ``policy/event``: ``since`` the mission began [s]; None: unsaid, for none was flown yet.
+    ``mode``: that of who says it, by then; empty where it is unsaid."""
 
     flight: int
     since: float | None
     code: str
     reason: str
+    mode: str = ""
 
 
 class Mix(NamedTuple):
@@ -117,7 +119,7 @@ def event(message: Any) -> Event:
     said = json_object(message)
     since = said.get("t")
     return Event(whole(said["flight"]), None if since is None else seconds(since), text(said, "code"),
-                 text(said, "reason"))
+                 text(said, "reason"), text(said, "mode") if "mode" in said else "")
 
 
 def mix(message: Any) -> Mix:
