@@ -13,10 +13,10 @@ import numpy as np
 from robots.signals import Schema, SignalError, check_signal
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import CommandTopic, Interface, PictureTopic, StateTopic
+from temporeal_bridge.stop_button import BOOL, TOPIC
 from temporeal_bridge.transport import QOS, Callback, Peer, Received, Transport, full_name, qos_named
 
 DISCOVERY_S = 2.0  # for everybody to be found; discovery took 28 to 102 ms on one machine, a network may take a second
-BOOL = "std_msgs/msg/Bool"
 SLICE_S = 0.02
 PICTURES = 10  # of a topic that are kept: each has a megabyte
 DEPTH = 1000  # nothing may be lost here: what is missing is somebody else's loss
@@ -97,7 +97,7 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
         qos = replace(qos_named(row.qos), depth=DEPTH)  # connects exactly where the controller's would
         endpoints.append(transport.subscribe(row.topic, row.type, qos, keeper(transport, heard)))
     stops = list[Received]()
-    transport.subscribe("estop", BOOL, QOS["best_effort"], stops.append)
+    transport.subscribe(TOPIC, BOOL, QOS["best_effort"], stops.append)
     transport.nodes()  # opens the view of the graph
     until = transport.monotonic() + DISCOVERY_S
     while not all(taken) and transport.monotonic() < until:
@@ -106,8 +106,8 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
     offset = transport.now() / 1e9 - begin
     step, latched = 0.0, False
     while transport.monotonic() < begin + seconds:
-        if not latched and any(peer.qos.latched for peer in transport.publishers("estop")):
-            transport.subscribe("estop", BOOL, QOS["latched"], stops.append)  # it may have been pressed before
+        if not latched and any(peer.qos.latched for peer in transport.publishers(TOPIC)):
+            transport.subscribe(TOPIC, BOOL, QOS["latched"], stops.append)  # it may have been pressed before
             latched = True
         transport.wait(min(SLICE_S, begin + seconds - transport.monotonic()))
         moved = transport.now() / 1e9 - transport.monotonic() - offset
@@ -124,7 +124,7 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
         for row in (rows, *getattr(rows, "also", ())))
     own = full_name(transport.namespace, transport.node)
     return Heard(begin, end, step, states, commands, own, transport.namespace, tuple(transport.nodes()),
-                 tuple(transport.publishers("estop")), pressed(stops))
+                 tuple(transport.publishers(TOPIC)), pressed(stops))
 
 
 def pressed(heard: Sequence[Received]) -> bool | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from policies.cli.console import BadInput
 from policies.cli.doctor import Check, guarded
-from policies.cli.listening import BOOL, CommandHeard, Heard, StateHeard, listen
+from policies.cli.listening import CommandHeard, Heard, StateHeard, listen
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import CommandSpec
@@ -27,6 +27,7 @@ from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, 
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
 from temporeal_bridge.safety import Profile, SafetyError, is_rate, profile
+from temporeal_bridge.stop_button import BOOL, buttons
 from temporeal_bridge.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
 
 NODE = "temporeal_doctor"
@@ -162,17 +163,18 @@ def listener(command: CommandHeard) -> Check:
 
 def button(heard: Heard, plan: Plan) -> Iterator[Check]:
     """The operator's stop: there if it must be, one, of the right type, heard, and not set."""
-    rule, peers = plan.profile.estop, heard.buttons
-    who = f"{told(peers)} publishes on estop"
-    others = sorted({peer.type for peer in peers} - {BOOL})
+    rule, peers, able = plan.profile.estop, heard.buttons, buttons(heard.buttons)
+    who = f"{shown(able)} publishes on estop"
+    others = [peer for peer in peers if peer.type != BOOL]
     if not peers and rule.required:
         yield Check("estop", "fail", "nobody publishes on estop, and safety.estop.required is true",
                     f"start the node of the operator's stop ({BOOL})")
-    elif len(peers) > 1:
-        yield Check("estop", "fail", who, "one that falls silent, or is pressed while another says no, would not be "
-                    "seen: let one of them say what all do")
+    elif len(able) > 1:
+        yield Check("estop", "fail", f"{shown(able)} publish on estop", "one that falls silent, or is pressed while "
+                    "another says no, would not be seen: let one of them say what all do")
     elif others:
-        yield Check("estop", "fail", f"{who}: {others[0]}", f"it must be {BOOL}: the guard does not hear another type")
+        yield Check("estop", "fail", f"{told(others)} publishes on estop: {others[0].type}",
+                    f"it must be {BOOL}: the guard does not hear another type")
     elif heard.pressed:
         yield Check("estop", "fail", f"{who}: it is set, or cannot be read", "release it")
     elif peers and heard.pressed is None:

@@ -543,6 +543,24 @@ def test_a_second_stop_button_that_comes_in_flight_stops(flying):
     assert flying.code == "operator" and "/cf1/panel2, /cf1/peer publish on estop" in flying.guard.flight.reason
 
 
+def test_two_stop_buttons_of_one_name_are_two(flying):
+    """The same launch file on two pendants: one that dies would not be seen, for the other goes on."""
+    twin = MemoryTransport(flying.lockstep.bus, "peer", "/cf1")
+    twin.advertise("estop", BOOL, QOS["default"])
+    for _ in range(12):
+        flying.tell("estop", False)
+        flying.fly(0.1)
+    assert flying.code == "operator" and "/cf1/peer, /cf1/peer publish on estop" in flying.guard.flight.reason
+
+
+def test_a_stop_button_with_two_publishers_is_one(flying):
+    flying.own.advertise("estop", BOOL, QOS["latched"])
+    for _ in range(12):
+        flying.tell("estop", False)
+        flying.fly(0.1)
+    assert flying.mode == "active" and flying.guard.button.names == ["/cf1/peer"]
+
+
 def test_a_required_stop_button_must_be_there_first(lockstep, artifact):
     world = ready(lockstep, artifact, estop={"required": True, "heartbeat_s": 0.5})
     world.begin()

@@ -258,6 +258,18 @@ def test_a_second_publisher_of_the_own_name_still_counts_as_somebody_else(join):
     assert own.topic == twin.topic
 
 
+def test_two_nodes_of_one_name_are_two_participants_and_two_publishers_of_one_node_are_one(join):
+    a, twin, b = join(0, "pendant", "/cf1"), join(0, "pendant", "/cf1"), join(1, "guard", "/cf1")
+    for transport, topic in ((a, "estop"), (a, "estop"), (a, "battery"), (twin, "estop")):
+        transport.advertise(topic, STRING, QOS["default"])
+    wanted = ["/cf1/pendant0"] * 3
+    assert settled(b, lambda: [peer.node for peer in b.publishers("estop")], wanted) == wanted
+    found = [peer.participant for peer in b.publishers("estop")]
+    assert sorted(found.count(each) for each in set(found)) == [1, 2] and {len(each) for each in found} == {12}
+    battery, = b.publishers("battery")
+    assert found.count(battery.participant) == 2
+
+
 def test_incompatible_names_the_policy_and_the_node(join):
     a, b = join(0, "robot"), join(1, "node")
     reader = b.subscribe("words", STRING, QOS["default"], lambda r: None)

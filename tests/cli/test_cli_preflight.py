@@ -109,6 +109,9 @@ def test_the_operators_stop() -> None:
     only(heard(buttons=(panel,), pressed=True), "estop", "fail", "/cf1/panel publishes on estop: it is set", "release")
     only(heard(buttons=(panel,)), "estop", "warn", "nothing came", "every 0.5 s")
     only(heard(buttons=(panel, other), pressed=False), "estop", "fail", "/cf1/panel, /cf1/second", "what all do")
+    mine, twin = (replace(panel, participant=bytes([i] * 12)) for i in (1, 2))  # as the guard counts them
+    only(heard(buttons=(mine, twin), pressed=False), "estop", "fail", "/cf1/panel, /cf1/panel publish", "what all do")
+    assert findings(heard(buttons=(mine, mine), pressed=False)) == {}
     only(heard(buttons=(peer("std_msgs/msg/String", "/cf1/panel"),)), "estop", "fail", "std_msgs/msg/String", "Bool")
     required = replace(PLAN, profile=replace(PLAN.profile, estop=Estop(required=True)))
     only(heard(), "estop", "fail", "nobody publishes on estop", plan=required)

@@ -22,7 +22,7 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
 from temporeal_bridge import messages
-from temporeal_bridge.transport import Peer, QoS, full_name
+from temporeal_bridge.transport import GUID_PREFIX, Peer, QoS, full_name
 
 BATCH = 100
 GUID_BYTES = 16  # Humble and older pad a Gid to 24
@@ -103,7 +103,8 @@ class Graph:
         return self._peers("subscriber", topic)
 
     def _peers(self, side: str, topic: str) -> list[Peer]:
-        return [Peer(self._node(gid, one.participant), one.type, one.hash, one.qos, one.participant == self.own)
+        return [Peer(self._node(gid, one.participant), one.type, one.hash, one.qos, one.participant == self.own,
+                     one.participant[:GUID_PREFIX])
                 for gid, one in self.seen[side].items() if one.topic == topic]
 
     def _node(self, gid: bytes, participant: bytes) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from temporeal_bridge import messages
 from temporeal_bridge.transport import (
+    GUID_PREFIX,
     Callback,
     Capabilities,
     Endpoint,
@@ -28,6 +29,7 @@ class Writer:
 
     node: str
     qos: QoS
+    participant: bytes
 
 
 @dataclass(eq=False)
@@ -36,6 +38,7 @@ class Reader:
 
     node: str
     qos: QoS
+    participant: bytes
     callback: Callback
     queue: deque[Received]
 
@@ -57,6 +60,7 @@ class Bus:
         self.seconds, self.epoch_ns = 0.0, epoch_ns
         self.topics: dict[tuple[str, str], Topic] = {}
         self.nodes: list[str] = []
+        self.joined = 0  # transports that ever did
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -82,6 +86,8 @@ class MemoryTransport:
         self.endpoints: list[Endpoint] = []
         self.name = full_name("/" + namespace.strip("/"), node)
         bus.nodes.append(self.name)
+        bus.joined += 1
+        self.participant = bus.joined.to_bytes(GUID_PREFIX, "big")
 
     def resolve(self, topic: str) -> str:
         """See :class:`Transport`."""
@@ -90,14 +96,14 @@ class MemoryTransport:
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
         """See :class:`Transport`."""
         name = self.resolve(topic)
-        writer = Writer(self.name, qos)
+        writer = Writer(self.name, qos, self.participant)
         self.bus.topic(name, type).writers.append(writer)
         return self._keep(Endpoint(name, type, qos, writer))
 
     def subscribe(self, topic: str, type: str, qos: QoS, callback: Callback) -> Endpoint:
         """See :class:`Transport`."""
         name = self.resolve(topic)
-        reader = Reader(self.name, qos, callback, deque(maxlen=qos.depth))
+        reader = Reader(self.name, qos, self.participant, callback, deque(maxlen=qos.depth))
         where = self.bus.topic(name, type)
         where.readers.append(reader)
         if qos.latched and where.last is not None:
@@ -151,7 +157,7 @@ class MemoryTransport:
 
     def _peers(self, name: str, side: str) -> list[Peer]:
         own = [endpoint.handle for endpoint in self.endpoints]
-        return [Peer(entity.node, type, messages.type_hash(type), entity.qos, entity in own)
+        return [Peer(entity.node, type, messages.type_hash(type), entity.qos, entity in own, entity.participant)
                 for (topic, type), where in self.bus.topics.items() if topic == name
                 for entity in getattr(where, side)]
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from temporeal_bridge.transport import (
+    GUID_PREFIX,
     Callback,
     Capabilities,
     Endpoint,
@@ -49,6 +50,7 @@ except ImportError as error:
 WAIT_SLICE_S = 0.1  # so that signals are seen: Python handles them between calls into C
 ROUND_S = 1.0  # so often the executor looks for what is in no wait set: events, as those of QoS that does not fit
 UNKNOWN_NODE = "_NODE_NAME_UNKNOWN_"  # rmw_dds_common's name for the node of an endpoint that no node announces
+GUIDS = ("rmw_cyclonedds_cpp", "rmw_fastrtps_cpp", "rmw_fastrtps_dynamic_cpp")  # ROS's gids are DDS's GUIDs there
 AUTOSTART = "autostart"  # ROS parameter: false where somebody else configures and activates this node
 # keep to this machine: ROS reads its environment when a context is initialized. Humble has the older name, which newer
 # ones warn about
@@ -102,6 +104,11 @@ def type_hash(info: Any) -> str:
     """``RIHS01_...`` of an endpoint; empty where it is not announced, or this ROS 2 (before Iron) has none."""
     text = str(getattr(info, "topic_type_hash", ""))
     return text if text.startswith("RIHS") else ""
+
+
+def participant_of(info: Any) -> bytes:
+    """The DDS participant of an endpoint; empty over a middleware whose identifiers are no GUIDs (Zenoh)."""
+    return bytes(info.endpoint_gid)[:GUID_PREFIX] if rclpy.get_rmw_implementation_identifier() in GUIDS else b""
 
 
 class ManagedNode(LifecycleNode):  # type: ignore[misc]
@@ -305,7 +312,8 @@ class RclpyTransport:
             node = "" if UNKNOWN_NODE in info.node_name else full_name(info.node_namespace, info.node_name)
             own = made > 0 and node == full_name(self.namespace, self.node)
             made -= own
-            found.append(Peer(node, info.topic_type, type_hash(info), announced(info.qos_profile), own))
+            found.append(Peer(node, info.topic_type, type_hash(info), announced(info.qos_profile), own,
+                              participant_of(info)))
         return found
 
     def nodes(self) -> list[str]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from temporeal_bridge import messages
 from temporeal_bridge.mission import ESTOP_SILENT
 from temporeal_bridge.safety import Estop
-from temporeal_bridge.transport import QOS, Received, Transport
+from temporeal_bridge.transport import QOS, Peer, Received, Transport
 from temporeal_bridge.watch import NOTHING, Reason
 
 TOPIC, BOOL = "estop", "std_msgs/msg/Bool"
 # A stop is heard from every publisher, and again from one that makes sure; to hear it twice is no harm.
 STOPS = ("best_effort", "default")
+
+
+def buttons(peers: Sequence[Peer]) -> list[str]:
+    """Names of the stop buttons among those who publish on the topic, one for each: several publishers of one node are
+    one button, two nodes of one name in two processes are two. Of publishers without a name nobody knows whose they
+    are: each counts."""
+    able = [peer for peer in peers if peer.type == BOOL]
+    return [*(node for node, _ in sorted({(peer.node, peer.participant) for peer in able if peer.node})),
+            *("a node without a name" for peer in able if not peer.node)]
 
 
 class StopButton:
@@ -28,7 +37,7 @@ class StopButton:
     Attributes:
         set: whether it was, by the last message.
         heard_at: when that came [s, monotonic].
-        names: nodes that publish it.
+        names: of the buttons (:func:`buttons`).
     """
 
     def __init__(
@@ -58,14 +67,13 @@ class StopButton:
 
     def look(self, commanded: bool) -> None:
         """Who publishes it? While the robot is ``commanded``, two looks must agree that there are several."""
-        buttons = [peer for peer in self.transport.publishers(TOPIC) if peer.type == BOOL]
-        names = [*sorted({peer.node for peer in buttons} - {""}),
-                 *("a node without a name" for peer in buttons if not peer.node)]
+        peers = self.transport.publishers(TOPIC)
+        names = buttons(peers)
         before, self.seen = self.seen, names
         if len(names) < 2 or len(before) > 1 or not commanded:
             self.names = names
-        if not self.latches and any(peer.qos.latched for peer in buttons):  # it may have been pressed before
-            self.latches = True
+        if not self.latches and any(peer.type == BOOL and peer.qos.latched for peer in peers):
+            self.latches = True  # it may have been pressed before
             self.transport.subscribe(TOPIC, BOOL, QOS["latched"], self._hear)
 
     def reason(self, now: float) -> Reason:

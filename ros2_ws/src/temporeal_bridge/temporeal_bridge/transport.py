@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from temporeal_bridge import messages
 
+GUID_PREFIX = 12  # bytes at the beginning of a GUID: its participant's; four more are of the entity (DDSI-RTPS 9.3.1)
 MAX_DOMAIN = 232  # the port of a higher one exceeds 65535 (DDSI-RTPS 9.6.1.1)
 
 
@@ -95,6 +96,8 @@ class Peer:
         hash: ``RIHS01_...``; empty where it is not announced (before ROS 2 Iron, plain DDS programs).
         qos: as announced; ``depth`` is 0 where it is not, for DDS need not announce it.
         own: whether the transport that was asked made it itself.
+        participant: who brings it to the bus, as DDS's discovery knows them (a process, mostly): equal for endpoints of
+            one, different for those of two nodes of one name in two processes. Empty where the bus does not tell.
     """
 
     node: str
@@ -102,6 +105,7 @@ class Peer:
     hash: str
     qos: QoS
     own: bool
+    participant: bytes = b""
 
 
 @dataclass(frozen=True)
