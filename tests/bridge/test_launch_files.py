@@ -115,9 +115,9 @@ def test_every_kind_has_its_file_and_parameters():
 @pytest.mark.parametrize("kind", launching.NAMESPACES)
 def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, monkeypatch):
     artifact = made(kind)
-    signals = no_more_signals(tmp_path)
+    signals, root = no_more_signals(tmp_path), "" if kind == "swarm" else "/"
     nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
-                     remap="odom:=/mocap/odom gyro:=/imu", signals=signals, priority="realtime", core="1",
+                     remap=f"odom:={root}mocap/odom gyro:={root}imu", signals=signals, priority="realtime", core="1",
                      awake=str(kind != "swarm").lower())
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
     names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
@@ -126,7 +126,10 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
         for i, row in enumerate(rows):
             args = understood(row, monkeypatch)
             assert (row.package, row.name) == ("temporeal_bridge", executable)
-            assert row.remappings == [("odom", "/mocap/odom"), ("gyro", "/imu")]
+            remaps = [("odom", f"{root}mocap/odom"), ("gyro", f"{root}imu")]
+            if kind == "swarm" and executable == "recorder":  # it has the topics of all
+                remaps = [(f"/{name}/{old}", f"/{name}/{new}") for old, new in remaps for name in names]
+            assert row.remappings == remaps
             assert Path(row.parameters[0]).is_file() and len(row.parameters) == 1
             assert (row.on_exit is None) == (kind == "swarm")
             own = tmp_path / "out" / names[i] if kind == "swarm" and executable != "recorder" else tmp_path / "out"
@@ -241,10 +244,28 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("arm", {"awake": "true"}, "say which one"),
     ("arm", {"awake": "true", "core": "1", "priority": "normal"}, "awake needs real-time"),
     ("swarm", {"awake": "true", "core": "1"}, "awake:=true is for one robot on a core"),
-], ids=range(20))
+    ("swarm", {"remap": "gyro:=imu odom:=/mocap/odom"},
+     r"remap:=odom:=/mocap/odom gives all robots one topic: leave out the first / \(odom:=mocap/odom, .* /cf1/odom:="),
+    ("swarm", {"remap": "cmd_vel_legacy:=/x"}, "gives all robots one topic"),
+], ids=range(22))
 def test_wrong_arguments_are_named(kind, given, words, made):
     with pytest.raises((launching.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)
+
+
+def test_robots_of_a_swarm_do_not_share_a_worker(made, tmp_path):
+    artifact = made("swarm", chunk=ChunkSpec(15, 0.04))
+    with pytest.raises(launching.LaunchError, match=f"worker:={tmp_path} is for one robot, .*: leave worker out"):
+        launched("swarm", artifact, worker=tmp_path)
+    assert len(launched("swarm", artifact)["worker_node"]) == 2
+    alone, = launched("swarm", artifact, worker=tmp_path, count=1, remap="odom:=/mocap/odom")["policy_node"]
+    assert str(tmp_path) in alone.arguments and alone.remappings == [("odom", "/mocap/odom")]
+
+
+def test_each_robot_of_a_swarm_may_have_a_topic_of_its_own_elsewhere(made):
+    remaps = [(f"/cf{i}/odom", f"/mocap/cf{i}/odom") for i in (1, 2)]
+    nodes = launched("swarm", made("swarm"), remap=" ".join(f"{old}:={new}" for old, new in remaps))
+    assert all(row.remappings == remaps for rows in nodes.values() for row in rows)
 
 
 @pytest.mark.parametrize("given", [{"simulated": "true"}, {"simulat": "true"}, {"artefact": "x"}, {"namespaces": "x"}])

@@ -11,7 +11,7 @@ is given goes before them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ ARGUMENTS = {
     "record": ("true", "record everything to a bag in out"),
     "out": ("outputs/flight", "folder for summaries and the bag"),
     "seed": ("0", "seed of the simulated robot's first flight"),
-    "remap": ("", "topics that are called otherwise: 'odom:=/mocap/odom gyro:=/imu'"),
+    "remap": ("", "topics that are called otherwise: 'odom:=/mocap/odom gyro:=/imu'; of a swarm without the first /"),
     "use_sim_time": ("false", "true: stamps are compared with /clock (a simulator that publishes it)"),
     "params": ("", "file of parameters (default: that of the launch file)"),
 }
@@ -117,9 +117,9 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
         raise LaunchError(str(error)) from error
     if flags["simulate"]:
         cameras_of(how)
-    if flags["awake"] and len(names) > 1:
-        raise LaunchError("awake:=true is for one robot on a core, and all robots of this launch file share it: "
-                          "leave awake out, or launch each with quadrotor.launch.py and a core of its own")
+    remaps = remappings(given["remap"])
+    if len(names) > 1:
+        check_several(flags["awake"], given["worker"], remaps, names[0])
     seed = number("seed", given["seed"], 0, GREATEST - len(names) + 1)
     shared = [*option("--transport", given["transport"]), *option("--robot", given["robot"]),
               *option("--interface", interface), *option("--signals", signals)]
@@ -129,10 +129,11 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
         folder = out / namespace.strip("/") if kind == "swarm" else out
         rows += of_robot(given, flags, core, shared, namespace, folder, seed + index, manifest.chunk is not None)
     if flags["record"]:
-        told = [word for name in names for word in ("--of", f"/{name.strip('/')}")] if kind == "swarm" else []
-        rows.append(Row("recorder", names[0], (*shared, "--out", str(out), "--bag", str(fresh(out / "bag")), *told)))
-    remaps = remappings(given["remap"])
-    return [Row(row.executable, row.namespace, row.options, {**ros, **row.parameters}, remaps) for row in rows]
+        whose = [word for name in names for word in ("--of", f"/{name.strip('/')}")] if kind == "swarm" else []
+        rows.append(Row("recorder", names[0], (*shared, "--out", str(out), "--bag", str(fresh(out / "bag")), *whose)))
+    told = {"recorder": tuple(spelt_out(remaps, names))} if kind == "swarm" else {}
+    return [Row(row.executable, row.namespace, row.options, {**ros, **row.parameters}, told.get(row.executable, remaps))
+            for row in rows]
 
 
 def namespaces(kind: str, given: Mapping[str, str]) -> list[str]:
@@ -140,6 +141,30 @@ def namespaces(kind: str, given: Mapping[str, str]) -> list[str]:
     if kind != "swarm":
         return [given["namespace"]]
     return [f"{given['namespace']}{i + 1}" for i in range(number("count", given["count"], 1, MOST_ROBOTS))]
+
+
+def check_several(awake: bool, worker: str, remaps: Iterable[tuple[str, str]], first: str) -> None:
+    """What is one robot's is refused where there are several, the ``first`` of them called so."""
+    if awake:
+        raise LaunchError("awake:=true is for one robot on a core, and all robots of this launch file share it: "
+                          "leave awake out, or launch each with quadrotor.launch.py and a core of its own")
+    if worker:
+        raise LaunchError(f"worker:={worker} is for one robot, whose chunks that worker_node gives: leave worker out, "
+                          "and each robot gets one of its own, or launch each with quadrotor.launch.py")
+    for old, new in remaps:
+        if new.startswith("/") and not old.startswith("/"):
+            raise LaunchError(
+                f"remap:={old}:={new} gives all robots one topic: leave out the first / ({old}:={new[1:]}, in the "
+                f"namespace of each), or say it of each robot: /{first.strip('/')}/{old}:=...")
+
+
+def spelt_out(remaps: Iterable[tuple[str, str]], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """``remaps`` for the recorder of several robots, which knows the topics of each by their full names."""
+    for old, new in remaps:
+        if old.startswith(("/", "~")) or ":" in old:  # a full name; of one node (~/x, node:x)
+            yield old, new
+        else:
+            yield from ((resolve_name(old, name), resolve_name(new, name)) for name in names)
 
 
 def of_robot(
