@@ -69,16 +69,40 @@ def run(argv: Sequence[str]) -> int:
     """Check the artifact, then fly."""
     options = parser().parse_intermixed_args(argv)
     from policies.cli import runs
-    from policies.cli.settings import section
 
     needs_bridge()
-    deploy = section("deploy", options.overrides)
+    deploy = settings(options.overrides)
     if options.sim:
         check_sim(options)
     out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")
     runs.check_writable(out)
     robot = runs.load_artifact(options.artifact, options.trust).manifest.robot
     return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
+
+
+WORD, NUMBER, FLAG, NULL = "a word", "a whole number", "true or false", "null"
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "transport": (WORD,), "domain": (NUMBER, NULL), "namespace": (WORD,), "interface": (WORD, NULL),
+    "signals": (WORD, NULL), "worker": (WORD, NULL), "loopback": (FLAG,), "priority": (WORD,), "core": (NUMBER, NULL),
+    "awake": (FLAG,), "autostart": (FLAG,), "record": (FLAG,)}
+"""What each setting of the group may be: one that is null by default would take anything, and so would a file of the
+user's own."""
+
+
+def settings(overrides: Sequence[str]) -> dict[str, Any]:
+    """The settings of the group deploy, each there and of its kind; their values are checked by who reads them."""
+    from policies.cli.settings import kind, section, shown
+
+    deploy = section("deploy", overrides)
+    for name in (*KINDS, *deploy):
+        if name not in deploy or name not in (*KINDS, "name"):
+            told = f"has no setting {name!r}" if name in deploy else f"lacks the setting {name!r}"
+            raise BadInput(f"deploy {told}; legal, and all needed: {', '.join(KINDS)}")
+    for name, kinds in KINDS.items():
+        got = "an empty word" if deploy[name] == "" and NULL in kinds else kind(deploy[name])
+        if got not in kinds:
+            raise BadInput(f"deploy.{name}={shown(deploy[name])}: expected {' or '.join(kinds)}, got {got}")
+    return deploy
 
 
 SIMULATED = ("deploy.interface", "deploy.signals", "deploy.transport")  # what can be set with --sim

@@ -98,15 +98,14 @@ def run(argv: Sequence[str]) -> int:
 def live(options: Any) -> Iterator[Check]:
     """The checks of ``--artifact``: on the robot's bus, before anything moves."""
     from policies.cli import preflight, runs
-    from policies.cli.deploy import check_bus, needs_bridge
-    from policies.cli.settings import section
+    from policies.cli.deploy import check_bus, needs_bridge, settings
     from policies.export.manifest import load_manifest
 
     seconds = 3.0 if options.seconds is None else options.seconds
     if not MIN_SECONDS <= seconds <= MAX_SECONDS:
         raise BadInput(f"--seconds is from {MIN_SECONDS:g} to {MAX_SECONDS:g}, got {seconds:g}")
     needs_bridge()
-    deploy = section("deploy", options.overrides)
+    deploy = settings(options.overrides)
     with runs.bad_input():
         manifest = load_manifest(options.artifact, options.trust)
     check_bus(deploy, manifest.robot)

@@ -58,11 +58,10 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"--flights is at least 1, got {options.flights}")
     if not options.wait >= 0:
         raise BadInput(f"--wait is a number of seconds from 0, got {options.wait}")
-    from policies.cli.deploy import needs_bridge
-    from policies.cli.settings import section
+    from policies.cli.deploy import needs_bridge, settings
 
     needs_bridge()
-    deploy = section("deploy", overrides)
+    deploy = settings(overrides)
     manifest = of_formula(options) if options.formula else of_artifact(Path(folders[0]))
     results = watch(manifest, deploy, options.flights or (1 if options.formula else None),
                     now=options.formula is not None, quiet=options.json, wait_s=options.wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -165,6 +166,48 @@ def test_flights_have_numbers_that_records_can_say(
 def test_what_every_node_refuses_is_refused_before_any_is_started(words: list[str], told: str) -> None:
     with pytest.raises(BadInput, match=told):
         deploy.check_bus(section("deploy", ["deploy=dds", *words]), "crazyflie")
+
+
+@pytest.mark.parametrize(("word", "told"), [
+    ("interface=[a]", "interface=['a']: expected a word or null, got a list"),
+    ("interface=true", "interface=true: expected a word or null, got true or false"),
+    ("worker=5", "worker=5: expected a word or null, got a whole number"),
+    ("worker=[x]", "worker=['x']: expected a word or null, got a list"),
+    ("worker=''", "worker=: expected a word or null, got an empty word"),
+    ("signals={definitions:{},signals:{},states:[]}", "expected a word or null, got a group of settings"),
+    ("domain=1.5", "domain=1.5: expected a whole number or null, got a number"),
+    ("domain=true", "domain=true: expected a whole number or null, got true or false"),
+    ("core='1'", "core=1: expected a whole number or null, got a word"),
+    ("awake=1", "deploy.awake=1: expected true or false"),
+    ("namespace=null", "deploy.namespace=None: expected a word")])
+@pytest.mark.parametrize("verb", ["deploy", "monitor", "doctor"])
+def test_a_setting_of_another_kind_is_refused(
+    verb: str, word: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is null by default took anything: the nodes got a dictionary's text as their path."""
+    words = ["--artifact", str(tmp_path)] if verb == "doctor" else [str(tmp_path)]
+    assert main([verb, *words, f"deploy.{word}"]) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("content", "told"), [
+    ("transport: dds\n", "deploy lacks the setting 'domain'; legal, and all needed: transport, domain"),
+    ("defaults: [dds]\nrecrod: false\n", "deploy has no setting 'recrod'; legal"),
+    ("defaults: [dds]\nrecord: 'no'\n", "deploy.record=no: expected true or false, got a word")])
+def test_a_file_of_the_users_own_has_what_deploy_reads(
+    content: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "mine.yaml").write_text(content)
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput, match=re.escape(told)):
+        deploy.settings(["deploy=mine"])
+
+
+def test_each_setting_has_its_kind() -> None:
+    for choice in ("dds", "rclpy"):
+        assert deploy.settings([f"deploy={choice}"]).keys() == {"name", *deploy.KINDS}
+    assert deploy.settings(["deploy.worker=./5", "deploy.core=1"])["worker"] == "./5"
 
 
 def test_flight_table_shows_monitor_and_truth() -> None:
