@@ -23,10 +23,11 @@ from policies.export.runtime import Artifact
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import codecs, messages
+from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import Interface, InterfaceError, PictureTopic, StateTopic, check_reads, load_interface
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.node import AHEAD, FIFO_PRIORITY
-from temporeal_bridge.safety import Profile, SafetyError, is_rate, profile
+from temporeal_bridge.safety import Ages, Profile, SafetyError, is_rate
 from temporeal_bridge.stop_button import BOOL, buttons
 from temporeal_bridge.transport import Peer, QoS, TransportError, mismatch, open_transport, qos_named
 
@@ -221,7 +222,7 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
         name = f"{row.topic} rate"
         found = (f"{rate:.1f} Hz of {row.rate_hz:g}, {missing} of {len(times) + missing} missing, "
                  f"gaps up to {1e3 * gap:.0f} ms")
-        stale, who = oldest(row, plan.profile)
+        (stale, _), who = oldest(row, plan)
         if gap >= stale:
             yield Check(name, "fail", found, f"the {who} stops after {1e3 * stale:.0f} ms without one: is the driver's "
                                              "machine busy, the radio or the network weak?")
@@ -235,11 +236,11 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
             yield Check(name, "ok", found)
 
 
-def oldest(row: StateTopic, profile: Profile) -> tuple[float, str]:
-    """How old [s] a message of the topic may become, and who stops the robot then."""
+def oldest(row: StateTopic, plan: Plan) -> tuple[Ages, str]:
+    """How old what the topic brings may be, and who stops the robot else."""
     if isinstance(row, PictureTopic):
-        return row.max_age_s, "controller"
-    return profile.stale_after_s, "guard"
+        return Ages(row.max_age_s, row.max_age_s), "controller"
+    return plan.profile.age([state.topic for state in plan.interface.states].index(row.topic)), "guard"
 
 
 def rhythm(arrivals: np.ndarray, end: float, stamps: np.ndarray) -> tuple[float, float, int]:
@@ -268,19 +269,18 @@ def clocks(heard: Heard, plan: Plan) -> Iterator[Check]:
         yield Check("clock here", "ok", f"steady within {1e3 * abs(heard.clock_step_s):.1f} ms")
     for state in heard.states:
         if len(state.stamps) and state.topic.rate_hz:
-            yield stamped(state, plan.profile)
+            yield stamped(state, plan)
 
 
-def stamped(state: StateHeard, profile: Profile) -> Check:
+def stamped(state: StateHeard, plan: Plan) -> Check:
     """A topic's stamps against this machine's clock."""
     name, stamps = f"{state.topic.topic} clock", state.stamps
     if not stamps.any():
         return Check(name, "fail", "messages have no stamp (0)", "the driver must stamp what it measures")
     delay = (state.walls - stamps) / 1e9
     middle, late, least = (float(v) for v in (np.median(delay), np.percentile(delay, 99), delay.min()))
-    stale, who = oldest(state.topic, profile)
-    picture = isinstance(state.topic, PictureTopic)
-    within = stale if picture else np.inf if profile.stamps_within_s is None else profile.stamps_within_s
+    (stale, allowed), who = oldest(state.topic, plan)
+    within = np.inf if allowed is None else allowed
     half = len(delay) // 2
     step = float(np.median(delay[half:]) - np.median(delay[:half])) if half >= ENOUGH // 2 else 0.0
     found = f"{1e3 * middle:.1f} ms old on arrival (median), {1e3 * late:.1f} (p99), {1e3 * least:.1f} (least)"
@@ -506,8 +506,7 @@ def live(
     yield carried(manifest, interface)
     command = manifest.commands[0]
     try:
-        interface.command(command.name)
-        demanded = profile(robot, interface.safety, command, 1.0 / manifest.rate_hz)
+        demanded = profile_on(robot, interface, command, 1.0 / manifest.rate_hz)
         transport = open_transport(deploy["transport"], NODE, deploy["namespace"], domain=deploy["domain"],
                                    loopback=deploy["loopback"])
     except (InterfaceError, SafetyError, TransportError) as error:

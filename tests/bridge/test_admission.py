@@ -10,9 +10,10 @@ import pytest
 from robots.signals import CommandSpec
 from temporeal_bridge import admission
 from temporeal_bridge.link import COMMAND, Proposal
+from temporeal_bridge.safety import Ages
 from temporeal_bridge.watch import NOTHING
 
-PROFILE = SimpleNamespace(stale_after_s=0.1)
+PROFILE = SimpleNamespace(age=lambda topic: Ages(0.1, None), oldest_s=0.1)
 
 
 def spec(shape: tuple[int, ...]) -> CommandSpec:
@@ -37,3 +38,16 @@ def test_as_many_finite_numbers_as_the_command_has_are_usable_and_nothing_else(s
         assert code == "policy" and f"u has shape ({count},), {shape} is needed" in text
     assert said(np.zeros((size, 2)))[0] == "policy" and said(np.zeros((size, 2)))[1]
     assert said(np.zeros(size), age=0.2)[0] == "stale" and said(np.zeros(size), age=np.nan)[0] == "stale"
+
+
+def test_of_a_state_the_part_that_paces_is_asked_its_own_age_and_the_oldest_that_of_others():
+    profile = SimpleNamespace(age=lambda topic: Ages(0.03, None), oldest_s=0.1)
+
+    def said(seen: float, oldest: float) -> str:
+        proposal = Proposal(COMMAND, seen=1.0 - seen, oldest=1.0 - oldest, values=np.zeros(3))
+        return admission.unusable(proposal, 1.0, spec((3,)), profile)[1]
+
+    assert said(0.02, 0.09) == said(0.02, 0.02) == ""
+    assert said(0.04, 0.04).endswith("the newest state is 0.040 s old, 0.030 s is allowed")
+    assert said(0.02, 0.11).endswith("the newest state is 0.110 s old, 0.100 s is allowed")
+    assert "in the future" in said(-0.2, -0.2) and "in the future" not in said(0.02, -0.2)

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 import yaml
 
+from policies.export.manifest import Manifest
 from robots.spec import load_robot
 from sim.task import load_task
 from temporeal_bridge import messages
+from temporeal_bridge.beforehand import check_mission
 from temporeal_bridge.codecs import STATES
+from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import InterfaceError, check_reads, load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.safety import Ages, SafetyError
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS
 
@@ -174,3 +178,40 @@ def test_a_goal_is_waited_for_and_then_never_stale(tmp_path):
     assert state.age(node.monotonic()) == pytest.approx(10.0)
     send(arm, 3)
     assert state.age(node.monotonic()) == pytest.approx(0.0, abs=1e-6)
+
+
+def tracked(rate_hz):
+    """The cube, by a tracker of this rate."""
+    return {**CUBE, "states": [{**CUBE["states"][0], "rate_hz": rate_hz}]}
+
+
+def mission(interface):
+    """An artifact for the arm's efforts, and how it is flown."""
+    robot = load_robot("franka")
+    name, *_ = load_interface(robot, interface).commands
+    manifest = Manifest(
+        name="arm", robot="franka", signals=(robot.signals["joint_pos"],), commands=(robot.command(name),),
+        rate_hz=50.0, memory=(), formula="G[0,10] (joint_pos[0] < 3)", constants={}, horizon_s=10.0, stop="damp",
+        training={}, versions={}, seed=0, git_revision="test", created="2026-01-01T00:00:00Z", files={})
+    return manifest, robot
+
+
+@pytest.mark.parametrize("interface", ["franka_ros2", "forward_effort"])
+def test_a_topic_as_slow_as_its_state_may_be_old_is_refused_before_anything_starts(interface):
+    manifest, robot = mission(interface)
+    for rate_hz in (0, 11, 60):  # none, or more than 10 Hz
+        check_mission(manifest, robot, load_interface(robot, interface, tracked(rate_hz)))
+    for rate_hz in (5, 10):
+        words = f"safety.stale_after_s is 0.1 s, but topic 'cube' comes every {1 / rate_hz:g} s"
+        with pytest.raises(SafetyError, match=words):
+            check_mission(manifest, robot, load_interface(robot, interface, tracked(rate_hz)))
+
+
+def test_short_ages_are_asked_of_topics_that_the_profile_reads():
+    """Efforts damp with joints' velocities of 30 ms at most; where a cube is, nobody damps by."""
+    robot = load_robot("franka")
+    interface = load_interface(robot, "forward_effort", {**tracked(20), "states": [
+        *tracked(20)["states"], {**GOAL["states"][0], "options": {"frame": None, "position": "goal_pos_w"}}],
+        "signals": {**CUBE["signals"], "goal_pos_w": GOAL["signals"]["goal_pos_w"]}})
+    found = profile_on(robot, interface, robot.command("joint_effort_cmd"), 0.02)
+    assert list(found.ages) == [Ages(0.03, 0.015), Ages(0.1, 0.5), Ages(np.inf, None)] and found.oldest_s == 0.1

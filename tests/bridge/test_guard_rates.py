@@ -34,11 +34,12 @@ PULLS = {"joint_vel_cmd": np.full(7, 0.2), "joint_effort_cmd": 0.5 * INERTIA}
 class Arm:
     """A guard, a controller, and joints that have the speed, or the acceleration, that they are told."""
 
+    extra: dict[str, Any] | None = None  # topics of a task
     late_s = 0.0  # of the state, when it arrives
     led_by_hand = False  # the joints do not follow what is told
 
     def __init__(self, lockstep: Any, command: str, **changes: Any) -> None:
-        found = load_interface(ROBOT, {**INTERFACES, **TOOL}[command])
+        found = load_interface(ROBOT, {**INTERFACES, **TOOL}[command], self.extra)
         own = {**found.safety["commands"][command], **changes}
         self.interface = replace(found, safety={**found.safety, "geofence": None, "commands": {command: own}})
         self.spec, self.lockstep, self.pushes = ROBOT.command(command), lockstep, command == "joint_effort_cmd"
@@ -464,3 +465,42 @@ def test_a_reason_to_stop_an_effort_that_nobody_sees_is_none():
     assert not damping(found, ROBOT.command("joint_effort_cmd"), None).any()
     moving = damping(found, ROBOT.command("joint_effort_cmd"), {"joint_vel": np.array([0.5, 0, 0, 0, 0, 0, -1.0])})
     assert moving.tolist() == [-15.0, 0, 0, 0, 0, 0, 5.0]
+
+
+class Tracking(Arm):
+    """Besides its joints there is a cube, which a tracker sees 20 times a second, 60 ms ago."""
+
+    extra = {"definitions": {}, "signals": {"cube_pos_w": {"shape": [3], "unit": "m", "frame": "w"}}, "states": [{
+        "topic": "cube", "type": "geometry_msgs/msg/PointStamped", "codec": "point", "rate_hz": 20, "qos": "sensor",
+        "options": {"signal": "cube_pos_w", "frame": None}}]}
+    ticks, sees = 0, True
+
+    def publish(self) -> None:
+        arm, cube = self.states[0], self.states[-1]
+        self.states = [arm]
+        super().publish()
+        self.states = [arm, cube]
+        if self.sees and self.ticks % round(0.05 / TICK) == 0:
+            topic, endpoint = cube
+            message = codecs.STATES[topic.codec].encode(
+                {"cube_pos_w": self.rng.normal(size=3)}, self.own.now() - 60_000_000, ("world", "arm"), topic.options)
+            self.own.publish(endpoint, messages.encode(topic.type, message))
+        self.ticks += 1
+
+
+def test_what_no_rule_reads_need_not_be_as_fresh_as_what_damps(lockstep):
+    """Efforts ask 30 ms of the joints, and stamps of 15 ms: of a cube that would stop a robot that is well."""
+    arm = Tracking(lockstep, "joint_effort_cmd")
+    arm.run(1.0, PULLS[arm.spec.name])
+    assert arm.guard.mode == "active", arm.guard.flight.reason
+    arm.sees = False  # but nor may it be missed for ever
+    arm.run(0.2, PULLS[arm.spec.name])
+    assert arm.guard.flight.code == "stale" and "0.100 s is allowed" in arm.guard.flight.reason
+
+
+def test_what_damps_must_be_as_fresh_as_before(lockstep):
+    arm = Tracking(lockstep, "joint_effort_cmd")
+    arm.run(0.5, PULLS[arm.spec.name])
+    arm.late_s = 0.02
+    arm.run(0.03, PULLS[arm.spec.name])
+    assert arm.guard.flight.code == "stamps" and "0.015 s is allowed" in arm.guard.flight.reason

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from robots.spec import load_robot
-from temporeal_bridge.interface import load_interface
-from temporeal_bridge.safety import ACTIONS, CODES, Profile, SafetyError, profile
+from robots.spec import RobotSpec, load_robot
+from temporeal_bridge.fitting import profile_on
+from temporeal_bridge.interface import Interface, load_interface
+from temporeal_bridge.safety import ACTIONS, CODES, Ages, Profile, SafetyError, profile
 from temporeal_bridge.watch import NOTHING, Watch
 
 QUAD, ARM = load_robot("crazyflie"), load_robot("franka")
@@ -203,3 +205,79 @@ def test_servos_are_judged_by_no_old_state_in_a_stop_and_by_one_of_another_clock
     assert hand_watch((1.0, 0.0, 0.0)).seen_moving(1.0)
     assert not hand_watch((1.0, 0.0, 0.6)).seen_moving(1.0)
     assert hand_watch((1.0, 0.0, -2.0)).seen_moving(1.0)  # of the future: clocks differ, the state is of now
+
+
+# where the profile meets the topics
+
+
+def on(robot: RobotSpec, interface: str, command: str, path: str, value: Any) -> Profile:
+    """The profile on an interface, with the value at ``a.b.c`` of the section replaced."""
+    found = load_interface(robot, interface)
+    safety = changed(dict(found.safety), path, value)
+    return profile_on(robot, replace(found, safety=safety), robot.command(command), 0.02)
+
+
+@pytest.mark.parametrize(("robot", "interface", "command", "path", "period"), [
+    (QUAD, "odometry", "ctbr_cmd", "stale_after_s", 0.01), (QUAD, "odometry", "ctbr_cmd", "frozen.after_s", 0.01),
+    (QUAD, "mavros", "ctbr_cmd", "stale_after_s", 0.02), (ARM, "with_fingers", "arm_cmd", "stale_after_s", 1 / 30),
+    (ARM, "forward_effort", "joint_effort_cmd", "commands.joint_effort_cmd.stale_after_s", 0.001)])
+def test_a_time_in_which_no_message_need_come_is_refused(robot, interface, command, path, period):
+    assert on(robot, interface, command, path, 1.01 * period).ages
+    for value in (period, 0.5 * period):
+        words = f"safety.{path} is {value:g} s, but topic '.*' comes every {period:.4g} s"
+        with pytest.raises(SafetyError, match=words):
+            on(robot, interface, command, path, value)
+
+
+def test_what_is_sent_when_it_changes_cannot_be_frozen():
+    found = load_interface(QUAD, "crazyswarm2")
+    odom, gyro = found.states
+    still = replace(found, states=(odom, replace(gyro, rate_hz=0)))
+    rule = {"signals": ["base_pos_w", "base_ang_vel_b"], "after_s": 0.2}
+    with pytest.raises(SafetyError, match="frozen.after_s is 0.2 s, but topic 'gyro' is sent only when it changes"):
+        profile_on(QUAD, replace(still, safety={**found.safety, "frozen": rule}), QUAD.command("ctbr_cmd"), 0.02)
+
+
+def every_profile() -> list[Any]:
+    """Robot, interface and command of each that a robot's ros.yaml has."""
+    robots = [load_robot(name) for name in ("allegro_hand", "crazyflie", "franka", "leap_hand", "shadow_hand")]
+    found = [(robot, load_interface(robot, name)) for robot in robots for name in {
+        each for names in load_interface(robot).offers.values() for each in names}]
+    return [pytest.param(robot, how, command, id=f"{robot.name}-{how.name}-{command}")
+            for robot, how in found for command in how.commands]
+
+
+@pytest.mark.parametrize(("robot", "interface", "command"), sorted(every_profile(), key=lambda row: str(row.id)))
+def test_every_command_has_a_profile_on_each_of_its_interfaces(robot: RobotSpec, interface: Interface, command: str):
+    found = profile_on(robot, interface, robot.command(command), 0.02)
+    own = Ages(found.stale_after_s, found.stamps_within_s)
+    assert [age == own or age == Ages(0.1, 0.5) for age in found.ages] == [True] * len(interface.states)
+    assert found.age(0) == own and found.oldest_s == max(age.stale_s for age in found.ages)
+
+
+def test_of_each_topic_the_watch_asks_its_own_ages():
+    """30 ms and 15 ms of the joints, 100 ms and 500 ms of what no rule reads; a topic of changes is never old."""
+    content = load_interface(ARM).safety
+    ages = [Ages(0.03, 0.015), Ages(0.1, 0.5), Ages(np.inf, None)]
+    found = replace(profile(ARM, content, ARM.command("joint_effort_cmd"), 0.02), ages=ages)
+    watch = Watch(found, [1000.0, 20.0, 0.0])
+
+    def told(joints: float, cube: float, goal: float) -> tuple[str, str]:
+        """How long ago each came."""
+        watch.at = [10.0 - joints, 10.0 - cube, 10.0 - goal]
+        return watch.stale(10.0)
+
+    assert watch.stale(10.0) == ("stale", "the newest state is inf s old, 0.030 s is allowed")  # none has come
+    assert told(0.025, 0.095, 9.0) == NOTHING and watch.fresh(10.0)
+    assert told(0.035, 0.0, 0.0) == ("stale", "the newest state is 0.035 s old, 0.030 s is allowed")
+    assert told(0.0, 0.105, 0.0) == ("stale", "the newest state is 0.105 s old, 0.100 s is allowed")
+    for offset, who, text in (((0.014, 0.49, 9.0), "", ""), ((0.02, 0.0, 0.0), "stamps", "0.015 s is allowed"),
+                              ((-0.02, 0.49, 0.0), "stamps", "0.020 s after it arrived, 0.015 s is allowed"),
+                              ((0.0, 0.51, 0.0), "stamps", "0.510 s before it arrived, 0.5 s is allowed")):
+        watch.offset = list(offset)
+        code, said = watch.stamps()
+        assert code == who and text in said
+        assert watch.old == (offset[0] > 0.015 or offset[1] > 0.5)
+    for late, seen in (((0.02, 0.09, 9.0), True), ((0.03, 0.0, 0.0), False), ((0.0, 0.1, 0.0), False)):
+        watch.offset = list(late)
+        assert watch.sees_attitude(10.0) == seen

@@ -26,7 +26,8 @@ def unusable(p: Proposal, now: float, spec: CommandSpec, profile: Profile) -> Re
     fits = values.size == spec.size
     if not fits or not all_finite(values):
         return "policy", shield.finite(spec, values.reshape(spec.shape) if fits else values).reason
-    old = shield.stale(now - min(p.seen, p.oldest), profile.stale_after_s)
+    old = (shield.stale(now - p.seen, profile.age(0).stale_s)  # the first topic paces the controller
+           or shield.stale(now - min(p.seen, p.oldest), profile.oldest_s))
     return ("stale", f"the command was made of an old state: {old}") if old else NOTHING
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from policies.export.manifest import Manifest
 from robots.spec import RobotSpec
+from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import Interface
 from temporeal_bridge.mission import check_fits
 from temporeal_bridge.monitor_node import formula_of
@@ -14,9 +15,10 @@ from temporeal_bridge.transport import choose, resolve_name
 
 
 def check_mission(manifest: Manifest, robot: RobotSpec, interface: Interface) -> None:
-    """The artifact is for this robot, and its signals, command and formula are on the interface's topics."""
+    """The artifact is for this robot, its signals, command and formula are on the interface's topics, and so is what
+    the guard demands of that command."""
     check_fits(manifest, robot, interface)
-    interface.command(manifest.commands[0].name)
+    profile_on(robot, interface, robot.command(manifest.commands[0].name), 1.0 / manifest.rate_hz)
     formula_of(manifest, robot, interface)
 
 

@@ -26,9 +26,10 @@ from typing import Any
 from policies.export.manifest import ArtifactError, Manifest, load_manifest
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import mailbox, messages, task_topics
+from temporeal_bridge.beforehand import check_mission
 from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.mission import announced, check_fits, check_numbers
+from temporeal_bridge.mission import announced, check_numbers
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
@@ -136,8 +137,7 @@ def fly(
         raise ArtifactError(f"the artifact is for robot {manifest.robot!r}, this robot is {robot!r}")
     signals = task_topics.write(manifest, spec, out / "signals.yaml", signals)
     how = load_interface(spec, interface, signals)
-    check_fits(manifest, spec, how)
-    how.command(manifest.commands[0].name)
+    check_mission(manifest, spec, how)
     cameras_of(how)
     given = domain
     if domain is None:

@@ -50,6 +50,7 @@ from robots.motion import Array, Motion, at_rest, resting
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge import admission, codecs, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
+from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.guard_voice import Voice
 from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
@@ -142,7 +143,7 @@ class GuardNode:
         self.period = 1.0 / manifest.rate_hz
         self.rehearsal = Rehearsal(self.period, awake, REHEARSED_S)
         self.asked = self.nothing  # for the last time [A]
-        self.profile = safety.profile(robot, interface.safety, self.spec, self.period)
+        self.profile = profile_on(robot, interface, self.spec, self.period)
         rule = self.profile.self_collision
         self.nearness = None if rule is None else Nearness(rule.capsules, rule.margin)
         self.looks = self.profile.effort is not None or bool(self.profile.joints)  # the state has a say
@@ -151,8 +152,6 @@ class GuardNode:
         self.exchange = Exchange(manifest, self.profile, robot, interface, line, self._tell, trust)
         self.topic = interface.command(self.spec.name)
         self.led = codecs.COMMANDS[self.topic.codec].encode_course is not None  # the robot is told the way to rest
-        safety.check_carried(self.profile, interface.carried)
-        safety.check_setpoint(self.profile, self.led)
         self.watch = Watch(self.profile, [state.rate_hz for state in interface.states])
         self.state = StateInput(
             transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())

@@ -26,8 +26,8 @@
         joint_effort_cmd:         # and of one that is a speed or an effort
           ends: {position: joint_pos, velocity: joint_vel, range: joint_pos_cmd, margin: 0.05, brake: 4.0, speed: 1.5,
                  gain: 30.0, period_s: 0.02}
-          stale_after_s: 0.03     # in the place of the one for all commands, and not longer
-          stamps_within_s: 0.015  # the same
+          stale_after_s: 0.03     # in the place of the one for all commands, and not longer: of topics that bring a
+          stamps_within_s: 0.015  # signal which a rule or a stop of this command reads; of others the common ones
           start: {at_rest: {signal: joint_vel, below: 0.1}, ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
@@ -67,7 +67,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -195,9 +197,17 @@ class SelfCollision:
     late: float = 0.0
 
 
+class Ages(NamedTuple):
+    """How old [s] what a topic brings may be: since it came, and by its stamp when it comes; None: nobody asks."""
+
+    stale_s: float
+    stamps_s: float | None
+
+
 @dataclass(frozen=True)
 class Profile:
-    """What holds for one command of a robot; see the module's text. ``limits``: of its motion, a step is a period."""
+    """What holds for one command of a robot; see the module's text. ``limits``: of its motion, a step is a period;
+    ``ages``: by state topic of an interface (:func:`temporeal_bridge.fitting.profile_on`), none: all the profile's."""
 
     limits: Bounds
     stop: Mapping[str, str]
@@ -219,6 +229,16 @@ class Profile:
     ends: Ends | None = None
     start: Start | None = None
     self_collision: SelfCollision | None = None
+    ages: Sequence[Ages] = ()
+
+    def age(self, topic: int) -> Ages:
+        """How old what state topic number ``topic`` brings may be."""
+        return self.ages[topic] if self.ages else Ages(self.stale_after_s, self.stamps_within_s)
+
+    @cached_property
+    def oldest_s(self) -> float:
+        """How old the oldest part of a state may be that a command is made of."""
+        return max((age.stale_s for age in self.ages if age.stale_s < inf), default=self.stale_after_s)
 
     @property
     def joints(self) -> str:

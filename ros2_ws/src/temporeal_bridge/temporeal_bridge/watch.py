@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import acos, exp, inf
 
 import numpy as np
@@ -27,7 +27,7 @@ class Watch:
     """Fed with every state message; :meth:`reason` says what is wrong now.
 
     Args:
-        profile: what is demanded.
+        profile: what is demanded, of each topic what :meth:`temporeal_bridge.safety.Profile.age` says.
         rates_hz: of the state topics; 0: one that brings something only when it changes, and is never old.
     """
 
@@ -36,6 +36,8 @@ class Watch:
         self.at = [-inf] * len(rates_hz)
         self.rates_hz = tuple(rates_hz)
         self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
+        self.stale_after = grouped((profile.age(i).stale_s, i) for i in self.periodic)
+        self.stamps_within = grouped((profile.age(i).stamps_s, i) for i in self.periodic)
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
         self.least = list(self.offset)  # of this mission: what clocks differ, and the least that messages take
         self.values: dict[str, np.ndarray] = {}
@@ -127,8 +129,12 @@ class Watch:
 
     def stale(self, now: float) -> Reason:
         """A topic brings nothing, or nothing new."""
-        text = shield.stale(self.age(now), self.profile.stale_after_s)
-        return ("stale", text) if text else NOTHING
+        complete = self.complete
+        for limit, topics in self.stale_after:
+            text = shield.stale(now - min(self.at[i] for i in topics) if complete else inf, limit)
+            if text:
+                return "stale", text
+        return NOTHING
 
     def fresh(self, now: float) -> bool:
         """Whether every topic has brought something new of late."""
@@ -155,8 +161,8 @@ class Watch:
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, and of now. By one that
         stands, or that comes late, it would be turned over."""
-        late = max(self.offset[i] - self.least[i] for i in self.periodic)
-        return self.upright and late < self.profile.stale_after_s and self.frozen(now) == NOTHING
+        late = any(max(self.offset[i] - self.least[i] for i in topics) >= limit for limit, topics in self.stale_after)
+        return self.upright and not late and self.frozen(now) == NOTHING
 
     def seen_moving(self, now: float) -> bool:
         """Whether what is said of place and velocity may brake speeds and efforts, or say what servos may be asked for:
@@ -170,8 +176,7 @@ class Watch:
     @property
     def old(self) -> bool:
         """Whether a state was stamped too long before it arrived: it may be, and its values then are not of now."""
-        limit = self.profile.stamps_within_s
-        return limit is not None and max(self.offset[i] for i in self.periodic) > limit
+        return any(max(self.offset[i] for i in topics) > limit for limit, topics in self.stamps_within)
 
     def speeds(self) -> Reason:
         """A velocity, which efforts are made or judged by, or a collision is told by, that is not how the position
@@ -187,15 +192,13 @@ class Watch:
 
     def stamps(self) -> Reason:
         """Stamps against the wall clock of this machine."""
-        limit = self.profile.stamps_within_s
-        if limit is None:
-            return NOTHING
-        off = max((self.offset[i] for i in self.periodic), key=abs)
-        if abs(off) <= limit:
-            return NOTHING
-        way = "before" if off > 0 else "after"
-        return "stamps", (f"a state was stamped {abs(off):.3f} s {way} it arrived, {limit:g} s is allowed: it is old, "
-                          "or the clocks differ")
+        for limit, topics in self.stamps_within:
+            off = max((self.offset[i] for i in topics), key=abs)
+            if not abs(off) <= limit:
+                way = "before" if off > 0 else "after"
+                return "stamps", (f"a state was stamped {abs(off):.3f} s {way} it arrived, {limit:g} s is allowed: it "
+                                  "is old, or the clocks differ")
+        return NOTHING
 
     def frozen(self, now: float) -> Reason:
         """Signals that do not change any more, though messages come."""
@@ -243,6 +246,15 @@ class Watch:
             return "start", f"{rule.signal} is still moving: it must have rested for {REST_S:g} s"
         text = shield.behind(command[: measured.size], measured, rule.within)
         return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING
+
+
+def grouped(limits: Iterable[tuple[float | None, int]]) -> list[tuple[float, list[int]]]:
+    """The topics of each limit; None: they have none."""
+    out: dict[float, list[int]] = {}
+    for limit, topic in limits:
+        if limit is not None:
+            out.setdefault(limit, []).append(topic)
+    return list(out.items())
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -1,0 +1,67 @@
+"""A robot's safety profile on one of its interfaces: every signal that it reads comes, and as often as it must.
+
+:mod:`temporeal_bridge.safety` checks the section by itself. Here it meets the topics, those of a user's file included:
+for the guard, and for who asks before anything is started (:mod:`temporeal_bridge.beforehand`, ``temporeal doctor``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from robots.signals import CommandSpec
+from robots.spec import RobotSpec
+from temporeal_bridge import codecs
+from temporeal_bridge.interface import Interface, StateTopic
+from temporeal_bridge.safety import Ages, Frozen, Profile, SafetyError, check_carried, check_setpoint, profile
+
+
+def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period: float) -> Profile:
+    """The profile of ``robot`` for its command ``spec``, sent every ``period`` [s] on ``interface``.
+
+    Ages of the command's own are asked of topics that carry a signal which the profile reads. What else a task has,
+    the pose of a cube that a camera sees, need not be as fresh as the velocity that damps.
+    """
+    topic = interface.command(spec.name)
+    found = profile(robot, interface.safety, spec, period)
+    check_carried(found, interface.carried)
+    check_setpoint(found, codecs.COMMANDS[topic.codec].encode_course is not None)
+    if found.frozen is not None:
+        check_frozen(found.frozen, interface)
+    return replace(found, ages=[age_of(row, found, interface, spec.name) for row in interface.states])
+
+
+def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) -> Ages:
+    """How old what the topic brings may be."""
+    content = interface.safety
+    own = bool(carried_by(row) & found.signals())
+    if not row.rate_hz:
+        return Ages(inf, None)
+    age = Ages(found.stale_after_s, found.stamps_within_s) if own else Ages(
+        content["stale_after_s"], content.get("stamps_within_s"))
+    place = f".commands.{command}" if own and content["commands"][command].get("stale_after_s") is not None else ""
+    check_period(f"safety{place}.stale_after_s", age.stale_s, row, "the state would be stale")
+    return age
+
+
+def check_frozen(rule: Frozen, interface: Interface) -> None:
+    """Refuse a rule about signals that do not come as often as they must change."""
+    for row in interface.states:
+        if names := sorted(carried_by(row) & set(rule.signals)):
+            check_period("safety.frozen.after_s", rule.after_s, row, f"{names[0]} would count as frozen")
+
+
+def check_period(where: str, seconds: float, row: StateTopic, otherwise: str) -> None:
+    """Refuse a time in which no message of the topic need come."""
+    period = 1.0 / row.rate_hz if row.rate_hz else inf
+    if seconds <= period:
+        often = f"comes every {period:.4g} s (rate_hz {row.rate_hz:g})" if row.rate_hz else (
+            "is sent only when it changes (rate_hz 0)")
+        raise SafetyError(f"{where} is {seconds:g} s, but topic {row.topic!r} {often}: {otherwise} between two "
+                          "messages. Needed is a longer time than from one message to the next, or a topic that is "
+                          "sent more often")
+
+
+def carried_by(row: StateTopic) -> set[str]:
+    """Names of the signals on a topic."""
+    return set(codecs.STATES[row.codec].signals(row.options))
