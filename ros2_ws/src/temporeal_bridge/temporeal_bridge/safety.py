@@ -85,6 +85,7 @@ ACTIONS = {
 ONLY = {"autopilot": "silence"}  # whatever else is sent brings PX4 back to offboard, against its pilot or its failsafe
 PLACES, SPEEDS, EFFORTS = ("rad", "m"), ("rad/s", "m/s"), ("N m", "N")  # units of commands
 RATES = (*SPEEDS, *EFFORTS)
+MOVED = {"rad/s": "rad", "m/s": "m", "N m": "rad", "N": "m"}  # unit of the place that a speed or an effort changes
 NEEDS = {"hold": PLACES, "ramp": PLACES, "damp": RATES}  # a place of 0 is no rest, a speed that is kept neither
 KEEPS = ("hold", "ramp", "damp")  # actions after which commands go on, until somebody resets
 CODES = {
@@ -400,6 +401,10 @@ def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:
     shape = robot.signals[row["signal"]].shape
     if shape != (3,):
         raise SafetyError(f"safety.geofence.signal is {row['signal']!r} of shape {shape}; a position (3,) is needed")
+    places = [name for name, other in robot.signals.items() if (other.shape, other.unit) == (shape, "m")]
+    if row["signal"] not in places:
+        raise SafetyError(f"safety.geofence.signal is {row['signal']!r} in {robot.signals[row['signal']].unit}; a "
+                          f"position (3,) in m is needed: {', '.join(places) or 'there is none'}")
     low, high = (components(f"safety.geofence.{end}", row[end], 3, at_least=-np.inf) for end in ("low", "high"))
     if any(lo >= hi for lo, hi in zip(low, high)):
         raise SafetyError(f"safety.geofence: low {list(low)} must be below high {list(high)}")
@@ -463,7 +468,7 @@ def tracking(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: 
     if row is None:
         return None
     legal(where, row, ("signal", "error", "after_s"), ("signal", "error", "after_s"))
-    size = measured_size(f"{where}.signal", robot, row["signal"], spec)
+    size = measured(f"{where}.signal", robot, row["signal"], spec, spec.unit)
     return Tracking(row["signal"], components(f"{where}.error", row["error"], size),
                     positive(f"{where}.after_s", row["after_s"]))
 
@@ -477,9 +482,8 @@ def effort(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Co
     if is_rate(spec):
         raise SafetyError(f"{where}: {spec.name} is in {spec.unit}; effort is the law of servos that are given places. "
                           "What holds a speed or an effort is ends")
-    size = measured_size(f"{where}.position", robot, row["position"], spec)
-    if measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
-        raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
+    size = measured(f"{where}.position", robot, row["position"], spec, spec.unit)
+    velocity_of(where, robot, row["velocity"], row["position"])
     kp, limit = (components(f"{where}.{key}", row[key], size) for key in ("kp", "limit"))
     return Effort(row["position"], row["velocity"], kp, components(f"{where}.kd", row["kd"], size, at_least=0.0), limit)
 
@@ -506,9 +510,9 @@ def ends(
     if period > longest + 1e-9:
         raise SafetyError(f"{where}.period_s is {longest:g} s, but this artifact's commands come every {period:g} s: "
                           "efforts that damp by older velocities shake the robot instead")
-    size = measured_size(f"{where}.position", robot, row["position"], spec)
-    if pushes and measured_size(f"{where}.velocity", robot, row["velocity"], spec) != size:
-        raise SafetyError(f"{where}: {row['position']} and {row['velocity']} differ in size")
+    size = measured(f"{where}.position", robot, row["position"], spec, place_units(spec))
+    if pushes:
+        velocity_of(where, robot, row["velocity"], row["position"])
     limits = place_range(f"{where}.range", robot, row["range"], size)
     margin = components(f"{where}.margin", row.get("margin", 0.0), size, at_least=0.0)
     low, high = (tuple(end + sign * m for end, m in zip(each[:size], margin))
@@ -534,7 +538,7 @@ def start(where: str, robot: RobotSpec, row: Mapping[str, Any] | None, spec: Com
     still = at_rest(f"{where}.at_rest", robot, row.get("at_rest"))
     if "signal" not in needed:
         return Start("", (), ramp, *still)
-    size = measured_size(f"{where}.signal", robot, row["signal"], spec)
+    size = measured(f"{where}.signal", robot, row["signal"], spec, spec.unit)
     return Start(row["signal"], components(f"{where}.within", row["within"], size), ramp, *still)
 
 
@@ -563,11 +567,11 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
         raise SafetyError(f"{where}: {spec.name} is in {spec.unit}: where the robot comes to rest is known by the "
                           f"section ends of the same position, {row['signal']!r}, or by {', '.join(braked)} here")
     known_signal(f"{where}.signal", robot, row["signal"])
-    if not seen:
-        measured_size(f"{where}.signal", robot, row["signal"], spec)
     margin, source = positive(f"{where}.margin", row["margin"]), robot.sources.get(row["signal"])
     if robot.model is None or source is None or source.what != "joint_pos":
         raise SafetyError(f"{where}: robot {robot.name!r} has no model whose joints are {row['signal']!r}")
+    if not seen:
+        measured(f"{where}.signal", robot, row["signal"], spec, place_units(spec))
     try:
         found = capsules_of(robot.model, source.names, tuple(robot.home[row["signal"]]), margin)
     except RobotFileError as error:
@@ -575,9 +579,7 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
     if not seen:
         return SelfCollision(found, margin)
     size = robot.signals[row["signal"]].size
-    measured_speed(f"{where}.velocity", robot, row["velocity"])
-    if robot.signals[row["velocity"]].size != size:
-        raise SafetyError(f"{where}: {row['signal']} and {row['velocity']} differ in size")
+    velocity_of(where, robot, row["velocity"], row["signal"])
     limits, brake = place_range(f"{where}.range", robot, row["range"], size), components(
         f"{where}.brake", row["brake"], size)
     return SelfCollision(found, margin, row["signal"], row["velocity"], limits.low[:size], limits.high[:size], brake,
@@ -593,13 +595,43 @@ def place_range(where: str, robot: RobotSpec, name: Any, size: int) -> CommandSp
     return robot.commands[name]
 
 
-def measured_size(where: str, robot: RobotSpec, name: str, spec: CommandSpec) -> int:
-    """Size of a signal that measures the first components of the command."""
+def measured(where: str, robot: RobotSpec, name: str, spec: CommandSpec, units: str) -> int:
+    """Size of a signal that measures the first components of the command, or of what it moves, in ``units``."""
     known_signal(where, robot, name)
     size = robot.signals[name].size
     if size > spec.size:
         raise SafetyError(f"{where}: {name} has {size} components, {spec.name} only {spec.size}")
+    in_units(where, robot, name, units, f"{spec.name}, which is in {spec.unit},", spec.size)
     return size
+
+
+def place_units(spec: CommandSpec) -> str:
+    """Units of the places that the command says, or that its speeds or efforts change."""
+    return ",".join(MOVED.get(unit, unit) for unit in spec.unit.split(","))
+
+
+def in_units(where: str, robot: RobotSpec, name: str, units: str, whose: str, size: int) -> None:
+    """The signal has the first of the ``units``, or all of them; ``whose``: what needs it, with ``size`` components at
+    most."""
+    parts = units.split(",")
+    good = [",".join(parts[: k + 1]) for k in range(len(parts))]
+    if robot.signals[name].unit not in good:
+        others = [each for each, other in robot.signals.items() if other.unit in good and other.size <= size]
+        raise SafetyError(f"{where}: {name} is in {robot.signals[name].unit}; {whose} needs a signal in "
+                          f"{' or '.join(good)}: {', '.join(others) or 'there is none'}")
+
+
+def velocity_of(where: str, robot: RobotSpec, name: str, position: str) -> None:
+    """The robot has the signal, and it is how fast the ``position`` changes."""
+    known_signal(f"{where}.velocity", robot, name)
+    signals = robot.signals
+    if signals[name].size != signals[position].size:
+        raise SafetyError(f"{where}: {position} and {name} differ in size")
+    measured_speed(f"{where}.velocity", robot, name)
+    units = ",".join(f"{unit}/s" for unit in signals[position].unit.split(","))
+    if signals[name].unit != units:
+        raise SafetyError(f"{where}.velocity: {name} is in {signals[name].unit}; {position} is in "
+                          f"{signals[position].unit}, so a signal in {units} is needed")
 
 
 def known_signal(where: str, robot: RobotSpec, name: str) -> None:
@@ -611,9 +643,10 @@ def known_signal(where: str, robot: RobotSpec, name: str) -> None:
 def measured_speed(where: str, robot: RobotSpec, name: str) -> None:
     """The robot has the signal, and it is a speed."""
     known_signal(where, robot, name)
-    unit = robot.signals[name].unit
-    if not set(unit.split(",")) <= set(SPEEDS):
-        raise SafetyError(f"{where}: {name} is in {unit}; a signal in {' or '.join(SPEEDS)} is needed")
+    speeds = [each for each, other in robot.signals.items() if set(other.unit.split(",")) <= set(SPEEDS)]
+    if name not in speeds:
+        raise SafetyError(f"{where}: {name} is in {robot.signals[name].unit}; a signal in {' or '.join(SPEEDS)} is "
+                          f"needed: {', '.join(speeds) or 'there is none'}")
 
 
 def legal(where: str, row: Any, keys: Sequence[str], needed: Sequence[str] = ()) -> None:
