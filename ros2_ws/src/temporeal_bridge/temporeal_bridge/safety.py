@@ -65,7 +65,7 @@ older speeds shakes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -280,7 +280,13 @@ COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "fro
           "swap", "unlock_below_m", "level", "commands")
 AGES = ("stale_after_s", "stamps_within_s")
 OF_COMMAND = ("stop", *AGES, "jump", "motion", "tracking", "effort", "ends", "start", "self_collision")
-LEVEL = ("descend", "gain", "limit", "landed_m", "max_s", "blind_s")
+LOW_M = 0.5  # m: motors may be cut below; chosen: a fall from there ends at 3 m/s, and larger quadrotors stand so high
+LEVEL: dict[str, tuple[str, Callable[[float], bool]]] = {  # what each parameter is, and whether a number is it
+    "descend": ("above 0 and below 1: a share of the hover thrust, from 1 on the robot climbs", lambda v: 0 < v < 1),
+    **dict.fromkeys(("gain", "limit"), ("above 0: else it does not level", lambda v: v > 0)),
+    "landed_m": (f"from 0 to {LOW_M:g} m: below it the motors are cut, and the robot falls", lambda v: 0 <= v <= LOW_M),
+    "max_s": ("above 0: after it the motors are cut", lambda v: v > 0),
+    **dict.fromkeys(("blind_s", "sink_m_s", "sink_gain"), ("from 0", lambda v: v >= 0))}
 SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
 time constant of 0.2 s, slower than state, command and motors are late (0.05 to 0.1 s)."""
@@ -301,9 +307,8 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     assert stale is not None
     level = content.get("level")
     if level is not None:
-        legal("safety.level", level, (*LEVEL, *SINK), LEVEL)
-        level = {name: positive(f"safety.level.{name}", value, or_zero=True)
-                 for name, value in {**SINK, **level}.items()}
+        legal("safety.level", level, list(LEVEL), [name for name in LEVEL if name not in SINK])
+        level = {name: parameter(name, value) for name, value in {**SINK, **level}.items()}
     silent = positive("safety.silent_after_s", content["silent_after_s"])
     if silent < 2 * period:
         raise SafetyError(f"safety.silent_after_s is {silent:g} s, but this artifact's commands come every {period:g} "
@@ -323,12 +328,28 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         velocities=of_unit(robot, leaps or (), "rad/s", "m/s"),
         violated=violated, estop=estop(content.get("estop")),
         blend_s=blend(content.get("swap")),
-        unlock_below_m=optional("safety.unlock_below_m", content.get("unlock_below_m")), level=level,
+        unlock_below_m=unlock_height(content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
         ends=ends(f"{where}.ends", robot, own.get("ends"), spec, period),
         start=start(f"{where}.start", robot, own.get("start"), spec),
         self_collision=self_collision(f"{where}.self_collision", robot, own, spec))
+
+
+def parameter(name: str, value: Any) -> float:
+    """A parameter of ``level``."""
+    rule, good = LEVEL[name]
+    if not is_number(value) or not good(value):
+        raise SafetyError(f"safety.level.{name} is {value!r}; a number is needed {rule}")
+    return float(value)
+
+
+def unlock_height(value: Any) -> float | None:
+    """Below it [m] a robot stands on the ground, and may have the setpoint that would cut its motors."""
+    if value is not None and not (is_number(value) and 0 < value <= LOW_M):
+        raise SafetyError(f"safety.unlock_below_m is {value!r}; a number above 0 and up to {LOW_M:g} m is needed: in "
+                          "the air a zero setpoint cuts the motors")
+    return None if value is None else float(value)
 
 
 def shorter(where: str, name: str, own: Mapping[str, Any], content: Mapping[str, Any]) -> float | None:
