@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from robots.motion import at_rest, following, resting, stopping
 from robots.spec import RobotSpec, load_robot
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import Interface, load_interface
@@ -126,6 +128,8 @@ def test_what_is_left_out_is_not_checked():
     (MOVING, "commands.joint_pos_cmd.motion.speed", [1.0] * 6, "7 numbers, or one for all"),
     (MOVING, "commands.joint_pos_cmd.motion.speed", "fast", "7 numbers, or one for all"),
     (MOVING, "commands.joint_pos_cmd.motion.acceleration", ..., "a limited jerk needs a limited acceleration"),
+    *((MOVING, f"commands.joint_pos_cmd.motion.{key}", value, f"motion.{key} is .*; each must be from 1e-06 to 1e.06:")
+      for key in ("speed", "acceleration", "jerk") for value in (1e308, 1.1e6, 1e-7, [1.0] * 6 + [1e7])),
     (MOVING, "commands.joint_pos_cmd.tracking.error", 0, "each must be positive"),
     (MOVING, "commands.joint_pos_cmd.tracking.signal", "joint", "has no signal 'joint'"),
     (MOVING, "commands.joint_pos_cmd.effort.kp", ..., "the key 'kp' is missing"),
@@ -165,6 +169,9 @@ RATES = load_interface(ARM).safety
     ("tool_vel_cmd.start.signal", "grip_pos_w", "start.signal: grip_pos_w is in m; tool_vel_cmd, which is in m/s,rad/"),
     ("arm_cmd.start.signal", "joint_vel", "joint_vel is in rad/s; .* needs a signal in rad or rad,m: joint_pos"),
     ("arm_cmd.tracking.signal", "finger_pos", "finger_pos is in m; arm_cmd, .* in rad or rad,m: joint_pos"),
+    ("joint_vel_cmd.ends.brake", 1e308, r"ends.brake is 1e.308; each must be from 1e-06 to 1e\+06: no robot"),
+    ("joint_vel_cmd.ends.speed", 1e308, r"ends.speed is 1e.308; each must be from 1e-06 to 1e\+06: no robot"),
+    ("tool_vel_cmd.self_collision.brake", 1e308, r"brake is 1e.308; each must be from 1e-06 to 1e\+06: no robot"),
     ("joint_vel_cmd.ends.velocity", "joint_vel", "there is no key 'velocity'"),
     ("joint_effort_cmd.ends.velocity", ..., "the key 'velocity' is missing"),
     ("joint_effort_cmd.ends.velocity", "grip_pos_w", "differ in size"),
@@ -203,6 +210,18 @@ def test_a_wrong_section_of_speeds_or_efforts_is_named(path, value, words):
     with pytest.raises(SafetyError, match=words):
         name = path.partition(".")[0]
         profile(ARM, changed(RATES, f"commands.{path}", value), ARM.command(name), 0.02)
+
+
+def test_limits_of_motion_are_numbers_that_motion_can_be_reckoned_with():
+    """At both ends of what is legal, and of periods, a command goes on and comes to rest."""
+    for speed, acceleration, jerk, period in product((1e-6, 1e6), (1e-6, 1e6), (1e-6, 1e6, None), (0.001, 0.05)):
+        row = {"speed": speed, "acceleration": acceleration, "jerk": jerk}
+        limits = of(changed(MOVING, "commands.joint_pos_cmd.motion", row), period).limits
+        motion = at_rest(0.5 * (limits.low + limits.high))
+        for target in (limits.high, limits.low, limits.low, limits.high):
+            motion, _ = following(limits, motion, target)
+            found = motion.command, motion.speed, motion.acceleration, resting(limits, motion)
+            assert np.isfinite(found).all() and np.isfinite(stopping(limits, motion).command).all()
 
 
 def test_every_code_can_have_an_action_of_its_own():

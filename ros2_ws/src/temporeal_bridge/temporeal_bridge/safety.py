@@ -291,6 +291,7 @@ SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
 time constant of 0.2 s, slower than state, command and motors are late (0.05 to 0.1 s)."""
 MOTION = ("margin", "speed", "acceleration", "jerk")
+SANE = (1e-6, 1e6)  # limits of motion, in SI; chosen: no robot's are beyond, and 1e308 is what nobody can reckon with
 
 
 def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, period: float) -> Profile:
@@ -367,7 +368,7 @@ def motion_limits(where: str, row: Mapping[str, Any] | None, spec: CommandSpec, 
     legal(where, row, MOTION)
     margin = components(f"{where}.margin", row.get("margin", 0.0), spec.size, at_least=0.0)
     rates: dict[str, Any] = {
-        name: components(f"{where}.{name}", row[name], spec.size)
+        name: sane(f"{where}.{name}", row[name], spec.size)
         for name in MOTION[1:] if row.get(name) is not None}
     try:
         return Bounds([lo + m for lo, m in zip(spec.low, margin)], [hi - m for hi, m in zip(spec.high, margin)],
@@ -540,7 +541,7 @@ def ends(
                  for each, sign in ((limits.low, 1.0), (limits.high, -1.0)))
     if any(lo >= hi for lo, hi in zip(low, high)):
         raise SafetyError(f"{where}.margin is {row['margin']!r}: it leaves nothing of the range of {row['range']}")
-    brake, speed = (components(f"{where}.{key}", row[key], size) for key in ("brake", "speed"))
+    brake, speed = (sane(f"{where}.{key}", row[key], size) for key in ("brake", "speed"))
     if not pushes:
         late = period + positive(f"{where}.late_s", row.get("late_s", 0.0), or_zero=True)
         return Ends(row["position"], low, high, brake, speed, late=late)
@@ -601,8 +602,8 @@ def self_collision(where: str, robot: RobotSpec, own: Mapping[str, Any], spec: C
         return SelfCollision(found, margin)
     size = robot.signals[row["signal"]].size
     velocity_of(where, robot, row["velocity"], row["signal"])
-    limits, brake = place_range(f"{where}.range", robot, row["range"], size), components(
-        f"{where}.brake", row["brake"], size)
+    limits = place_range(f"{where}.range", robot, row["range"], size)
+    brake = sane(f"{where}.brake", row["brake"], size)
     return SelfCollision(found, margin, row["signal"], row["velocity"], limits.low[:size], limits.high[:size], brake,
                          positive(f"{where}.late_s", row["late_s"], or_zero=True))
 
@@ -691,6 +692,16 @@ def components(where: str, value: Any, size: int, at_least: float | None = None)
         rule = "positive" if at_least is None else "finite" if at_least == -np.inf else f"at least {at_least:g}"
         raise SafetyError(f"{where} is {value!r}; each must be {rule}")
     return tuple(float(x) for x in array)
+
+
+def sane(where: str, value: Any, size: int) -> tuple[float, ...]:
+    """Limits of motion, ``size`` or one for all."""
+    out = components(where, value, size)
+    least, most = SANE
+    if not all(least <= limit <= most for limit in out):
+        raise SafetyError(f"{where} is {value!r}; each must be from {least:g} to {most:g}: no robot has others, and "
+                          "nobody can reckon with them")
+    return out
 
 
 def positive(where: str, value: Any, or_zero: bool = False) -> float:
