@@ -10,8 +10,8 @@ import yaml
 
 from robots.frames import from_rotation_vector
 from robots.spec import load_robot, robot_names
-from temporeal_bridge import codecs, messages
-from temporeal_bridge.interface import InterfaceError, build, check_reads, load_interface, read
+from temporeal_bridge import codecs, messages, recorder
+from temporeal_bridge.interface import OURS, InterfaceError, build, check_reads, load_interface, read
 
 ROBOT = load_robot("crazyflie")
 
@@ -220,6 +220,47 @@ def test_the_legal_options_are_named():
     content["interfaces"]["odometry"]["commands"]["ctbr_cmd"]["options"]["trim"] = 3
     with pytest.raises(InterfaceError, match="has no option 'trim'; legal: full, high, low, max_thrust_n$"):
         build(ROBOT, content, "odometry")
+
+
+TOPICS = [
+    (("commands", "ctbr_cmd"), "fmu/out/vehicle_odometry", "'fmu/out/vehicle_odometry' is one that the robot's state"),
+    (("commands", "ctbr_cmd"), "/fmu/out/vehicle_odometry", "'/fmu/out/vehicle_odometry' is one that the robot's stat"),
+    (("commands", "ctbr_cmd"), "fmu/out/vehicle_status_v1", "is one that the robot's state comes on; commands need a"),
+    (("commands", "ctbr_cmd"), "guard/command", "commands.ctbr_cmd: topic 'guard/command' is one of the nodes' own;"),
+    (("commands", "ctbr_cmd"), "/mission", "topic '/mission' is one of the nodes' own; .* than mission, mission/start"),
+    (("commands", "motor_cmd"), "/diagnostics", "commands.motor_cmd: topic '/diagnostics' is one of the nodes' own"),
+    (("commands", "ctbr_cmd", "also", 0), "policy/step", "commands.ctbr_cmd: topic 'policy/step' is one of the nodes'"),
+    (("commands", "ctbr_cmd", "also", 0), "fmu/out/vehicle_odometry", "is one that the robot's state comes on"),
+    (("commands", "ctbr_cmd", "also", 0), "fmu/in/vehicle_rates_setpoint", "rates_setpoint' stands twice; the command"),
+    (("commands", "ctbr_cmd"), "fmu/in/vehicle_command", "commands.ctbr_cmd: topic 'fmu/in/vehicle_command' stands tw"),
+    (("autopilot", "orders"), "mission/stop", "topic 'mission/stop' is one of the nodes' own"),
+    (("autopilot", "orders"), "fmu/out/vehicle_odometry", "is one that the robot's state comes on")]
+
+
+@pytest.mark.parametrize(("place", "topic", "words"), TOPICS, ids=[f"{row[0][-1]}-{row[1]}" for row in TOPICS])
+def test_commands_have_topics_of_their_own(place, topic, words):
+    """On guard/command they would be read as what the guard says of them; on a state's they would be the state."""
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    row = content["interfaces"]["px4"]
+    for key in place:
+        row = row[key]
+    row["topic"] = topic
+    with pytest.raises(InterfaceError, match=words):
+        build(ROBOT, content, "px4")
+
+
+@pytest.mark.parametrize("topic", ["odom", "/odom"])
+def test_a_topic_stands_once_among_the_states(topic):
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    content["interfaces"]["crazyswarm2"]["states"][1]["topic"] = topic
+    with pytest.raises(InterfaceError, match=f"states: topic '{topic}' stands twice; one row is needed for each topic"):
+        build(ROBOT, content, "crazyswarm2")
+
+
+def test_the_nodes_own_topics_are_those_that_they_have():
+    """What is recorded of the nodes, and what the simulated robot says and hears besides."""
+    sim = {"sim/episode", "sim/reset", "sim/fault", "sim/fault_active"}
+    assert set(OURS) == {name for name, *_ in recorder.OURS} | sim | {"/diagnostics"}
 
 
 @pytest.mark.parametrize("rate", [nan, inf, True, 1e-300, 1e300, -1, "100", None, [100]])

@@ -93,6 +93,8 @@ def test_a_signal_of_another_unit_or_shape_is_refused(tmp_path):
     (lambda c: c["states"][0]["options"].pop("frame"), "option 'frame' is missing"),
     (lambda c: c["states"][0].update(rate_hz=-1), "0 or from 0.01 to"),
     (lambda c: c["states"].append(c["states"][0]), "another topic carries"),
+    (lambda c: c["states"][0].update(topic="franka/joint_states"), "topic 'franka/joint_states' stands twice"),
+    (lambda c: c["states"][0].update(topic="fr3_arm_controller/joint_trajectory"), "is one that the robot's state com"),
     (lambda c: c.pop("definitions"), "expected exactly"),
     (lambda c: c["states"][0].update(rate_hz="10"), "extra.states.rate_hz: a number of Hz.* got '10'"),
     (lambda c: c["states"][0].update(rate_hz=float("nan")), "extra.states.rate_hz: .* got nan"),
@@ -101,7 +103,7 @@ def test_a_signal_of_another_unit_or_shape_is_refused(tmp_path):
     (lambda c: c["signals"]["goal_pos_w"].update(shape=[2.5]), "shape is .2.5,.; whole numbers"),
     (lambda c: c["signals"]["goal_pos_w"].update(unit=None), "unit is None; text is needed"),
     (lambda c: c["signals"]["goal_pos_w"].update(dtype="object"), "dtype is 'object'; a numpy type of numbers"),
-], ids=range(17))
+], ids=range(19))
 def test_a_wrong_file_is_an_error_that_names_it(change, words, tmp_path):
     content = yaml.safe_load(yaml.safe_dump(GOAL))
     change(content)

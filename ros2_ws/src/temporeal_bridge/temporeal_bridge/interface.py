@@ -165,6 +165,10 @@ PICTURES = ("pictures", "cameras")  # parts of a file of extra topics that has c
 AUTOPILOT = tuple(each.name for each in fields(Autopilot))
 TOPIC = tuple(each.name for each in fields(Topic))
 ARM = ("never", "ask")
+OURS = ("mission", "mission/start", "mission/stop", "mission/reset", "estop", "guard/command", "guard/event",
+        "guard/swap", "guard/artifact", "policy/step", "policy/chunk", "policy/event", "monitor/robustness",
+        "monitor/verdict", "sim/episode", "sim/reset", "sim/fault", "sim/fault_active", "/diagnostics")
+"""Topics that the nodes themselves have, in the robot's namespace."""
 RATES_HZ = (0.01, 1e5)  # chosen: what is sent more seldom is sent when it changes, and nothing is sent more often
 SAYS = 1e-5  # of a command's range: a message that is farther off says another command; float32 rounds by 1e-7
 
@@ -253,6 +257,7 @@ def build(
         specs, states = {**specs, **more}, (*states, *rows)
         pictures, cameras = picture_topics(extra)
     carried = check(robot, specs, states, commands, pictures)
+    check_topics((*states, *pictures), commands, autopilot)
     lost = sorted(set(specs) - set(robot.signals) - set(carried))
     if lost:
         raise InterfaceError(f"extra signals: no topic carries {lost}")
@@ -460,6 +465,43 @@ def check(
             with told(row.topic), all_read(row) as options:
                 check_companion(row, options)
     return carried
+
+
+def check_topics(
+    states: Sequence[StateTopic], commands: Mapping[str, CommandTopic], autopilot: Autopilot | None
+) -> None:
+    """Each topic is one thing: a state, a command or what goes with it, or the nodes' own. Names count as in the
+    namespace /, where those that begin with / and those that do not are the same."""
+    said = {resolve_name(row.topic) for row in states}
+    if twice := repeated(states):
+        raise InterfaceError(f"states: topic {twice!r} stands twice; one row is needed for each topic, with all "
+                             "signals that it carries")
+    orders = [] if autopilot is None or autopilot.orders is None else [autopilot.orders]
+    heard = said if autopilot is None else {*said, resolve_name(autopilot.status.topic)}
+    ours = {resolve_name(name) for name in OURS}
+    for key, command in commands.items():
+        rows = [*command.also, command, *orders]
+        for row in rows:
+            if resolve_name(row.topic) in heard:
+                raise InterfaceError(f"commands.{key}: topic {row.topic!r} is one that the robot's state comes on; "
+                                     "commands need a topic of their own")
+            if resolve_name(row.topic) in ours:
+                raise InterfaceError(f"commands.{key}: topic {row.topic!r} is one of the nodes' own; commands need "
+                                     f"another than {', '.join(OURS)}")
+        if twice := repeated(rows):
+            raise InterfaceError(f"commands.{key}: topic {twice!r} stands twice; the command, each companion under "
+                                 "`also` and the autopilot's orders need one of their own")
+
+
+def repeated(rows: Iterable[StateTopic | CommandTopic | Topic]) -> str:
+    """A topic that stands there twice; "": none does."""
+    seen = set[str]()
+    for row in rows:
+        name = resolve_name(row.topic)
+        if name in seen:
+            return row.topic
+        seen.add(name)
+    return ""
 
 
 def check_state(
