@@ -222,7 +222,7 @@ def rates(heard: Heard, plan: Plan) -> Iterator[Check]:
         name = f"{row.topic} rate"
         found = (f"{rate:.1f} Hz of {row.rate_hz:g}, {missing} of {len(times) + missing} missing, "
                  f"gaps up to {1e3 * gap:.0f} ms")
-        (stale, _), who = oldest(row, plan)
+        (stale, _, _), who = oldest(row, plan)
         if gap >= stale:
             yield Check(name, "fail", found, f"the {who} stops after {1e3 * stale:.0f} ms without one: is the driver's "
                                              "machine busy, the radio or the network weak?")
@@ -279,7 +279,7 @@ def stamped(state: StateHeard, plan: Plan) -> Check:
         return Check(name, "fail", "messages have no stamp (0)", "the driver must stamp what it measures")
     delay = (state.walls - stamps) / 1e9
     middle, late, least = (float(v) for v in (np.median(delay), np.percentile(delay, 99), delay.min()))
-    (stale, allowed), who = oldest(state.topic, plan)
+    (stale, allowed, _), who = oldest(state.topic, plan)
     within = np.inf if allowed is None else allowed
     half = len(delay) // 2
     step = float(np.median(delay[half:]) - np.median(delay[:half])) if half >= ENOUGH // 2 else 0.0

@@ -216,4 +216,5 @@ def test_short_ages_are_asked_of_topics_that_the_profile_reads():
         *tracked(20)["states"], {**GOAL["states"][0], "options": {"frame": None, "position": "goal_pos_w"}}],
         "signals": {**CUBE["signals"], "goal_pos_w": GOAL["signals"]["goal_pos_w"]}})
     found = profile_on(robot, interface, robot.command("joint_effort_cmd"), 0.02)
-    assert list(found.ages) == [Ages(0.03, 0.015), Ages(0.1, 0.5), Ages(np.inf, None)] and found.oldest_s == 0.1
+    assert list(found.ages) == [Ages(0.03, 0.015), Ages(0.1, 0.5, False), Ages(np.inf, None, False)]
+    assert found.oldest_s == 0.1

@@ -465,7 +465,7 @@ def test_an_arm_is_brought_to_rest_without_the_watch_that_fails_every_time(movin
     def broken(now: float) -> bool:
         raise KeyError("joint_pos")
 
-    monkeypatch.setattr(moving.guard.watch, "fresh", broken)
+    monkeypatch.setattr(moving.guard.watch, "seen", broken)
     count = len(moving.sent)
     spin_into(moving.guard, KeyError("joint_pos"))
     assert moving.guard.blind > 0

@@ -21,6 +21,7 @@ from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.safety import SafetyError, profile
 from temporeal_bridge.stop_actions import damping
 from temporeal_bridge.transport import QOS
+from tests.bridge.test_extra_topics import CUBE
 
 ROBOT = load_robot("franka")
 HOME = np.array(ROBOT.home["joint_pos"])
@@ -345,6 +346,36 @@ def test_a_frozen_velocity_does_not_brake(lockstep):
     arm.run(1.0, np.zeros(7))
     assert arm.guard.flight.code in ("frozen", "speeds") and arm.speed[0] > -0.7
     assert not arm.sent[-1].any()
+
+
+class Tracked(Arm):
+    """Beside the joints, a tracker says where a cube is: no rule reads that."""
+
+    extra = {**CUBE, "states": [{**CUBE["states"][0], "rate_hz": 20}]}
+    cube_late_s: float | None = 0.0  # None: it has died
+
+    def publish(self) -> None:
+        *joints, (cube, endpoint) = self.states
+        self.states = joints
+        super().publish()
+        self.states = [*joints, (cube, endpoint)]
+        if self.cube_late_s is not None and round(self.own.monotonic() / TICK) % 10 == 0:
+            signals = {"cube_pos_w": self.rng.normal(size=3), "cube_quat_w": np.array([1.0, 0.0, 0.0, 0.0])}
+            stamp = self.own.now() - round(1e9 * self.cube_late_s)
+            message = codecs.STATES[cube.codec].encode(signals, stamp, ("world", "arm"), cube.options)
+            self.own.publish(endpoint, messages.encode(cube.type, message))
+
+
+@pytest.mark.parametrize(("late_s", "code"), [(None, "stale"), (-0.7, "stamps")])
+def test_a_tracker_that_dies_or_whose_clock_is_set_does_not_keep_the_stop_from_braking(lockstep, late_s, code):
+    """It stops the arm, for the policy reads it; the joints' velocities, which damp, are as good as ever."""
+    arm = Tracked(lockstep, "joint_effort_cmd")
+    arm.run(1.5, PULLS["joint_effort_cmd"] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    assert arm.guard.mode == "active" and np.abs(arm.speed).max() > 0.15
+    arm.cube_late_s = late_s
+    arm.run(1.5, PULLS["joint_effort_cmd"] * np.array([1, 0, 0, 0, 1, 0, 1]))
+    assert (arm.guard.mode, arm.guard.flight.code) == ("holding", code)
+    assert np.abs(arm.speed).max() < 2e-3
 
 
 def test_efforts_that_come_too_seldom_to_damp_are_refused():

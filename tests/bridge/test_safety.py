@@ -300,14 +300,14 @@ def every_profile() -> list[Any]:
 def test_every_command_has_a_profile_on_each_of_its_interfaces(robot: RobotSpec, interface: Interface, command: str):
     found = profile_on(robot, interface, robot.command(command), 0.02)
     own = Ages(found.stale_after_s, found.stamps_within_s)
-    assert [age == own or age == Ages(0.1, 0.5) for age in found.ages] == [True] * len(interface.states)
+    assert [age == own or age == Ages(0.1, 0.5, False) for age in found.ages] == [True] * len(interface.states)
     assert found.age(0) == own and found.oldest_s == max(age.stale_s for age in found.ages)
 
 
 def test_of_each_topic_the_watch_asks_its_own_ages():
     """30 ms and 15 ms of the joints, 100 ms and 500 ms of what no rule reads; a topic of changes is never old."""
     content = load_interface(ARM).safety
-    ages = [Ages(0.03, 0.015), Ages(0.1, 0.5), Ages(np.inf, None)]
+    ages = [Ages(0.03, 0.015), Ages(0.1, 0.5, False), Ages(np.inf, None, False)]
     found = replace(profile(ARM, content, ARM.command("joint_effort_cmd"), 0.02), ages=ages)
     watch = Watch(found, [1000.0, 20.0, 0.0])
 
@@ -320,13 +320,15 @@ def test_of_each_topic_the_watch_asks_its_own_ages():
     assert told(0.025, 0.095, 9.0) == NOTHING and watch.fresh(10.0)
     assert told(0.035, 0.0, 0.0) == ("stale", "the newest state is 0.035 s old, 0.030 s is allowed")
     assert told(0.0, 0.105, 0.0) == ("stale", "the newest state is 0.105 s old, 0.100 s is allowed")
+    assert watch.seen(10.0) and not watch.fresh(10.0)
     for offset, who, text in (((0.014, 0.49, 9.0), "", ""), ((0.02, 0.0, 0.0), "stamps", "0.015 s is allowed"),
                               ((-0.02, 0.49, 0.0), "stamps", "0.020 s after it arrived, 0.015 s is allowed"),
                               ((0.0, 0.51, 0.0), "stamps", "0.510 s before it arrived, 0.5 s is allowed")):
         watch.offset = list(offset)
         code, said = watch.stamps()
         assert code == who and text in said
-        assert watch.old == (offset[0] > 0.015 or offset[1] > 0.5)
-    for late, seen in (((0.02, 0.09, 9.0), True), ((0.03, 0.0, 0.0), False), ((0.0, 0.1, 0.0), False)):
+        assert watch.old == (offset[0] > 0.015)  # of the joints, which rules read
+        assert (watch.stamps(read=True) == NOTHING) == (abs(offset[0]) <= 0.015)
+    for late, seen in (((0.02, 0.09, 9.0), True), ((0.03, 0.0, 0.0), False), ((0.0, 0.1, 0.0), True)):
         watch.offset = list(late)
         assert watch.sees_attitude(10.0) == seen

@@ -36,9 +36,9 @@ def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) 
     content = interface.safety
     own = bool(carried_by(row) & found.signals())
     if not row.rate_hz:
-        return Ages(inf, None)
+        return Ages(inf, None, own)
     age = Ages(found.stale_after_s, found.stamps_within_s) if own else Ages(
-        content["stale_after_s"], content.get("stamps_within_s"))
+        content["stale_after_s"], content.get("stamps_within_s"), read=False)
     place = f".commands.{command}" if own and content["commands"][command].get("stale_after_s") is not None else ""
     check_period(f"safety{place}.stale_after_s", age.stale_s, row, "the state would be stale")
     return age

@@ -465,9 +465,10 @@ class GuardNode:
         self._say(mode)
 
     def _fresh_values(self, now: float) -> Values | None:
-        """The newest signals; None while the state is stale, and where the watch fails: every stop can do without."""
+        """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
+        can do without."""
         try:
-            return self.watch.values if self.watch.fresh(now) else None
+            return self.watch.values if self.watch.seen(now) else None
         except Exception:
             self.blind += 1
             return None

@@ -199,10 +199,12 @@ class SelfCollision:
 
 
 class Ages(NamedTuple):
-    """How old [s] what a topic brings may be: since it came, and by its stamp when it comes; None: nobody asks."""
+    """How old [s] what a topic brings may be: since it came, and by its stamp when it comes; None: nobody asks.
+    ``read``: whether a rule or a stop reads some of it."""
 
     stale_s: float
     stamps_s: float | None
+    read: bool = True
 
 
 @dataclass(frozen=True)

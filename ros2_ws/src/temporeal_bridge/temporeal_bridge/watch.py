@@ -36,8 +36,11 @@ class Watch:
         self.at = [-inf] * len(rates_hz)
         self.rates_hz = tuple(rates_hz)
         self.periodic = [i for i, rate in enumerate(rates_hz) if rate > 0]
-        self.stale_after = grouped((profile.age(i).stale_s, i) for i in self.periodic)
-        self.stamps_within = grouped((profile.age(i).stamps_s, i) for i in self.periodic)
+        read = [i for i in self.periodic if profile.age(i).read]
+        self.stale_after, self.stale_read = (
+            grouped((profile.age(i).stale_s, i) for i in topics) for topics in (self.periodic, read))
+        self.stamps_within, self.stamps_read = (
+            grouped((profile.age(i).stamps_s, i) for i in topics) for topics in (self.periodic, read))
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
         self.least = list(self.offset)  # of this mission: what clocks differ, and the least that messages take
         self.values: dict[str, np.ndarray] = {}
@@ -127,10 +130,10 @@ class Watch:
         """Age [s] of the oldest part of the state; infinite while a part is missing."""
         return now - min(self.at[i] for i in self.periodic) if self.complete else inf
 
-    def stale(self, now: float) -> Reason:
-        """A topic brings nothing, or nothing new."""
+    def stale(self, now: float, read: bool = False) -> Reason:
+        """A topic brings nothing, or nothing new; ``read``: one that the profile reads."""
         complete = self.complete
-        for limit, topics in self.stale_after:
+        for limit, topics in self.stale_read if read else self.stale_after:
             text = shield.stale(now - min(self.at[i] for i in topics) if complete else inf, limit)
             if text:
                 return "stale", text
@@ -139,6 +142,10 @@ class Watch:
     def fresh(self, now: float) -> bool:
         """Whether every topic has brought something new of late."""
         return self.stale(now) == NOTHING
+
+    def seen(self, now: float) -> bool:
+        """Whether what the profile reads is. No other topic keeps a stop from braking by it."""
+        return self.stale(now, read=True) == NOTHING
 
     def known(self, now: float) -> bool:
         """Whether it was seen for long enough to say that it rests, where a rule for its start asks that."""
@@ -156,12 +163,12 @@ class Watch:
 
     def sound(self, now: float) -> bool:
         """Whether nothing speaks against what a fresh state says: it is alive, of now, and did not jump."""
-        return self.stamps() == self.frozen(now) == self.jumped == NOTHING
+        return self.stamps(read=True) == self.frozen(now) == self.jumped == NOTHING
 
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, and of now. By one that
         stands, or that comes late, it would be turned over."""
-        late = any(max(self.offset[i] - self.least[i] for i in topics) >= limit for limit, topics in self.stale_after)
+        late = any(max(self.offset[i] - self.least[i] for i in topics) >= limit for limit, topics in self.stale_read)
         return self.upright and not late and self.frozen(now) == NOTHING
 
     def seen_moving(self, now: float) -> bool:
@@ -170,13 +177,13 @@ class Watch:
         of now, what servos are judged by not old. A servo's velocity that has lied may say what is right where the
         robot rests, and lead it away from there again."""
         servos = self.profile.effort is not None
-        good = not (self.lied or self.old) if servos else self.stamps() == NOTHING
+        good = not (self.lied or self.old) if servos else self.stamps(read=True) == NOTHING
         return good and self.frozen(now) == self.jumped == self.speeds() == NOTHING
 
     @property
     def old(self) -> bool:
         """Whether a state was stamped too long before it arrived: it may be, and its values then are not of now."""
-        return any(max(self.offset[i] for i in topics) > limit for limit, topics in self.stamps_within)
+        return any(max(self.offset[i] for i in topics) > limit for limit, topics in self.stamps_read)
 
     def speeds(self) -> Reason:
         """A velocity, which efforts are made or judged by, or a collision is told by, that is not how the position
@@ -190,9 +197,9 @@ class Watch:
         return "speeds", (f"{position}[{int(np.argmax(np.abs(self.apart)))}] has moved by {worst:.3f} rad more or less "
                           f"than {velocity} says, {self.may_differ:g} rad is allowed")
 
-    def stamps(self) -> Reason:
-        """Stamps against the wall clock of this machine."""
-        for limit, topics in self.stamps_within:
+    def stamps(self, read: bool = False) -> Reason:
+        """Stamps against the wall clock of this machine; ``read``: of topics that the profile reads."""
+        for limit, topics in self.stamps_read if read else self.stamps_within:
             off = max((self.offset[i] for i in topics), key=abs)
             if not abs(off) <= limit:
                 way = "before" if off > 0 else "after"
