@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
         artifact = the_artifact(options, told)
         check_fits(artifact.manifest, robot, interface)
         tolerance = TOLERANCE if options.tolerance is None else options.tolerance
-        recording = bags.read(options.bag, needed(interface, namespace))
+        recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
         found = replay(recording, artifact, robot, interface, namespace, tolerance)
     if options.json:
         print_json({**to_json(found), "tolerance": tolerance, "namespace": namespace,

@@ -69,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
         manifest = manifest_of(options, told)
         formula = formula_of(manifest, robot, interface)
         runs.check_writable(out)
-        recording = bags.read(options.bag, needed(interface, namespace))
+        recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
         flights, partial, unread = logbook.flights(recording, namespace)
         found = flown(recording, flights, manifest, robot, interface, namespace)
         barred = [flight.barred for flight in flights if flight.barred]

@@ -42,11 +42,11 @@ class Flown:
     """Robot, controller, guard, monitor and recorder on one memory bus."""
 
     def __init__(self, lockstep: Any, artifact: Path, bag: Path, after: str = "silence",
-                 line: MemoryLink | None = None) -> None:
+                 line: MemoryLink | None = None, remaps: tuple[tuple[str, str], ...] = ()) -> None:
         self.lockstep, manifest = lockstep, load_manifest(artifact)
         self.tape = bag.parent / f"{bag.name}-line" / "tape"
         self.line = line or MemoryLink()
-        self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1") for name in (
+        self.bus = {name: MemoryTransport(lockstep.bus, name, "/cf1", remaps) for name in (
             "robot_sim", "policy_node", "guard_node", "monitor_node", "recorder", "peer", "successor")}
         self.robot = self.add("robot_sim", lambda bus: RobotSim(bus, ROBOT, INTERFACE, seed=0))
         self.recorder = self.add("recorder", lambda bus: Recorder(bus, Bag(bag), robot_topics(INTERFACE, ["/cf1"])))
@@ -242,6 +242,32 @@ def test_a_start_that_the_guard_refused_is_left_out_and_said(artifact, lockstep_
     assert [reason[:36] for reason in found.barred] == ["mission 5 is refused: /cf1/panel, /c"]
     assert main(["replay", str(bag)]) == 0
     assert "left out: mission 5 is refused: /cf1/panel, /cf1/panel2 publish on estop" in capsys.readouterr().out
+
+
+def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockstep_of, tmp_path, capsys):
+    """`ros2 launch ... remap:='odom:=/mocap/cf1/odom estop:=/estop'`: the guard says so, and a bag knows it by that."""
+    from policies.cli.main import main
+    from temporeal_bridge.memory import Bus
+
+    remaps = (("odom", "/mocap/cf1/odom"), ("/cf1/estop", "/estop"))
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag", remaps=remaps)
+    flown.send("estop", "std_msgs/msg/Bool", data=False)
+    flown.start(5)
+    flown.lockstep.run(0.4)
+    flown.send("estop", "std_msgs/msg/Bool", data=True)
+    flown.lockstep.run(3.0)
+    bag = flown.close()
+    assert {"/mocap/cf1/odom", "/estop"} <= set(bags.read(bag).counts)
+    _, told = bags.robot_of(bag)
+    assert told["renamed"] == {"/cf1/odom": "/mocap/cf1/odom", "/cf1/estop": "/estop"}
+    assert main(["replay", str(bag), "--tolerance", "0", "--json"]) == 0
+    flight, = json.loads(capsys.readouterr().out)["flights"]
+    assert flight["sent"]["compared"] > 10 and not flight["unasked"] and not flight["guessed"]
+    assert flight["events"]["recorded"] == ["operator"]
+    assert main(["report", str(bag), "--json"]) == 1
+    flight, = json.loads(capsys.readouterr().out)["flights"]
+    assert flight["topics"][0]["topic"] == "/cf1/odom" and flight["topics"][0]["messages"] > 30
+    assert flight["stop"][1] == "operator"
 
 
 def test_a_bag_of_a_refused_start_says_why_there_is_no_flight(artifact, lockstep_of, tmp_path, capsys):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,10 +56,16 @@ class Recording:
         return [message for message in self.said if message.topic == topic]
 
 
-def read(path: Path, wanted: Callable[[str], bool] = lambda topic: True) -> Recording:
-    """The messages of the ``wanted`` topics (full names) of a bag: a folder, or an .mcap or .db3 file."""
+def read(
+    path: Path, wanted: Callable[[str], bool] = lambda topic: True, renamed: Mapping[str, str] | None = None
+) -> Recording:
+    """The messages of the ``wanted`` topics (full names) of a bag: a folder, or an .mcap or .db3 file.
+
+    ``renamed``: by full name, how a topic was called then (:func:`flown`); its messages come under the first.
+    """
     if not path.exists():
         raise BagError(f"{path} is not there")
+    plain = {called: name for name, called in (renamed or {}).items()}
     said: list[Said] = []
     counts: dict[str, int] = {}
     cut = ""
@@ -69,11 +75,12 @@ def read(path: Path, wanted: Callable[[str], bool] = lambda topic: True) -> Reco
             for reader, scan in readers:
                 for connection in reader.connections:
                     counts.setdefault(connection.topic, 0)
-                chosen = [c for c in reader.connections if wanted(c.topic)]
+                chosen = [c for c in reader.connections if wanted(plain.get(c.topic, c.topic))]
                 messages_of = reader.messages_scan if scan else reader.messages
                 for connection, at, data in messages_of(chosen) if chosen else ():
                     counts[connection.topic] += 1
-                    said.append(Said(at, connection.topic, connection.msgtype, bytes(data)))
+                    topic = plain.get(connection.topic, connection.topic)
+                    said.append(Said(at, topic, connection.msgtype, bytes(data)))
         except Exception as error:  # a damaged chunk, or bytes that rosbags cannot bear: what is before it stands
             if not said:
                 raise BagError(f"{path} cannot be read: {error}") from error

@@ -23,8 +23,8 @@ Topics, in the robot's namespace:
 - ``guard/event`` (std_msgs/String, JSON: mode, flight, t [s] since the mission began, code, reason): out;
 - ``guard/swap`` (std_msgs/Float64MultiArray: flight, step, weight w, then two commands a and b: (1 - w) a + w b was
   asked for): while an artifact is exchanged (:mod:`temporeal_bridge.swap`): out;
-- ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, and
-  the folder it was read from): what a recording is of, out;
+- ``guard/artifact`` (std_msgs/String, latched, JSON: name, identity, robot, command, interface, rate_hz, manifest, the
+  folder it was read from, and topics that are remapped): what a recording is of, out;
 - ``/diagnostics`` (diagnostic_msgs/DiagnosticArray, 1 Hz): out.
 """
 
@@ -73,7 +73,7 @@ from temporeal_bridge.state import StateInput
 from temporeal_bridge.stop_actions import Step, Stopping, Values
 from temporeal_bridge.stop_button import STOPS, StopButton
 from temporeal_bridge.swap import Swap
-from temporeal_bridge.transport import QOS, Received, Transport, qos_named
+from temporeal_bridge.transport import QOS, Received, Transport, qos_named, resolve_name
 from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 DIAGNOSTICS_S = 1.0
@@ -89,6 +89,7 @@ EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
 COMMANDED = ("arming", "active", "stopping", "holding")
 ONCE = ("best_effort",)  # an echo of a reset could clear a reason that came since
+HEARD = ("mission/start", "mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say
 UNHEARD = ("silent", "stale", "stamps")  # codes that a guard finds which did not listen
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
@@ -327,7 +328,13 @@ class GuardNode:
         self.voice.event(self.mode, self.flight.number, since, code, reason)
 
     def _introduce(self, folder: Path | None) -> None:
-        self.voice.artifact(self.manifest, self.spec.name, self.interface.name, folder)
+        self.voice.artifact(self.manifest, self.spec.name, self.interface.name, folder, self._renamed())
+
+    def _renamed(self) -> dict[str, str]:
+        """By the full names that they would have, topics that are called otherwise here: a bag knows them by these."""
+        names = [*HEARD, *(row.topic for row in self.interface.topics)]
+        both = {resolve_name(name, self.transport.namespace): self.transport.resolve(name) for name in names}
+        return {plain: called for plain, called in both.items() if plain != called}
 
     def begin(self, p: Proposal, now: float) -> None:
         """A mission begins, unless something speaks against it; under an autopilot the way into the air does first."""

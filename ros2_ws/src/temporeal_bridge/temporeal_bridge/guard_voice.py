@@ -61,12 +61,14 @@ class Voice:
         """What was asked for while an artifact is exchanged."""
         self._say(self.of_swap, messages.array64(np.concatenate([[flight, step, weight], asked, other])))
 
-    def artifact(self, manifest: Manifest, command: str, interface: str, folder: Path | None) -> None:
-        """Which artifact the guard was given."""
+    def artifact(
+        self, manifest: Manifest, command: str, interface: str, folder: Path | None, renamed: Mapping[str, str]
+    ) -> None:
+        """Which artifact the guard was given, and which topics are ``renamed``: by full name, how they are called."""
         self._say_json(self.of_artifact, {
             "name": manifest.name, "identity": identity(manifest), "robot": manifest.robot, "command": command,
             "interface": interface, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
-            "manifest": to_json(manifest)})
+            "renamed": dict(renamed), "manifest": to_json(manifest)})
 
     def diagnostics(self, name: str, hardware: str, level: int, message: str, values: Mapping[str, Any]) -> None:
         """How the guard is."""

@@ -147,6 +147,9 @@ def artifact(message: Any) -> dict[str, Any]:
         text(said, key)
     if folder is not None:
         text(said, "folder")
+    renamed = said.get("renamed", {})  # guards of before did not say it
+    if not isinstance(renamed, dict) or not all(isinstance(name, str) for name in renamed.values()):
+        raise RecordError(f"renamed is {renamed!r}; names of topics by name are needed")
     if digest(canonical(manifest).encode()) != said["identity"]:
         raise RecordError("its identity is not that of its manifest")
     for key in ("name", "robot"):
