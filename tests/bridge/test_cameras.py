@@ -32,6 +32,7 @@ from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.processes import end, start
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.replay import needed, replay
+from temporeal_bridge.safety import Ages
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.transport import QOS
 
@@ -468,7 +469,7 @@ def test_a_mission_does_not_begin_without_a_fresh_picture(lockstep, seeing):
 
 def test_the_doctor_judges_a_camera_by_its_own_age():
     rows = interface()
-    plan = SimpleNamespace(interface=rows, profile=SimpleNamespace(age=lambda topic: ((0.1, 0.5), (0.2, None))[topic]))
+    plan = SimpleNamespace(interface=rows, profile=SimpleNamespace(age=lambda topic: (Ages(0.1, 0.5), Ages(0.2, None))[topic]))
     (age, by_stamp, _), who = preflight.oldest(rows.pictures[0], plan)
     assert (age, by_stamp, who) == (AGE_S, AGE_S, "controller")
     (age, by_stamp, _), who = preflight.oldest(rows.states[0], plan)
