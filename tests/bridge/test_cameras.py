@@ -468,8 +468,8 @@ def test_a_mission_does_not_begin_without_a_fresh_picture(lockstep, seeing):
 
 
 def test_the_doctor_judges_a_camera_by_its_own_age():
-    rows = interface()
-    plan = SimpleNamespace(interface=rows, profile=SimpleNamespace(age=lambda topic: (Ages(0.1, 0.5), Ages(0.2, None))[topic]))
+    rows, ages = interface(), (Ages(0.1, 0.5), Ages(0.2, None))
+    plan = SimpleNamespace(interface=rows, profile=SimpleNamespace(age=ages.__getitem__))
     (age, by_stamp, _), who = preflight.oldest(rows.pictures[0], plan)
     assert (age, by_stamp, who) == (AGE_S, AGE_S, "controller")
     (age, by_stamp, _), who = preflight.oldest(rows.states[0], plan)
