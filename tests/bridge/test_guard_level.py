@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 from robots.frames import rotate
+from robots.spec import load_robot
+from temporeal_bridge.fitting import profile_on
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.watch import Watch
 from tests.bridge.test_replay import Flown
 
 pytest.importorskip("mujoco")
@@ -45,3 +49,33 @@ def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
     assert len(tilts) < 120 and max(tilts) < TILT_DEG and not flown.robot.crashed
     assert flown.guard.flight.action == "level" and speed > -1.6  # m/s; cut in the air at 0.8 m it is 3.9
     flown.close()
+
+
+def watched(*steps: tuple[float, float, float]) -> Watch:
+    """A watch that has seen a state every 10 ms of each part: for so long [s], with the wall clock of this computer and
+    the robot's so much ahead by its end [s]. Messages take 5 ms."""
+    robot = load_robot("crazyflie")
+    interface = load_interface(robot, "odometry")
+    watch = Watch(profile_on(robot, interface, robot.command("ctbr_cmd"), 0.02), [100.0])
+    rng, now = np.random.default_rng(0), 10.0
+    for seconds, wall, theirs in steps:
+        for _ in range(round(seconds / 0.01)):
+            now += 0.01
+            signals = {"base_pos_w": rng.normal(size=3), "base_quat_w": np.array([1.0, 0.0, 0.0, 1e-3 * rng.random()])}
+            watch.take(0, round(1e9 * (now - 0.005 + theirs)), signals, now, round(1e9 * (now + wall)))
+    return watch
+
+
+@pytest.mark.parametrize(("wall", "theirs", "sees"), [
+    (0.0, 0.0, True), (0.3, 0.0, True), (-0.3, 0.0, True),  # the clock of this computer is set
+    (0.3, 0.3, True), (-0.3, -0.3, True),  # one clock for both: a robot that is simulated
+    (0.0, 0.3, True),  # stamps from the future of a robot whose clock is set
+    (0.0, -0.05, True), (0.0, -0.3, False)])  # a message that comes so late, or a robot's clock that is set back
+def test_a_state_is_late_by_its_own_clock_and_not_because_one_was_set(wall, theirs, sees):
+    watch = watched((1.0, 0.0, 0.0), (0.5, wall, theirs))
+    assert watch.sees_attitude(11.5) == sees
+
+
+def test_clocks_that_drift_apart_make_no_state_late():
+    parts = [(1.0, 0.0, -5e-4 * second) for second in range(600)]
+    assert watched(*parts).sees_attitude(610.0)

@@ -908,6 +908,25 @@ def test_one_low_height_does_not_cut_the_motors_in_the_air(lockstep, artifact, s
     assert world.mode == "stopped" and world.commands[-1][1].tolist() == [0.0] * 4
 
 
+@pytest.mark.parametrize("code", ["violated", "operator"])
+def test_one_low_height_at_the_moment_of_a_stop_does_not_cut_the_motors(flying, code):
+    """It may be what the stop is for: a formula with a floor is violated by it."""
+    flying.height = 0.9
+    flying.fly(0.1)
+    count = len(flying.commands)
+    flying.height = LOW
+    flying.publish()
+    if code == "operator":
+        flying.tell("mission/stop")
+    else:
+        flying.tell("monitor/verdict", json.dumps({"flight": 1, "start_ns": flying.began, "verdict": "violated"}))
+    flying.pause()
+    flying.height = 0.9
+    flying.fly(0.5, None)
+    assert (flying.mode, flying.code) == ("stopping", code)
+    assert all(command[0] > 0.2 for _, command in flying.commands[count:])
+
+
 def test_a_height_that_leapt_does_not_cut_the_motors(lockstep, artifact):
     """Motion capture takes another robot, which stands on the ground, for this one."""
     world = ready(lockstep, artifact)

@@ -257,7 +257,9 @@ def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockst
     flown.send("estop", "std_msgs/msg/Bool", data=True)
     flown.lockstep.run(3.0)
     bag = flown.close()
-    assert {"/mocap/cf1/odom", "/estop"} <= set(bags.read(bag).counts)
+    other = [bags.Said(m.at - 1_000_000, "/cf1/odom", m.type, m.data) for m in bags.read(bag).of("/mocap/cf1/odom")[5:]]
+    bag = written(sorted([*bags.read(bag).said, *other], key=lambda m: m.at), tmp_path / "all")  # ros2 bag record -a
+    assert {"/mocap/cf1/odom", "/estop", "/cf1/odom"} <= set(bags.read(bag).counts)
     _, told = bags.robot_of(bag)
     assert told["renamed"] == {"/cf1/odom": "/mocap/cf1/odom", "/cf1/estop": "/estop"}
     assert main(["replay", str(bag), "--tolerance", "0", "--json"]) == 0

@@ -65,7 +65,8 @@ def read(
     """
     if not path.exists():
         raise BagError(f"{path} is not there")
-    plain = {called: name for name, called in (renamed or {}).items()}
+    names = renamed or {}  # what is under such a name all the same is somebody else's
+    plain = {**dict.fromkeys(names, ""), **{called: name for name, called in names.items()}}
     said: list[Said] = []
     counts: dict[str, int] = {}
     cut = ""

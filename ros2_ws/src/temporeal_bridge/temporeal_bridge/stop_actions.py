@@ -174,10 +174,11 @@ def levelled(
 ) -> Step:
     """Level out and sink, no faster than the profile says where the state has the velocity and is ``sound`` (it is
     alive and did not jump). With no attitude, do not turn, and soon be silent: the firmware levels by itself. An
-    ``autopilot`` lands by itself what is still in the air. Motors are cut by a height that is sound, and was below
-    ``landed_m`` for more than one message: else that is a fall."""
+    ``autopilot`` lands by itself what is still in the air. Motors are cut by a height that is sound, and was low for
+    ``SMOOTH_S``: else that is a fall."""
     level = profile.level or {}
-    landed = sound and values is not None and max(float(values["height"]), stop.height) < level["landed_m"]
+    landed = (sound and values is not None and now - stop.since >= SMOOTH_S
+              and max(float(values["height"]), stop.height) < level["landed_m"])
     if landed or _too_long(level, stop, values, now, sound):
         off = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if off else None, over=True)

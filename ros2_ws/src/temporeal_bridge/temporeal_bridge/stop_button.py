@@ -82,7 +82,8 @@ class StopButton:
             return "operator", "the operator's stop is set"
         if len(self.names) > 1:
             return "operator", (f"{', '.join(self.names)} publish on estop: one that falls silent, or is pressed "
-                                "while another says no, would not be seen; let one of them say what all do")
+                                "while another says no, would not be seen; let one of them say what all do (of one "
+                                "that was killed and started again the bus forgets the first after some 10 s)")
         most = self.rule.heartbeat_s
         if self.watched and most is not None and now - self.heard_at > most:
             return "operator", f"{ESTOP_SILENT} {most:g} s"

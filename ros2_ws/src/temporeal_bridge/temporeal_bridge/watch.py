@@ -16,6 +16,7 @@ Reason = tuple[str, str]
 NOTHING: Reason = ("", "")
 GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as much more as the time is longer
 LOST = 1.5  # periods between samples from which on one was lost
+DRIFT = 1e-3  # s/s: clocks drift apart, and are slewed, by less. Chosen
 REST_S = 0.05  # so long a robot must have rested before it is started
 APART_RAD, APART_S = 0.1, 0.2  # so far may joints move beyond what their velocity says, forgotten in so long: 0.5 rad/s
 # for ever is seen. Chosen: a velocity that is 20 ms late at 3 rad/s is 0.06 rad off
@@ -42,7 +43,8 @@ class Watch:
         self.stamps_within, self.stamps_read = (
             grouped((profile.age(i).stamps_s, i) for i in topics) for topics in (self.periodic, read))
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
-        self.least = list(self.offset)  # of this mission: what clocks differ, and the least that messages take
+        self.since = [(0.0, 0.0)] * len(rates_hz)  # arrival minus stamp by the wall clock and by the monotonic one, s
+        self.least = list(self.since)  # of late: what clocks differ, and the least that messages take
         self.values: dict[str, np.ndarray] = {}
         self.alive = profile.frozen.signals if profile.frozen else ()
         self.changed: dict[str, float] = {}  # when one of those last differed from before
@@ -60,7 +62,7 @@ class Watch:
         """A mission begins: what was before it is forgiven."""
         self.jumped, self.behind_since, self.apart, self.lied = NOTHING, inf, 0.0, False
         self.upright = True
-        self.least = list(self.offset)
+        self.least = list(self.since)
         self.changed = dict.fromkeys(self.changed, now)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
@@ -78,9 +80,12 @@ class Watch:
         position, velocity = self.moving
         if position in signals and velocity in self.values:
             self._move(self.values[position].reshape(-1), self.values[velocity].reshape(-1), now)
+        gone = DRIFT * (now - self.at[topic]) if self.at[topic] > -inf else 0.0
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
-        self.least[topic] = min(self.least[topic], self.offset[topic])
+        self.since[topic] = (self.offset[topic], now - 1e-9 * stamp_ns if stamp_ns else 0.0)
+        (wall, mono), (wall_now, mono_now) = self.least[topic], self.since[topic]
+        self.least[topic] = (min(wall + gone, wall_now), min(mono + gone, mono_now))
 
     def _longer(self, name: str, topic: int, gap: float) -> float:
         """How many times as far as from one sample to the next a signal may go over a ``gap`` [s]: a place farther
@@ -168,8 +173,13 @@ class Watch:
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, and of now. By one that
         stands, or that comes late, it would be turned over."""
-        late = any(max(self.offset[i] - self.least[i] for i in topics) >= limit for limit, topics in self.stale_read)
+        late = any(max(self.late(i) for i in topics) >= limit for limit, topics in self.stale_read)
         return self.upright and not late and self.frozen(now) == NOTHING
+
+    def late(self, topic: int) -> float:
+        """By how much [s] later than others its last message came. By the clock of this computer that says less: one of
+        them may have been set."""
+        return min(new - least for new, least in zip(self.since[topic], self.least[topic]))
 
     def seen_moving(self, now: float) -> bool:
         """Whether what is said of place and velocity may brake speeds and efforts, or say what servos may be asked for:
