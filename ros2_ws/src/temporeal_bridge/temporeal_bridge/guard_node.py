@@ -541,6 +541,8 @@ class GuardNode:
         """What the next command will need, done for nothing with the last one: nothing is sent, no error is ours."""
         if self.mode == "active" and self.motion is not None:
             with suppress(Exception):
+                if self.looks:  # at the state, before it hears what is proposed
+                    self.state.rehearse()
                 verdict, motion, _ = self._limited(self.asked, now)
                 self._encoded(np.asarray(verdict.command), self.transport.now(), motion)
 
