@@ -161,6 +161,16 @@ def check_seed(name: str, seed: object) -> None:
         raise BadInput(f"{name} is a whole number from 0 to 2^63 - 1; got {seed!r}")
 
 
+def check_training_seed(seed: int) -> None:
+    """An evaluation of the run can have its own seed, which is greater."""
+    from policies.evaluate.handover import EVALUATION_SEED
+
+    check_seed("seed", seed)
+    if seed > GREATEST_SEED - EVALUATION_SEED:
+        raise BadInput(f"seed of a training is at most {GREATEST_SEED - EVALUATION_SEED}: that of its evaluation is by "
+                       f"{EVALUATION_SEED} greater, and at most 2^63 - 1; got {seed}")
+
+
 def check_options(backend: str, options: Mapping[str, Any], experiment: str | None = None) -> None:
     """``options`` are what the backend's ``make`` takes besides what every backend does, and of the right kind.
 

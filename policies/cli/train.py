@@ -89,6 +89,7 @@ def train(
     if settings["processes"] < 1:
         raise BadInput(f"processes is at least 1, got {settings['processes']}")
     runs.check_device(settings["device"])
+    runs.check_training_seed(settings["seed"])
     module, configuration = runs.algorithm(settings)
     if settings.get("cameras"):
         raise BadInput(f"cameras: algo={settings['algo']['name']} learns from the observation alone and does not see "

@@ -12,6 +12,8 @@ from policies.cli import runs
 from policies.cli.console import BadInput
 from policies.cli.main import main
 from policies.cli.settings import compose, override, read
+from policies.cli.train import train
+from policies.evaluate.handover import EVALUATION_SEED
 
 
 def settings(tmp_path: Path, *words: str) -> dict[str, Any]:
@@ -143,6 +145,12 @@ def test_a_run_of_before_there_were_curricula_had_none() -> None:
 def test_numbers_that_are_not_whole_are_told(keywords: dict[str, Any], told: str) -> None:
     with pytest.raises(BadInput, match=told):
         runs.make_env(compose(["task=hover"]), **keywords)
+
+
+def test_a_training_has_a_seed_to_which_that_of_its_evaluation_can_be_added(tmp_path: Path) -> None:
+    runs.check_training_seed(2**63 - 1 - EVALUATION_SEED)
+    with pytest.raises(BadInput, match="seed of a training is at most .* got 9223372036854775807"):
+        train(compose(["task=hover", f"seed={2**63 - 1}", f"out={tmp_path}"]))
 
 
 @pytest.mark.parametrize(("task", "backend", "told"), [
