@@ -191,10 +191,12 @@ def load_task(name: str, **overrides: Any) -> Task:
         legal = ", ".join(module.make.__kwdefaults__ or ())
         raise ValueError(f"task {name!r}: {error}; its settings are: {legal}") from error
     named = set(re.findall(r"[A-Za-z_]\w*", task.formula_text)) | set(getattr(module, "CONSTANTS", {}))
-    unused = [key for key in overrides.get("constants") or {} if key not in named]
+    given = overrides.get("constants") or {}
+    unused = [key for key in given if key not in named]
     if unused:
+        known = dict.fromkeys([*getattr(module, "CONSTANTS", {}), *(key for key in given if key in named)])
         raise ValueError(f"task {name!r}: neither the formula nor the task names {', '.join(map(repr, unused))}; "
-                         f"constants: {', '.join(getattr(module, 'CONSTANTS', {}))}")
+                         f"constants: {', '.join(known) or 'none'}")
     if not horizon(task.formula) <= task.episode_s + 1e-9:
         raise ValueError(f"task {name!r}: the formula looks {horizon(task.formula):g} s ahead, an episode lasts "
                          f"{task.episode_s:g} s: shorten its windows")

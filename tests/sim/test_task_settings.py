@@ -130,6 +130,13 @@ def test_a_formula_that_is_no_sequence_is_told_the_forms_that_are(formula):
         assert part in told
 
 
+def test_a_constant_that_nothing_names_is_told_those_that_are_named():
+    with pytest.raises(ValueError, match="nor the task names 'unused'; constants: a, r$"):
+        load_task("stl", formula="F[0,5] norm(base_pos_w - a) < r", constants={"a": [1, 1, 0], "r": 1, "unused": 3})
+    with pytest.raises(ValueError, match="nor the task names 'unused'; constants: none$"):
+        load_task("stl", formula="F[0,5] base_pos_w.x > 1", constants={"unused": 3})
+
+
 def test_the_tasks_that_take_every_formula_are_those_named():
     formula = "G[0,1] F[0,1] (mission_time > -1)"
     taken = []
