@@ -41,7 +41,8 @@ parts with windows where nothing is to be reached at its own time.
 Tasks with a reward of their own (hover, track), and task=stl with algo=tgpo, take other formulas too, on every backend:
 every one whose windows end, tgpo none that it cannot follow (it names the part). `temporeal spec` judges recorded
 traces by any formula."""
-"""What to write where a task refuses a formula as :class:`NotSequential` or :class:`NotDecomposable`."""
+"""What to write where a task refuses a formula as :class:`NotSequential` or :class:`NotDecomposable`; one that takes
+others says so as ``TAKES``."""
 
 Draw = Callable[[str, int], Tensor]
 """``draw(stream, count)``: uniform numbers in [0, 1), [K, count], keyed by the episode of each of K worlds."""
@@ -184,7 +185,7 @@ def load_task(name: str, **overrides: Any) -> Task:
     try:
         task: Task = module.make(**overrides)
     except (NotSequential, NotDecomposable) as error:
-        raise FormulaError(f"task {name!r}: {error}\n{SEQUENTIAL}") from error
+        raise FormulaError(f"task {name!r}: {error}\n{getattr(module, 'TAKES', SEQUENTIAL)}") from error
     except TypeError as error:
         if "unexpected keyword argument" not in str(error):
             raise

@@ -33,6 +33,10 @@ from sim.timed import TimedMission
 FORMULA = "F[0,12] (norm(base_pos_w - a) < r) & G[0,16] (norm(base_pos_w) > r)"
 CONSTANTS: dict[str, Any] = {}
 """Legal are those that the formula names."""
+TAKES = """\
+This task, with algo=tgpo, takes every formula whose windows end and that a schedule can follow; write another for the
+part that is named above. `temporeal spec` judges recorded traces by any formula."""
+"""What to write where a formula is refused."""
 EXAMPLE: dict[str, Any] = {"a": [3.0, 3.0, 0.0], "r": 0.8}  # of FORMULA, m
 
 TIMED = "timed"

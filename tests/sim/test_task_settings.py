@@ -130,6 +130,13 @@ def test_a_formula_that_is_no_sequence_is_told_the_forms_that_are(formula):
         assert part in told
 
 
+def test_a_formula_without_an_end_is_not_told_the_forms_of_other_tasks():
+    with pytest.raises(FormulaError) as error:
+        load_task("stl", formula="F base_pos_w.x > 1")
+    told = str(error.value)
+    assert "its window has no end" in told and "every formula whose windows end" in told and "Not taken" not in told
+
+
 def test_a_constant_that_nothing_names_is_told_those_that_are_named():
     with pytest.raises(ValueError, match="nor the task names 'unused'; constants: a, r$"):
         load_task("stl", formula="F[0,5] norm(base_pos_w - a) < r", constants={"a": [1, 1, 0], "r": 1, "unused": 3})
