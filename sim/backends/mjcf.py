@@ -104,7 +104,9 @@ def build(scene: Scene, command: str | None, dt: float, integrator: str = "auto"
     A diverging state stays as it is instead of being reset behind the caller's back.
     """
     if not 0.0 < dt <= LONGEST_STEP:  # false for NaN
-        raise ValueError(f"dt is {dt} s; it must lie in (0, {LONGEST_STEP:g}]")
+        other = "; backend planar takes longer ones" if scene.robot.kind == "planar" else ""
+        raise ValueError(f"MuJoCo, with robot {scene.robot.name!r}: dt is {dt} s; it must lie in (0, {LONGEST_STEP:g}]"
+                         f"{other}")
     if integrator not in ("auto", *INTEGRATORS):
         raise ValueError(f"integrator is {integrator!r}; it must be one of auto, {', '.join(INTEGRATORS)}")
     spec = assemble(scene)

@@ -93,6 +93,9 @@ def test_what_is_not_in_the_plane_is_refused():
     sim.close()
     with pytest.raises(ValueError, match="simulates robots in the plane; robot 'crazyflie' is of kind 'quadrotor'"):
         planar.make(load_robot("crazyflie"), 1, "ctbr_cmd", dt=0.01)
+    mujoco = pytest.importorskip("sim.backends.mujoco")
+    with pytest.raises(ValueError, match=r"MuJoCo, with robot 'linear': dt is 0.2 s; .* backend planar takes longer"):
+        mujoco.make(load_robot("linear"), 1, "vel_cmd", dt=0.2)
     with pytest.raises(LookupError, match="no command 'vel_cmd' for robot 'unicycle'; known: twist_cmd"):
         planar.make(load_robot("unicycle"), 1, "vel_cmd", dt=0.1)
     with pytest.raises(ValueError, match="run on 'cpu'"):
