@@ -197,11 +197,15 @@ class Learner:
 class Companion(Protocol):
     """What learns beside the networks, in every process: called after each iteration, kept in its checkpoints."""
 
+    finished: bool
+    """Whether no iteration came after :meth:`finish`."""
+
     def __call__(self, learner: Learner) -> None:
         """After an iteration."""
 
     def finish(self, learner: Learner) -> None:
-        """After the last one, before its checkpoint; leaves what a resumed run goes on with as it is."""
+        """After the last one of a run whose budget is spent, and its checkpoint; leaves what a resumed run goes on with
+        as it is."""
 
     def needs(self, learner: Learner) -> float:
         """How long :meth:`finish` takes, about [s]: it is part of the budget."""

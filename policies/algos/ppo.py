@@ -66,7 +66,8 @@ def train(
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
     companion: Companion | None = None,
 ) -> Result:
-    """Train on ``env`` until the budget is spent or ``on_iteration`` (of the first process) returns True.
+    """Train on ``env`` until the budget is spent, with the companion's end, or ``on_iteration`` (of the first process)
+    returns True, which ends it at once.
 
     Checkpoints go to ``out/checkpoints``; ``resume`` continues from the last of them, or from the one given, as if the
     run had never stopped, but for the log's figures of the formula, which begin anew.
@@ -84,10 +85,11 @@ def train(
     loss = torch.compile(losses) if config.compile else losses
     passed = CLOCKS[config.clock]
     foretell(learner)
-    began, saved, stop = passed() - learner.seconds, time.monotonic(), fraction_spent(learner) >= 1.0
+    began, saved, wished = passed() - learner.seconds, time.monotonic(), False
+    spent = fraction_spent(learner) >= 1.0
     display = progress if progress is not None and ranks.is_first else nullcontext()
     with display, learner.workers, _threads_of_an_operation(config):
-        while not stop:
+        while not spent and not wished:
             figures = iterate(learner, rollout, loss, out)
             if companion is not None:
                 companion(learner)
@@ -96,15 +98,17 @@ def train(
             if learner.watch is not None and ranks.is_first:
                 learner.watch.warn(fraction_spent(learner))
             foretell(learner)
-            wished = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
-            stop = bool(ranks.of_first(wished or fraction_spent(learner) >= 1.0, learner.device))
-            if stop and companion is not None:
-                companion.finish(learner)
-                learner.seconds = ranks.of_first(passed() - began, learner.device)
-            due = stop or time.monotonic() - saved >= config.checkpoint_seconds
+            asked = bool(on_iteration(learner)) if on_iteration is not None and ranks.is_first else False
+            wished = bool(ranks.of_first(asked, learner.device))
+            spent = bool(ranks.of_first(fraction_spent(learner) >= 1.0, learner.device))
+            due = wished or spent or time.monotonic() - saved >= config.checkpoint_seconds
             if ranks.of_first(due, learner.device):
                 keep(learner, out)
                 saved = time.monotonic()
+        if companion is not None and not wished and not companion.finished:
+            companion.finish(learner)
+            learner.seconds = ranks.of_first(passed() - began, learner.device)
+            keep(learner, out)
     return Result(learner.actor, learner.normalizer, learner.history)
 
 

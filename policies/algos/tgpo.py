@@ -150,6 +150,11 @@ class Allocator:
         self.env.forget_starts()  # those drawn ahead are of the banks before
 
     @property
+    def finished(self) -> bool:
+        """Whether the end's flights are those of the bank of now."""
+        return self.flown is not None
+
+    @property
     def flights(self) -> int:
         """Missions of each world in a round."""
         return min(ceil(FLIGHTS * self.config.candidates / self.env.num_worlds), MOST)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -488,6 +489,44 @@ def test_what_the_companions_end_takes_is_no_time_to_learn_in() -> None:
     for seconds, fraction, std in ((40.0, 0.5, 1.0), (60.0, 0.75, 0.1**0.5), (80.0, 1.0, 0.1)):
         learner.seconds = seconds
         assert ppo.fraction_spent(learner) == pytest.approx(fraction) and ppo.widest(learner) == pytest.approx(std)
+
+
+class Flies:
+    """A companion that says what was kept when its end began."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.kept, self.finished = out, [], False
+
+    def __call__(self, learner: Learner) -> None:
+        self.finished = False
+
+    def finish(self, learner: Learner) -> None:
+        self.kept.append(checkpoint.iterations(self.out / "checkpoints", 1)[-1])
+        self.finished = True
+
+    def needs(self, learner: Learner) -> float:
+        return 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"finished": self.finished}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.finished = state["finished"]
+
+
+def test_the_companions_end_is_for_runs_whose_budget_is_spent(tmp_path: Path) -> None:
+    """One that is stopped keeps its checkpoint at once; it may go on, and a spent one has kept it before."""
+    def run(iterations: int, **how: Any) -> list[int]:
+        companion = Flies(tmp_path)
+        train(worlds.PointMass(worlds.WORLDS), worlds.small(iterations), out=tmp_path, companion=companion, **how)
+        return companion.kept
+
+    assert run(4, on_iteration=lambda one: one.iteration >= 2) == []
+    assert checkpoint.iterations(tmp_path / "checkpoints", 1)[-1] == 2
+    assert run(4, resume=True, on_iteration=lambda one: one.iteration >= 4) == []  # stopped at its end
+    assert run(4, resume=True) == [4]
+    assert run(4, resume=True) == []  # that was all
+    assert run(5, resume=True) == [5]
 
 
 def test_budgets_and_the_callers_wish_end_a_run(tmp_path: Path) -> None:

@@ -89,8 +89,7 @@ def test_returns_above_the_bound_are_of_episodes_that_satisfy_the_formula() -> N
 def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> None:
     task = task_of()
     env = env_of(task, 256)
-    train(env, TGPOConfig(**SMALL), out=tmp_path, seed=1, on_iteration=lambda learner: learner.iteration >= 240,
-          progress=None)
+    train(env, TGPOConfig(**{**SMALL, "total_steps": 240 * 16 * 256}), out=tmp_path, seed=1, progress=None)
     assert len(env.task.initial.bank) == 128
     graph = load_graph(tmp_path, task)
     assert isinstance(graph.observe, Choosing) and SCHEDULE not in graph.signals
