@@ -156,15 +156,28 @@ class Allocator:
 
     @property
     def flights(self) -> int:
-        """Missions of each world in a round."""
+        """Missions of each world in a round, if there is time for them."""
         return min(ceil(FLIGHTS * self.config.candidates / self.env.num_worlds), MOST)
 
-    def needs(self, learner: Learner) -> float:
-        """Seconds to fly all worlds' missions in each round, from how long the last rollouts took (by the wall's clock,
-        on a busy machine longer than by the processor's)."""
-        rollouts = len(ROUNDS) * self.flights * self.env.task.steps / self.config.rollout_steps
+    def mission_seconds(self, learner: Learner) -> float:
+        """Seconds to fly one mission in all worlds, from how long the last rollouts took (by the wall's clock, on a
+        busy machine longer than by the processor's)."""
         took = median(row["collect_seconds"] for row in learner.history[-LAST:])
-        return rollouts * min(took, learner.seconds / learner.iteration)
+        return self.env.task.steps / self.config.rollout_steps * min(took, learner.seconds / learner.iteration)
+
+    def affordable(self, learner: Learner) -> tuple[int, int]:
+        """Rounds at the end and missions of each world in one: fewer missions, then fewer rounds, then none, where all
+        would take more than ``SHARE`` of a budget of seconds."""
+        if self.config.max_seconds is None:
+            return len(ROUNDS), self.flights
+        missions = int(SHARE * self.config.max_seconds / max(self.mission_seconds(learner), 1e-9))
+        rounds = min(len(ROUNDS), missions)
+        return rounds, min(self.flights, missions // max(rounds, 1))
+
+    def needs(self, learner: Learner) -> float:
+        """Seconds for all worlds' missions at the end."""
+        rounds, flights = self.affordable(learner)
+        return rounds * flights * self.mission_seconds(learner)
 
     @torch.no_grad()
     def finish(self, learner: Learner) -> None:
@@ -177,16 +190,18 @@ class Allocator:
         env, source, config = self.env, self.source, self.config
         state, bank, hidden = env.state_dict(), source.bank, learner.hidden
         obs = learner.obs._replace(actor=learner.obs.actor.clone(), critic=learner.obs.critic.clone())
-        env.explore, self.flown = 0.0, None
+        rounds, flights = self.affordable(learner)
+        self.tell_cut(learner, rounds, flights)
+        env.explore, self.flown, success = 0.0, None, torch.ones(1, dtype=torch.bool)
         ppo.take_weights(learner)
-        for times in ROUNDS:
+        for times in ROUNDS[:rounds]:
             kept = {"bank": bank.to(env.device), "signals": self.signals,
                     "flown": None if self.flown is None else self.flown.to(env.device)}
             source.bank, _ = spread_out(
                 kept, learner.critic, learner.critic_normalizer, env.observe, times * config.candidates)
             env.forget_starts()
             missions = []
-            for _ in range(self.flights):
+            for _ in range(flights):
                 learner.hidden = torch.zeros_like(hidden)
                 missions.append(flown(env, partial(ppo.act, learner)))
             followed, success = (torch.cat(part) for part in zip(*missions))
@@ -196,6 +211,15 @@ class Allocator:
                           "policy, which probably keeps none", stacklevel=1)  # the caller is torch's no_grad
         source.bank, env.explore, learner.hidden, learner.obs = bank, config.explore, hidden, obs
         env.load_state_dict(state)
+
+    def tell_cut(self, learner: Learner, rounds: int, flights: int) -> None:
+        """Warn where fewer missions are flown at the end than are configured."""
+        least, most = rounds * flights, len(ROUNDS) * self.flights
+        if least < most:
+            whole = ceil(most * self.mission_seconds(learner) / SHARE)
+            warnings.warn(f"at the end of the training each world flies {least} of {most} missions, which show what "
+                          f"schedules are kept: more would take over a quarter of algo.max_seconds="
+                          f"{self.config.max_seconds:g}; all have room in {whole} s", stacklevel=1)
 
     def move_bank(self, learner: Learner) -> None:
         """Metropolis-Hastings over the schedules."""
@@ -261,6 +285,7 @@ class Allocator:
 ROUNDS = (4, 1)  # times the candidates: schedules that are flown at the end of a training
 FLIGHTS = 8  # of each schedule that is offered, on average; fewer where each world had to fly more than ...
 MOST = 4  # ... missions in a round
+SHARE = 0.25  # of a budget of seconds: flights at the end take no more of it
 LAST = 20  # rollouts of which the time of the next ones is foretold
 SURELY = 0.1  # less often kept than the best: as good
 

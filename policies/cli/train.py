@@ -137,7 +137,8 @@ def train(
         for line in troubles(found, env):
             say(line)
     last = result.history[-1] if result.history else {}
-    return {"run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index, **last, **found}
+    # the last iteration's seconds are the budget's, without what is flown at the end
+    return {**last, **found, "run": str(folder), "seconds": time.perf_counter() - started, "rank": ranks.index}
 
 
 def health(history: Sequence[Mapping[str, float]], env: Any) -> dict[str, float]:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,6 +83,18 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
         "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
+
+
+def test_the_seconds_told_are_those_of_the_whole_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the last iteration's, behind which a companion may fly for a while."""
+    result = SimpleNamespace(history=[{"seconds": 1e9, "success": 0.5}])
+    monkeypatch.setattr("policies.algos.ppo.train", lambda *_, **__: result)
+    monkeypatch.setattr("policies.cli.runs.algorithm", lambda _: (sys.modules["policies.algos.ppo"], None))
+    assert main([*SMOKE, "--out", str(tmp_path / "run"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert 0 < told["seconds"] < 1e6 and told["success"] == 0.5
 
 
 def test_before_the_first_checkpoint_there_is_nothing_to_go_on_from(

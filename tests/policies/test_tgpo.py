@@ -245,6 +245,24 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
     assert len(offered) == rounds[-1] and (offered[:, 2] < 30).all() and (kept["bank"][:, 2] >= 30).any()
 
 
+@pytest.mark.parametrize(("seconds", "flown"), [
+    (None, (2, 2)), (16.0, (2, 2)), (15.9, (2, 1)), (8.0, (2, 1)), (7.9, (1, 1)), (4.0, (1, 1)), (3.9, (0, 0))])
+def test_flights_at_the_end_take_a_quarter_of_the_budget_at_most(
+    monkeypatch: pytest.MonkeyPatch, seconds: float | None, flown: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(tgpo.Allocator, "mission_seconds", lambda *_: 1.0)
+    allocator = tgpo.Allocator(env_of(task_of(), 32), TGPOConfig(**SMALL, max_seconds=seconds), 1)
+    assert allocator.affordable(None) == flown  # type: ignore[arg-type]
+    assert allocator.needs(None) == flown[0] * flown[1]  # type: ignore[arg-type]
+
+
+def test_flights_that_are_cut_are_told(tmp_path: Path) -> None:
+    env = env_of(task_of(), 32)
+    with pytest.warns(UserWarning, match=r"flies 0 of 4 missions.*algo.max_seconds=1e-09; all have room in \d+ s"):
+        train(env, TGPOConfig(**SMALL, max_seconds=1e-9), out=tmp_path)
+    assert read_last(tmp_path)["companion"]["flown"] is None and len(load_graph(tmp_path, env.task).observe.schedules)
+
+
 @pytest.mark.slow
 def test_a_resumed_run_has_its_bank(tmp_path: Path) -> None:
     config = TGPOConfig(**{**SMALL, "checkpoint_seconds": 0.0})
