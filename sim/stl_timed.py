@@ -35,11 +35,15 @@ class Reward:
     so that a return above ``hit * V + progress`` is only had by an episode that is done: it satisfies the formula with
     a robustness of at least ``slack`` at its subgoals and ``margin`` at what is kept (`return_bound`). A hit is worth
     something wherever the next subgoal is only if ``hit`` is at least ``progress``, which is therefore asked for.
+
+    V is the number of variables of the alternative that has the most. Another one that is done is paid the hits that it
+    lacks, too: to be done is worth the same by each. By its hits alone, an alternative with more subgoals seemed the
+    better one though it was kept less often.
     """
 
     progress: float = 5.0  # times the share of the way to the current subgoal: its margin in units of ``scale``
     hit: float = 10.0  # once per subgoal
-    done: float = 10.0  # once, when all is hit and kept to its end
+    done: float = 10.0  # once, when all is hit and kept to its end, and ``hit`` for each variable fewer than V
     broken: float = 10.0  # once, when what is to be kept is not, or the robot is lost: the episode ends
     late: float = 5.0  # once, when a window passed: the episode ends
     distance: float = 0.5  # per second, times min(distance / scale, 1)
@@ -108,6 +112,8 @@ class Objective:
 
     def __init__(self, mission: TimedMission, reward: Reward, lost: Lost | None = None) -> None:
         self.mission, self.weights, self.lost = mission, reward, lost
+        most = max(route.count for route in mission.routes)
+        self.owed = tuple(most - route.count for route in mission.routes)  # hits, by alternative, when all is done
         self.memory: dict[str, tuple[int, ...]] = {**mission.memory, "potential": (), "done": (), "broken": ()}
 
     def to(self, device: torch.device) -> Objective:
@@ -137,12 +143,17 @@ class Objective:
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
         unsafe = (1.0 - timed.kept.amin(-1) / w.guard).clamp(0.0, 1.0)
         reward = torch.where(going, potential - memory["potential"], 0.0)
-        reward = reward + w.done * (timed.done & going & ~over).float() - w.broken * over.float()
+        reward = reward + self.worth(signals[SCHEDULE]) * (timed.done & going & ~over).float() - w.broken * over.float()
         reward = reward - w.late * (late & ~over).float()
         reward = reward - dt * going.float() * (w.distance * far + w.near * unsafe + w.behind * behind)
         reward = reward - dt * w.effort * action.square().sum(-1)
         done = torch.maximum(memory["done"], (timed.done & ~broken).float())
         return reward, over | late, {**after, "potential": potential, "done": done, "broken": broken.float()}
+
+    def worth(self, schedule: Tensor) -> Tensor | float:
+        """What it pays to be done, [N] where hits are owed to some: ``done``, and those."""
+        return self.weights.done + sum(self.weights.hit * count * _follows(schedule, number)
+                                       for number, count in enumerate(self.owed) if count)
 
     def potential(self, timed: Timed) -> Tensor:
         """hit * hits - progress * min(distance / scale, 1), [N]."""
@@ -159,6 +170,11 @@ class Objective:
 
     def _follow(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> tuple[Timed, dict[str, Tensor]]:
         return self.mission(signals, signals[SCHEDULE], {k: memory[k] for k in self.mission.memory})
+
+
+def _follows(schedule: Tensor, number: int) -> Tensor:
+    """1 [N] where ``schedule`` follows the alternative ``number``, else 0."""
+    return ((schedule[:, 0] - number).abs() < 0.5).float()
 
 
 class TimedView:

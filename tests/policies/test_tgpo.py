@@ -85,6 +85,29 @@ def test_returns_above_the_bound_are_of_episodes_that_satisfy_the_formula() -> N
     assert obs.actor.shape[1] == task.observe.obs_dim
 
 
+def test_being_done_is_worth_the_same_by_each_alternative() -> None:
+    """Of one subgoal or of two: by the hits alone the critic prefers that of two, however seldom it is kept."""
+    formula = "F[0,4] base_pos_w.x > 1 | (F[0,4] base_pos_w.y > 1 & F[0,4] (norm(base_pos_w - a) < 1))"
+    reward = {"distance": 0.0, "near": 0.0, "behind": 0.0, "effort": 0.0, "progress": 0.0}
+    task = task_of(formula=formula, constants={"a": [2, 2, 0]}, reward=reward)
+    mission, objective = task.objective.mission, task.objective  # type: ignore[attr-defined]
+    assert sorted(a.variables for a in mission.alternatives) == [1, 2]
+    schedule = torch.tensor([[float(number), 3.0, 3.0] for number in range(2)])
+
+    def signals(place: list[float]) -> dict[str, torch.Tensor]:
+        return {"base_pos_w": torch.tensor([place] * 2), SCHEDULE: schedule}
+
+    memory = {name: torch.zeros(2, *shape) for name, shape in objective.memory.items()}
+    memory, returns, action = objective.start(signals([-2.0, -2.0, 0.0]), memory), torch.zeros(2), torch.zeros(2, 2)
+    for _ in range(6):
+        paid, _, memory = objective.step(signals([2.0, 2.0, 0.0]), action, memory)
+        returns += paid
+    assert objective.success(signals([2.0, 2.0, 0.0]), memory).all()
+    assert returns.tolist() == [10.0 + 2 * 10.0] * 2  # done, and two hits, had or lacking
+    assert returns.min() > return_bound(Reward(**reward), 2)
+    assert task_of().objective.worth(schedule) == 10.0  # type: ignore[attr-defined] # bit for bit as without
+
+
 @pytest.mark.slow
 def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> None:
     task = task_of()
