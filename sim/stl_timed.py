@@ -38,12 +38,14 @@ class Reward:
 
     V is the number of variables of the alternative that has the most. Another one that is done is paid the hits that it
     lacks, too: to be done is worth the same by each. By its hits alone, an alternative with more subgoals seemed the
-    better one though it was kept less often.
+    better one though it was kept less often. Hits of responses (`G (p -> F q)`) are paid when all is done, too: where q
+    holds from the start, each is a hit at its time, and who was paid for it waited there and never went to p.
     """
 
     progress: float = 5.0  # times the share of the way to the current subgoal: its margin in units of ``scale``
-    hit: float = 10.0  # once per subgoal
-    done: float = 10.0  # once, when all is hit and kept to its end, and ``hit`` for each variable fewer than V
+    hit: float = 10.0  # once per subgoal that is no response
+    # once, when all is hit and kept to its end; and ``hit`` for each response, and each variable fewer than V
+    done: float = 10.0
     broken: float = 10.0  # once, when what is to be kept is not, or the robot is lost: the episode ends
     late: float = 5.0  # once, when a window passed: the episode ends
     distance: float = 0.5  # per second, times min(distance / scale, 1)
@@ -113,7 +115,9 @@ class Objective:
     def __init__(self, mission: TimedMission, reward: Reward, lost: Lost | None = None) -> None:
         self.mission, self.weights, self.lost = mission, reward, lost
         most = max(route.count for route in mission.routes)
-        self.owed = tuple(most - route.count for route in mission.routes)  # hits, by alternative, when all is done
+        # by alternative: its responses, and how many hits are paid when all is done
+        self.responses = tuple(tuple(v for v in range(route.count) if route.answers[v]) for route in mission.routes)
+        self.owed = tuple(most - route.count + len(v) for route, v in zip(mission.routes, self.responses))
         self.memory: dict[str, tuple[int, ...]] = {**mission.memory, "potential": (), "done": (), "broken": ()}
 
     def to(self, device: torch.device) -> Objective:
@@ -124,8 +128,8 @@ class Objective:
     def start(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> dict[str, Tensor]:
         """Memory after the sample at time 0."""
         timed, after = self._follow(signals, memory)
-        return {**memory, **after, "potential": self.potential(timed), "broken": timed.violated.float(),
-                "done": (timed.done & ~timed.violated).float()}
+        return {**memory, **after, "potential": self.potential(timed, signals[SCHEDULE]),
+                "broken": timed.violated.float(), "done": (timed.done & ~timed.violated).float()}
 
     def step(
         self, signals: Mapping[str, Tensor], action: Tensor, memory: dict[str, Tensor]
@@ -134,7 +138,7 @@ class Objective:
         w, dt = self.weights, self.mission.dt
         timed, after = self._follow(signals, memory)
         going = memory["done"] < 0.5
-        potential, far = self.potential(timed), (timed.distance / w.scale).clamp(max=1.0)
+        potential, far = self.potential(timed, signals[SCHEDULE]), (timed.distance / w.scale).clamp(max=1.0)
         # an episode that began where it must not be is over at its first step
         broken = (timed.violated | (memory["broken"] > 0.5)) & going
         # given up by learning only: not remembered, for it may get up and do what is asked for
@@ -155,10 +159,13 @@ class Objective:
         return self.weights.done + sum(self.weights.hit * count * _follows(schedule, number)
                                        for number, count in enumerate(self.owed) if count)
 
-    def potential(self, timed: Timed) -> Tensor:
-        """hit * hits - progress * min(distance / scale, 1), [N]."""
-        w = self.weights
-        return w.hit * timed.hit.float().sum(-1) - w.progress * (timed.distance / w.scale).clamp(max=1.0)
+    def potential(self, timed: Timed, schedule: Tensor) -> Tensor:
+        """hit * hits - progress * min(distance / scale, 1), [N]; hits of responses do not count."""
+        w, hits = self.weights, timed.hit.float().sum(-1)
+        for number, responses in enumerate(self.responses):
+            if responses:
+                hits = hits - _follows(schedule, number) * sum(timed.hit[:, v].float() for v in responses)
+        return w.hit * hits - w.progress * (timed.distance / w.scale).clamp(max=1.0)
 
     def privileged(self, signals: Mapping[str, Tensor], memory: dict[str, Tensor]) -> Tensor:
         """Nothing: the critic chooses schedules on the robot, from what the robot sees."""

@@ -87,6 +87,7 @@ class Route:
         self.held = [any(k.start.variable == v for k in self.keeps) for v in every]
         # behind the end of what was kept until a hit, nobody looked: such a hit stays where it is
         self.fixed = [any(k.end.variable == v != k.start.variable for k in self.keeps) for v in every]
+        self.answers = [any(_answered(k) and k.end.variable == v for k in self.keeps) for v in every]  # a response
         self.waiting = [[(w, most) for w in range(self.count) for u, most in self.upper[w]
                          if u == v and w not in self.before[v]] for v in range(self.count)]
         self.moves = [bool(self.waiting[v]) and not self.held[v] and not self.fixed[v] and not any(

@@ -108,6 +108,30 @@ def test_being_done_is_worth_the_same_by_each_alternative() -> None:
     assert task_of().objective.worth(schedule) == 10.0  # type: ignore[attr-defined] # bit for bit as without
 
 
+def test_hits_of_responses_are_paid_when_all_is_done() -> None:
+    """Where q holds from the start they come by waiting: who was paid for them never went to p."""
+    reward = {"distance": 0.0, "near": 0.0, "behind": 0.0, "effort": 0.0, "progress": 0.0}
+    task = task_of(formula="G[0,2] (base_pos_w.x > 1 -> F[0,1] base_pos_w.y > 0.5) & F[0,3] base_pos_w.x > 2",
+                   constants={}, reward=reward)
+    objective = task.objective
+    number = next(k for k, found in enumerate(objective.responses) if found)  # type: ignore[attr-defined]
+    schedule = draw_schedules(objective.mission.alternatives, 500, np.random.default_rng(0))  # type: ignore
+    schedule = schedule[schedule[:, 0] == number][:20]
+    memory = {name: torch.zeros(20, *shape) for name, shape in objective.memory.items()}
+
+    def signals(x: float) -> dict[str, torch.Tensor]:
+        return {"base_pos_w": torch.tensor([[x, 1.0, 0.0]] * 20), SCHEDULE: schedule}
+
+    memory, paid = objective.start(signals(0.0), memory), []
+    for sample in range(1, 16):
+        reward_now, _, memory = objective.step(signals(0.0 if sample < 5 else 2.5), torch.zeros(20, 2), memory)
+        paid.append(reward_now)
+    assert torch.stack(paid[:4]).abs().max() == 0 and (memory["hit"] > 0).any()
+    assert objective.success(signals(2.5), memory).any()
+    most = max(route.count for route in objective.mission.routes)  # type: ignore[attr-defined]
+    assert (torch.stack(paid).sum(0)[memory["done"] > 0.5] == 10.0 + 10.0 * most).all()
+
+
 @pytest.mark.slow
 def test_a_policy_is_learned_judged_and_chooses_its_schedule(tmp_path: Path) -> None:
     task = task_of()
