@@ -210,8 +210,8 @@ def test_an_option_that_no_codec_reads_is_refused(robot, interface, place):
     """A misspelt one would leave the default in force, unseen."""
     content = read(robot.ros)
     row = rows_of(content, interface)[place]
-    row["options"] = {**row["options"], "offsets": 0.1}
-    with pytest.raises(InterfaceError, match=f"{row['topic']}: codec '{row['codec']}' has no option 'offsets'; legal: "):
+    row["options"] = {**row["options"], "offs": 0.1}
+    with pytest.raises(InterfaceError, match=f"{row['topic']}: codec '{row['codec']}' has no option 'offs'; legal: "):
         build(robot, content, interface)
 
 
