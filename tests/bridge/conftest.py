@@ -164,9 +164,11 @@ class Lockstep:
         return node
 
     def run(self, seconds: float, until: Any = lambda: False) -> None:
+        from temporeal_bridge.guard_node import GuardNode
+
         end = self.bus.seconds + seconds
         while end - self.bus.seconds > 1e-9 and not until():  # an end that was met but for rounding is met
-            while sum(transport.wait(0.0) for transport, node in self.pairs if not hasattr(node, "button")):
+            while sum(transport.wait(0.0) for transport, node in self.pairs if not isinstance(node, GuardNode)):
                 for _, node in self.pairs:
                     node.step()
             for _, node in self.pairs:

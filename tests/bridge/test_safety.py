@@ -330,5 +330,5 @@ def test_of_each_topic_the_watch_asks_its_own_ages():
         assert watch.old == (offset[0] > 0.015)  # of the joints, which rules read
         assert (watch.stamps(read=True) == NOTHING) == (abs(offset[0]) <= 0.015)
     for late, seen in (((0.02, 0.09, 9.0), True), ((0.03, 0.0, 0.0), False), ((0.0, 0.1, 0.0), True)):
-        watch.since = [(each, each) for each in late]
+        watch.offset, watch.beside = list(late), list(late)
         assert watch.sees_attitude(10.0) == seen

@@ -417,3 +417,13 @@ def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> 
     saved = {**compose(["task=hover"]), "out": "${nowhere.x}"}
     with pytest.raises(BadInput, match=r"nowhere\.x' not found .in out"):
         override(saved, ["seed=2"])
+
+
+@pytest.mark.parametrize("task", ["linear_bias2", "linear_imp"])
+def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    """docs/learning-formulas.md names them with this folder."""
+    from policies.cli.runs import make_task
+
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(Path(__file__).parents[1] / "benchmarks" / "configs"))
+    made = make_task(compose([f"task=stl/{task}", "algo=tgpo"]))
+    assert len({route.count for route in made.objective.mission.routes}) > 1  # what they are there for

@@ -328,7 +328,8 @@ class GuardNode:
         self.voice.event(self.mode, self.flight.number, since, code, reason)
 
     def _introduce(self, folder: Path | None) -> None:
-        self.voice.artifact(self.manifest, self.spec.name, self.interface.name, folder, self._renamed())
+        self.voice.artifact(
+            self.manifest, self.identity, self.spec.name, self.interface.name, folder, self._renamed())
 
     def _renamed(self) -> dict[str, str]:
         """By the full names that they would have, topics that are called otherwise here: a bag knows them by these."""

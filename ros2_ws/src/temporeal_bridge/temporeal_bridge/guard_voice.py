@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, identity, to_json
+from policies.export.manifest import Manifest, to_json
 from temporeal_bridge import messages
 from temporeal_bridge.mission import Told
 from temporeal_bridge.transport import QOS, Endpoint, Transport
@@ -62,11 +62,13 @@ class Voice:
         self._say(self.of_swap, messages.array64(np.concatenate([[flight, step, weight], asked, other])))
 
     def artifact(
-        self, manifest: Manifest, command: str, interface: str, folder: Path | None, renamed: Mapping[str, str]
+        self, manifest: Manifest, identity: str, command: str, interface: str, folder: Path | None,
+        renamed: Mapping[str, str],
     ) -> None:
-        """Which artifact the guard was given, and which topics are ``renamed``: by full name, how they are called."""
+        """Which artifact the guard was given, with its digest (in flight there is no time for another), and which topics
+        are ``renamed``: by full name, how they are called."""
         self._say_json(self.of_artifact, {
-            "name": manifest.name, "identity": identity(manifest), "robot": manifest.robot, "command": command,
+            "name": manifest.name, "identity": identity, "robot": manifest.robot, "command": command,
             "interface": interface, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
             "renamed": dict(renamed), "manifest": to_json(manifest)})
 

@@ -97,7 +97,7 @@ def flights(recording: Recording, namespace: str) -> Flights:
     if command is not None and not any(flight.basis for flight in found):
         raise BagError(f"guard/command: {command.why}; was the bag recorded by an earlier version?")
     for flight in found:
-        if flight.basis or any(mode in ("arming", "active") for _, mode in flight.modes):  # it had begun
+        if flight.basis or any(mode in UNDER_WAY for _, mode in flight.modes):  # it had begun
             flight.barred = ""
         flight.unread = len(after(flight, partial.get(flight.number, set())))
     return Flights(found, len(partial), unread)

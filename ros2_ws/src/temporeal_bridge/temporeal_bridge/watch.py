@@ -43,8 +43,9 @@ class Watch:
         self.stamps_within, self.stamps_read = (
             grouped((profile.age(i).stamps_s, i) for i in topics) for topics in (self.periodic, read))
         self.offset = [0.0] * len(rates_hz)  # arrival by the wall clock minus stamp, s
-        self.since = [(0.0, 0.0)] * len(rates_hz)  # arrival minus stamp by the wall clock and by the monotonic one, s
-        self.least = list(self.since)  # of late: what clocks differ, and the least that messages take
+        self.beside = list(self.offset)  # the same by the monotonic clock
+        # of late, by both: what clocks differ, and the least that messages take
+        self.least = list(zip(self.offset, self.beside))
         self.values: dict[str, np.ndarray] = {}
         self.alive = profile.frozen.signals if profile.frozen else ()
         self.changed: dict[str, float] = {}  # when one of those last differed from before
@@ -62,7 +63,7 @@ class Watch:
         """A mission begins: what was before it is forgiven."""
         self.jumped, self.behind_since, self.apart, self.lied = NOTHING, inf, 0.0, False
         self.upright = True
-        self.least = list(self.since)
+        self.least = list(zip(self.offset, self.beside))
         self.changed = dict.fromkeys(self.changed, now)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
@@ -83,9 +84,9 @@ class Watch:
         gone = DRIFT * (now - self.at[topic]) if self.at[topic] > -inf else 0.0
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
-        self.since[topic] = (self.offset[topic], now - 1e-9 * stamp_ns if stamp_ns else 0.0)
-        (wall, mono), (wall_now, mono_now) = self.least[topic], self.since[topic]
-        self.least[topic] = (min(wall + gone, wall_now), min(mono + gone, mono_now))
+        self.beside[topic] = now - 1e-9 * stamp_ns if stamp_ns else 0.0
+        wall, beside = self.least[topic]
+        self.least[topic] = (min(wall + gone, self.offset[topic]), min(beside + gone, self.beside[topic]))
 
     def _longer(self, name: str, topic: int, gap: float) -> float:
         """How many times as far as from one sample to the next a signal may go over a ``gap`` [s]: a place farther
@@ -179,7 +180,8 @@ class Watch:
     def late(self, topic: int) -> float:
         """By how much [s] later than others its last message came. By the clock of this computer that says less: one of
         them may have been set."""
-        return min(new - least for new, least in zip(self.since[topic], self.least[topic]))
+        wall, beside = self.least[topic]
+        return min(self.offset[topic] - wall, self.beside[topic] - beside)
 
     def seen_moving(self, now: float) -> bool:
         """Whether what is said of place and velocity may brake speeds and efforts, or say what servos may be asked for:
