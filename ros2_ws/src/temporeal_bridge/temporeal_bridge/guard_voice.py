@@ -65,8 +65,8 @@ class Voice:
         self, manifest: Manifest, identity: str, command: str, interface: str, folder: Path | None,
         renamed: Mapping[str, str],
     ) -> None:
-        """Which artifact the guard was given, with its digest (in flight there is no time for another), and which topics
-        are ``renamed``: by full name, how they are called."""
+        """Which artifact the guard was given, with its digest (in flight there is no time for another), and which
+        topics are ``renamed``: by full name, how they are called."""
         self._say_json(self.of_artifact, {
             "name": manifest.name, "identity": identity, "robot": manifest.robot, "command": command,
             "interface": interface, "rate_hz": manifest.rate_hz, "folder": folder and str(folder.absolute()),
