@@ -116,6 +116,7 @@ def test_what_is_left_out_is_not_checked():
     (FLYING, "violated", "explode", "legal: stop, warn"),
     (FLYING, "estop.required", "yes", "legal: true, false"),
     (FLYING, "estop.heartbeat_s", None, "its loss would not be seen"),
+    (FLYING, "estop.heartbeat_s", 0.001, "the guard looks every 0.02 s: at least two periods are needed"),
     (MOVING, "commands.joint_pos_cmd.stop.default", "level", "level needs a quadrotor"),
     (MOVING, "commands.joint_pos_cmd.tracking", None, "hold needs the section tracking"),
     (MOVING, "commands.joint_pos_cmd.stop.default", "damp",  # to joint angles of 0
@@ -278,13 +279,17 @@ def test_a_time_in_which_no_message_need_come_is_refused(robot, interface, comma
             on(robot, interface, command, path, value)
 
 
-def test_what_is_sent_when_it_changes_cannot_be_frozen():
+@pytest.mark.parametrize(("index", "rule", "signal"), [(0, "geofence", "base_pos_w"), (1, "frozen", "base_ang_vel_b")])
+def test_no_rule_reads_what_is_sent_when_it_changes(index, rule, signal):
+    """A source of it that died would never be seen."""
     found = load_interface(QUAD, "crazyswarm2")
-    odom, gyro = found.states
-    still = replace(found, states=(odom, replace(gyro, rate_hz=0)))
-    rule = {"signals": ["base_pos_w", "base_ang_vel_b"], "after_s": 0.2}
-    with pytest.raises(SafetyError, match="frozen.after_s is 0.2 s, but topic 'gyro' is sent only when it changes"):
-        profile_on(QUAD, replace(still, safety={**found.safety, "frozen": rule}), QUAD.command("ctbr_cmd"), 0.02)
+    states = list(found.states)
+    states[index] = replace(states[index], rate_hz=0)
+    alive = {"signals": ["base_pos_w", "base_ang_vel_b"], "after_s": 0.2}
+    still = replace(found, states=tuple(states), safety={**found.safety, "frozen": alive})
+    words = f"the safety profile's {rule} reads {signal}, but topic '.*' is sent only when it changes"
+    with pytest.raises(SafetyError, match=words):
+        profile_on(QUAD, still, QUAD.command("ctbr_cmd"), 0.02)
 
 
 def every_profile() -> list[Any]:

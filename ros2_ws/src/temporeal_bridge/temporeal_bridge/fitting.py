@@ -6,6 +6,7 @@ for the guard, and for who asks before anything is started (:mod:`temporeal_brid
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from math import inf
 
@@ -26,22 +27,34 @@ def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period
     found = profile(robot, interface.safety, spec, period)
     check_carried(found, interface.carried)
     check_setpoint(found, codecs.COMMANDS[topic.codec].encode_course is not None)
+    ages = [age_of(row, found, interface, spec.name) for row in interface.states]
     if found.frozen is not None:
         check_frozen(found.frozen, interface)
-    return replace(found, ages=[age_of(row, found, interface, spec.name) for row in interface.states])
+    return replace(found, ages=ages)
 
 
 def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) -> Ages:
     """How old what the topic brings may be."""
     content = interface.safety
-    own = bool(carried_by(row) & found.signals())
+    names = carried_by(row) & found.signals()
+    own = bool(names)
     if not row.rate_hz:
-        return Ages(inf, None, own)
+        check_rules(names, found, row)
+        return Ages(inf, None, read=False)
     age = Ages(found.stale_after_s, found.stamps_within_s) if own else Ages(
         content["stale_after_s"], content.get("stamps_within_s"), read=False)
     place = f".commands.{command}" if own and content["commands"][command].get("stale_after_s") is not None else ""
     check_period(f"safety{place}.stale_after_s", age.stale_s, row, "the state would be stale")
     return age
+
+
+def check_rules(names: Collection[str], found: Profile, row: StateTopic) -> None:
+    """Refuse a rule about signals of a topic whose silence says nothing: of a source that died it would go on."""
+    for rule, read in found.reads().items():
+        if judged := sorted(set(names) & set(read)):
+            raise SafetyError(f"the safety profile's {rule} reads {judged[0]}, but topic {row.topic!r} is sent only "
+                              "when it changes (rate_hz 0), so that nobody would see its source die. Needed is a topic "
+                              "with a rate_hz above 0")
 
 
 def check_frozen(rule: Frozen, interface: Interface) -> None:
@@ -53,13 +66,11 @@ def check_frozen(rule: Frozen, interface: Interface) -> None:
 
 def check_period(where: str, seconds: float, row: StateTopic, otherwise: str) -> None:
     """Refuse a time in which no message of the topic need come."""
-    period = 1.0 / row.rate_hz if row.rate_hz else inf
+    period = 1.0 / row.rate_hz
     if seconds <= period:
-        often = f"comes every {period:.4g} s (rate_hz {row.rate_hz:g})" if row.rate_hz else (
-            "is sent only when it changes (rate_hz 0)")
-        raise SafetyError(f"{where} is {seconds:g} s, but topic {row.topic!r} {often}: {otherwise} between two "
-                          "messages. Needed is a longer time than from one message to the next, or a topic that is "
-                          "sent more often")
+        raise SafetyError(f"{where} is {seconds:g} s, but topic {row.topic!r} comes every {period:.4g} s (rate_hz "
+                          f"{row.rate_hz:g}): {otherwise} between two messages. Needed is a longer time than from one "
+                          "message to the next, or a topic that is sent more often")
 
 
 def carried_by(row: StateTopic) -> set[str]:

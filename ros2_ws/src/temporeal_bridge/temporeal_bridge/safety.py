@@ -329,7 +329,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
         jump=leaps, attitudes=of_unit(robot, leaps or (), "wxyz"),
         velocities=of_unit(robot, leaps or (), "rad/s", "m/s"),
-        violated=violated, estop=estop(content.get("estop")),
+        violated=violated, estop=estop(content.get("estop"), period),
         blend_s=blend(content.get("swap")),
         unlock_below_m=unlock_height(content.get("unlock_below_m")), level=level,
         tracking=tracking(f"{where}.tracking", robot, own.get("tracking"), spec),
@@ -467,8 +467,8 @@ def of_unit(robot: RobotSpec, names: Collection[str], *units: str) -> frozenset[
     return frozenset(name for name in names if robot.signals[name].unit in units)
 
 
-def estop(row: Mapping[str, Any] | None) -> Estop:
-    """The operator's stop."""
+def estop(row: Mapping[str, Any] | None, period: float) -> Estop:
+    """The operator's stop, of a guard that looks every ``period`` [s]."""
     row = {} if row is None else row
     legal("safety.estop", row, ("required", "heartbeat_s"))
     required = row.get("required", False)
@@ -477,6 +477,9 @@ def estop(row: Mapping[str, Any] | None) -> Estop:
     heartbeat = optional("safety.estop.heartbeat_s", row.get("heartbeat_s", Estop.heartbeat_s))
     if required and heartbeat is None:
         raise SafetyError("safety.estop: a required stop needs a heartbeat_s, or its loss would not be seen")
+    if heartbeat is not None and heartbeat < 2 * period:
+        raise SafetyError(f"safety.estop.heartbeat_s is {heartbeat:g} s, but the guard looks every {period:g} s: at "
+                          "least two periods are needed, or a button that is well would count as silent")
     return Estop(required, heartbeat)
 
 
