@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from policies.cli.benches._fault_oracle import Joined, Oracle
+from policies.cli.benches._priority import ordinary
 from policies.export.manifest import ChunkSpec
 from robots.signals import SignalSpec
 from robots.spec import load_robot
@@ -27,6 +28,7 @@ from temporeal_bridge.transport import QOS, Callback, QoS, Received
 DEEP = QoS(reliable=False, depth=1000)
 START_S = 60.0  # for processes to start on a machine that is busy
 STARTS = 10  # in a row that the guard may refuse
+BESIDE = ("monitor_node", "recorder")  # the robot's way from state to command: never real-time
 
 
 def hover(path: Path, rate_hz: float = 50.0, horizon_s: float = 100_000.0) -> Path:
@@ -222,12 +224,11 @@ class Crew:
         return ["--robot", self.robot, "--interface", self.interface, "--namespace", "/r", "--transport", "dds",
                 "--domain", str(self.domain), "--loopback", "--link", str(self.out / "line.sock")]
 
-    def start(self, module: str, *options: str, beside: bool = False) -> Process:
-        """A node process; one that is ``beside`` the robot's way from state to command never has real-time priority:
-        all that has it shares 95 % of a core, and waits for 50 ms when that is used up."""
+    def start(self, module: str, *options: str) -> Process:
+        """A node process."""
         made = start(module, [*self.shared(), *options], self.out / "logs" / f"{module}.log")
-        if beside:
-            os.sched_setscheduler(made.pid, os.SCHED_OTHER, os.sched_param(0))
+        if module in BESIDE:
+            ordinary(made.pid)
         self.processes[module] = made
         return made
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from policies.cli.benches import Row
 from policies.cli.benches._crew import START_S, Crew, hover, reach, rest, see
+from policies.cli.benches._priority import load, ordinary
 from policies.export.manifest import ChunkSpec
 from robots.signals import SignalSpec
 from temporeal_bridge import messages
@@ -155,6 +156,7 @@ def hog(crew: Crew) -> None:
     """A busy process for each core."""
     for _ in range(os.cpu_count() or 1):
         HELPERS.append(subprocess.Popen([sys.executable, "-c", "while True: pass"], text=True))
+        ordinary(HELPERS[-1].pid)
 
 
 def slow_subscriber(crew: Crew) -> None:
@@ -189,6 +191,7 @@ def start_worker(crew: Crew) -> None:
     crew.close(["worker_node"])
     words = ["--artifact", str(crew.artifact), "--folder", str(crew.out / "worker")]
     crew.processes["worker_node"] = start("worker_node", words, crew.out / "logs" / "worker_node.log")
+    ordinary(crew.processes["worker_node"].pid)
 
 
 def start_camera(crew: Crew) -> None:
@@ -591,10 +594,3 @@ def count(bag: Path) -> int:
 
     with AnyReader([bag], default_typestore=messages.store()) as reader:
         return int(reader.message_count)
-
-
-def load() -> str:
-    """How busy the machine is."""
-    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-
-

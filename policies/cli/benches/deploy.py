@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from policies.cli.benches import Row
+from policies.cli.benches._priority import PRIORITY, asked, load, ordinary
 from policies.cli.console import BadInput
 
 HELP = (
@@ -29,7 +30,7 @@ HELP = (
 )
 OPTIONS = {
     "minutes": "minutes of the flight whose memory is watched (default 10, quick 0.3)",
-    "priority": "normal (default), or realtime: robot, guard and controller ahead of all else, as on a robot",
+    "priority": PRIORITY,
     "core": "guard and controller have this core for themselves (deploy.core); all else here runs on the others",
     "awake": "true: that core never sleeps, and steps are rehearsed (deploy.awake); needs --core",
     "rounds": "rounds of latency, each of some seconds (default 5, quick 2)",
@@ -77,9 +78,7 @@ def run(
     from policies.cli.benches._crew import echo, hover
     from temporeal_bridge.node import take_priority
 
-    kind = (priority or ["normal"])[0]
-    if kind not in ("normal", "realtime"):
-        raise BadInput(f"--priority is {kind!r}; legal: normal, realtime")
+    kind = asked(priority)
     own = [*kept_awake(awake, core, kind), *own_core(core)]
     take_priority(kind)  # before any process is started: they inherit it
     shutil.rmtree(out, ignore_errors=True)
@@ -166,12 +165,12 @@ class Bench:
         self.pings = False
 
     def helper(self, code: str, *arguments: str, beside: bool = False) -> subprocess.Popen[bytes]:
-        """A process of the bus; ``beside``: see :meth:`Crew.start`."""
+        """A process of the bus; ``beside``: without real-time priority (:func:`ordinary`)."""
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         made = subprocess.Popen([sys.executable, "-c", code, str(self.crew.domain), *arguments], env=env)
         self.helpers.append(made)
         if beside:
-            os.sched_setscheduler(made.pid, os.SCHED_OTHER, os.sched_param(0))
+            ordinary(made.pid)
         return made
 
     def _on_command(self, received: Any) -> None:
@@ -310,8 +309,8 @@ def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: floa
     bench = Bench(artifact, 500.0, out / "run", own)
     try:
         bench.helper(ECHO, messages.encode(ARRAY, messages.array64(np.zeros(7))).hex())
-        bench.crew.start("monitor_node", "--artifact", str(artifact), beside=True)
-        bench.crew.start("recorder", "--bag", str(out / "run" / "bag"), beside=True)
+        bench.crew.start("monitor_node", "--artifact", str(artifact))
+        bench.crew.start("recorder", "--bag", str(out / "run" / "bag"))
         bench.start()
         before = {name: cpu_s(p.pid) for name, p in bench.crew.processes.items()}
         began = time.monotonic()
@@ -476,11 +475,3 @@ def memory_mb(pid: int) -> tuple[float, float]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     every = [(size["Pss:"], size["Pss:"] - size["Pss_File:"]), *(memory_mb(int(child)) for child in children)]
     return sum(whole for whole, _ in every), sum(own for _, own in every)
-
-
-def load() -> str:
-    """How busy the machine is, and with which priority this process runs."""
-    real = "real-time" if os.sched_getscheduler(0) == os.SCHED_FIFO else "normal"
-    apart = len(os.sched_getaffinity(0)) < (os.cpu_count() or 1)
-    return (f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, {real} priority"
-            f"{', guard and controller on a core of their own' if apart else ''}")

@@ -10,6 +10,7 @@ from statistics import median
 
 from policies.cli.benches import Row
 from policies.cli.benches._fault_world import CASES, Result, all_pairs, fuzz, trial
+from policies.cli.benches._priority import PRIORITY, asked
 from policies.cli.console import BadInput
 from policies.cli.runs import check_seed
 
@@ -26,6 +27,7 @@ OPTIONS = {
     "cycles": "cycles of the guard in fake time at least (default 1000000, quick 20000)",
     "clean-minutes": "minutes of a clean flight for the false stops (default 2, quick 0.2)",
     "parts": "fuzz, processes, clean (default: all)",
+    "priority": f"of real processes: {PRIORITY}",
     "only": "of real processes only these faults, by their names (default: all)",
 }
 PARTS = ("fuzz", "processes", "clean")
@@ -49,17 +51,21 @@ def run(quick: bool, *, out: Path, **options: list[str] | None) -> list[Row]:
         raise BadInput(f"--parts: there is no part {unknown[0]!r}; legal: {', '.join(PARTS)}")
     if case:
         return one_trial((case[0], ", ".join(case[1:])), seed, out)
+    real = "processes" in parts or "clean" in parts
+    if real:
+        from policies.cli.benches import _fault_processes
+        from temporeal_bridge.node import take_priority
+
+        kind, only = asked(options["priority"]), options["only"] or []
+        trials = int(one("trials", 1 if quick else 4)) if "processes" in parts else 0
+        minutes = one("clean-minutes", 0.2 if quick else 2.0) if "clean" in parts else 0.0
+        if unknown := sorted(set(only) - set(_fault_processes.NAMES)):
+            raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(_fault_processes.NAMES)}")
     rows: list[Row] = []
     if "fuzz" in parts:
         rows += fuzzed(seed, int(one("cycles", 20_000 if quick else 1_000_000)), int(one("trials", 1)))
-    if "processes" in parts or "clean" in parts:
-        from policies.cli.benches import _fault_processes
-
-        trials = int(one("trials", 1 if quick else 4)) if "processes" in parts else 0
-        minutes = one("clean-minutes", 0.2 if quick else 2.0) if "clean" in parts else 0.0
-        only = options["only"] or []
-        if unknown := sorted(set(only) - set(_fault_processes.NAMES)):
-            raise BadInput(f"--only: there is no fault {unknown[0]!r}; legal: {', '.join(_fault_processes.NAMES)}")
+    if real:
+        take_priority(kind)  # before any process is started: they inherit it
         rows += _fault_processes.rows(trials, minutes, seed, out, only)
     return rows
 
