@@ -16,6 +16,7 @@ from typing import Any
 
 # exit status: done and good; done, and the gate says no; not done: what was given cannot be used; not done: our error
 OK, FAILED, BAD_INPUT, CRASHED = 0, 1, 2, 3
+NO_BRIDGE = "the package temporeal_bridge is not installed: pip install ros2_ws/src/temporeal_bridge"
 
 
 class BadInput(ValueError):
@@ -28,6 +29,13 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number: int, text: str = "") -> None:
         super().__init__(text or f"stopped by {signal.Signals(number).name}")
         self.number, self.status = number, 128 + number
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """What to say where a package is missing."""
+    if error.name == "temporeal_bridge":
+        return NO_BRIDGE
+    return f"the package {error.name} is not installed; `temporeal doctor` says how to get it"
 
 
 @contextmanager

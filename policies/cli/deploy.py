@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from policies.cli.console import (
     BAD_INPUT,
     FAILED,
+    NO_BRIDGE,
     OK,
     BadInput,
     Parser,
@@ -132,7 +133,7 @@ def needs_bridge() -> None:
     import importlib.util
 
     if importlib.util.find_spec("temporeal_bridge") is None:
-        raise BadInput("the package temporeal_bridge is not installed: pip install ros2_ws/src/temporeal_bridge")
+        raise BadInput(NO_BRIDGE)
 
 
 def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:

@@ -40,6 +40,7 @@ Example:
 """
 
 MIN_SECONDS, MAX_SECONDS = 0.5, 600.0  # of listening
+DEMO = ("torch", "numba", "mujoco")  # packages that `temporeal demo` cannot do without
 EXTRAS = {
     "train": "learn and judge", "robot": "fly an artifact", "spec": "score formulas on files",
     "gpu": "simulate on a GPU", "cameras": "see what simulated cameras see, make videos",
@@ -87,12 +88,19 @@ def run(argv: Sequence[str]) -> int:
         if not options.json:
             show(check)
     failed = [check.name for check in found if check.status == "fail"]
-    good = "ready: nothing was found in the way" if options.artifact else "ready: try `temporeal demo`"
+    good = "nothing was found in the way" if options.artifact else what_next()
     if options.json:
         print_json({"ok": not failed, "failed": failed, "checks": [asdict(check) for check in found]})
     else:
-        say(f"\n{'not ready: ' + ', '.join(failed) if failed else good}")
+        say(f"\n{'not ready: ' + ', '.join(failed) if failed else f'ready: {good}'}")
     return FAILED if failed else OK
+
+
+def what_next() -> str:
+    """What this machine's packages are enough for."""
+    if all(installed_version(name) for name in DEMO):
+        return "try `temporeal demo`"
+    return "`temporeal deploy ARTIFACT` flies what was trained elsewhere (extra train is what training needs)"
 
 
 def live(options: Any) -> Iterator[Check]:

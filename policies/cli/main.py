@@ -27,11 +27,13 @@ from policies.cli.console import (
     Interrupted,
     complain,
     interrupt,
+    not_installed,
     on_signals,
     plain_warnings,
     say,
 )
 
+OURS = ("robots", "sim", "policies")  # packages that are always there: one that is missing is an error of ours
 ORDER = (
     "demo", "doctor", "view", "train", "eval", "falsify", "export", "deploy", "monitor", "replay", "report",
     "spec", "bench", "completion")
@@ -171,7 +173,10 @@ def attempted(work: Callable[[list[str]], int], arguments: list[str]) -> int:
     except OSError as error:  # a full disk, a folder that may not be written
         complain(f"temporeal: {error}")
         return BAD_INPUT
-    except Exception:
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and error.name.split(".")[0] not in OURS:
+            complain(f"temporeal: {not_installed(error)}")
+            return BAD_INPUT
         complain(f"{traceback.format_exc()}temporeal: this is an error of temporeal itself; please report it with the "
                  f"lines above and: temporeal {shlex.join(arguments)}")
         return CRASHED

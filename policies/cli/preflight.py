@@ -18,7 +18,7 @@ import numpy as np
 from policies.cli.console import BadInput
 from policies.cli.doctor import Check, guarded
 from policies.cli.listening import CommandHeard, Heard, StateHeard, listen
-from policies.export.manifest import ArtifactError, Manifest, load_manifest
+from policies.export.manifest import ArtifactError, Manifest, added_signals, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec, load_robot
@@ -527,8 +527,7 @@ def examined(folder: Path, robot: RobotSpec) -> tuple[Artifact | None, Check]:
     Whether topics bring what its task adds to the robot is asked of the interface: :func:`carried`.
     """
     try:
-        own = {signal.name: signal for signal in load_manifest(folder).signals if signal.name not in robot.signals}
-        artifact = Artifact.load(folder, robot, task_signals=own)
+        artifact = Artifact.load(folder, robot, task_signals=added_signals(load_manifest(folder), robot))
         test = artifact.self_test()
     except ArtifactError as error:
         return None, Check("artifact", "fail", str(error), "export it again; its files must stay as they were written")

@@ -19,14 +19,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from policies.cli import settings as config
-from policies.cli.console import BadInput
+from policies.cli.console import BadInput, not_installed
 from policies.cli.settings import Settings, of_group
 
 if TYPE_CHECKING:
     from policies.evaluate.rollout import Act
     from policies.export.runtime import Artifact
-    from robots.signals import Schema
-    from robots.spec import RobotSpec
     from sim.env import Env
     from sim.maps import PolicyGraph
     from sim.task import Task
@@ -57,7 +55,7 @@ def bad_input() -> Iterator[None]:
     except (ValueError, UnknownName, FileNotFoundError) as error:
         raise BadInput(str(error)) from error
     except ModuleNotFoundError as error:
-        raise BadInput(f"the package {error.name} is not installed; `temporeal doctor` says how to get it") from error
+        raise BadInput(not_installed(error)) from error
 
 
 def check_writable(folder: Path, option: str = "--out") -> None:
@@ -423,7 +421,7 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
     """The artifact in ``folder``, checked against its robot and by its own trace; with ``trust``, the file of a public
     key, only one that it signed.
     """
-    from policies.export.manifest import MANIFEST, ArtifactError
+    from policies.export.manifest import MANIFEST, ArtifactError, added_signals, load_manifest
     from policies.export.runtime import Artifact
     from robots.spec import load_robot
 
@@ -431,22 +429,13 @@ def load_artifact(folder: Path, trust: Path | None = None) -> Artifact:
         raise BadInput(f"{folder} is not an artifact (it has no {MANIFEST}); `temporeal export RUN` makes one")
     with bad_input():
         try:
-            artifact = Artifact.load(folder, trust=trust)
-            robot = load_robot(artifact.manifest.robot)
-            artifact = Artifact.load(folder, robot, task_signals=added_signals(artifact, robot), trust=trust)
+            manifest = load_manifest(folder, trust)
+            robot = load_robot(manifest.robot)
+            artifact = Artifact.load(folder, robot, task_signals=added_signals(manifest, robot), trust=trust)
             artifact.self_test()
         except ArtifactError as error:
             raise BadInput(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error
         return artifact
-
-
-def added_signals(artifact: Artifact, robot: RobotSpec) -> Schema:
-    """Signals that the artifact's task gives beside the robot's: a goal. Where the task is not said, as of an artifact
-    that was exported by hand, those that it says it reads: whether a topic brings them is asked before it is flown."""
-    task = artifact.manifest.training.get("task")
-    if not isinstance(task, Mapping) or "name" not in task:
-        return {spec.name: spec for spec in artifact.manifest.signals if spec.name not in robot.signals}
-    return make_task(artifact.manifest.training).schema
 
 
 def artifact_settings(folder: Path, artifact: Artifact | None = None) -> Settings:
@@ -466,6 +455,8 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
     import torch
 
     from policies.evaluate.witness import measured
+    from policies.export.manifest import ArtifactError, check_robot
+    from robots.spec import load_robot
 
     manifest, task = artifact.manifest, env.task
     if not math.isclose(manifest.rate_hz * task.control_dt, 1.0, rel_tol=1e-6):
@@ -478,6 +469,10 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
     if lacking:
         raise BadInput(f"the artifact needs {', '.join(lacking)}, which task {task.name!r} does not have: "
                        "judge it on the task it was trained for")
+    try:
+        check_robot(manifest, load_robot(manifest.robot), task.schema)
+    except ArtifactError as error:
+        raise BadInput(f"{error}: judge it on the task it was trained for") from error
     act, memory = env.act, artifact.initial_memory(env.num_worlds)
 
     def policy(obs: Any) -> Any:

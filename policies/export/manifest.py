@@ -397,6 +397,12 @@ def check_chunk(manifest: Manifest, chunk: ChunkSpec) -> None:
                             f"component: hold all of {list(range(command.size))}")
 
 
+def added_signals(manifest: Manifest, robot: RobotSpec) -> dict[str, SignalSpec]:
+    """Signals that the policy reads and ``robot`` does not have, as the artifact itself describes them: what its task
+    adds, a goal. Whether a topic, or the task, brings such is asked of these."""
+    return {signal.name: signal for signal in manifest.signals if signal.name not in robot.signals}
+
+
 def check_robot(manifest: Manifest, robot: RobotSpec, task_signals: Schema | None = None) -> None:
     """Every signal and command against ``robot`` (and the task's own signals); the first difference is named."""
     if manifest.robot != robot.name:

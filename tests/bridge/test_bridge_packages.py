@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from temporeal_bridge import ros_arguments
+from tests.bridge.conftest import write_artifact
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted((ROOT / "ros2_ws" / "src").glob("*/package.xml"))
@@ -103,6 +104,39 @@ def test_no_torch_on_the_robot():
     out = run("-c", f"import sys; from temporeal_bridge import {modules}\n"
                     "print(sorted({'torch', 'mujoco', 'numba', 'sim.backends'} & set(sys.modules)))")
     assert out.strip() == "[]"
+
+
+WITHOUT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "mujoco", "numba"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+from policies.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("words", "code", "told"), [
+    (("monitor", "{}", "--wait", "0.5"), 2, "no message on"),
+    (("doctor", "--artifact", "{}", "--seconds", "0.5"), 1, "recorded commands")], ids=["monitor", "doctor"])
+def test_verbs_of_the_robot_load_a_trained_artifact_without_torch(words, code, told, tmp_path):
+    """Its task's signals are the artifact's own word: to make the task again takes what a robot does not have."""
+    from temporeal_bridge.dds import free_domain
+
+    artifact = write_artifact(tmp_path / "artifact", training={"task": {"name": "waypoints"}})
+    bus = f"deploy.domain={free_domain()}", "deploy.loopback=true"
+    assert told in run("-c", WITHOUT, *(word.format(artifact) for word in words), *bus, code=code)
+
+
+@pytest.mark.parametrize("verb", ["train", "demo", "eval"])
+def test_a_verb_that_needs_a_package_says_which(tmp_path, verb):
+    artifact = write_artifact(tmp_path / "artifact")
+    told = run("-c", WITHOUT, verb, *([str(artifact)] if verb == "eval" else []), code=2)
+    assert re.search("temporeal: the package (torch|numba|mujoco) is not installed; `temporeal doctor` says how", told)
 
 
 def test_errors_of_a_node_are_one_line_and_status_2(tmp_path):

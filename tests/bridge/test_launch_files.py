@@ -106,9 +106,7 @@ def test_every_kind_has_its_file_and_parameters():
         content = yaml.safe_load(from_repository.read_text())["/**"]["ros__parameters"]
         legal = [word for action in node.parser("node", "")._actions for word in action.option_strings]
         assert {f"--{name}" for name in content} <= set(legal)
-        robot = load_robot(content["robot"])
-        assert robot.kind == ("quadrotor" if kind == "swarm" else kind)
-        interface.load_interface(robot, content.get("interface"))
+        assert not {"robot", "interface"} & set(content)  # the artifact names the one, the robot the other
 
 
 @pytest.mark.parametrize("simulate", [False, True])
@@ -225,7 +223,7 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
 
 @pytest.mark.parametrize(("kind", "given", "words"), [
     ("arm", {"simulate": "maybe"}, "simulate:=maybe; legal: true, false"),
-    ("arm", {"robot": "crazyflie"}, "robot:=crazyflie is of kind 'quadrotor', this launch file is for 'arm'"),
+    ("arm", {"robot": "crazyflie"}, "robot crazyflie is of kind 'quadrotor', this launch file is for 'arm'"),
     ("arm", {"transport": "ros1"}, "unknown transport 'ros1'"),
     ("arm", {"managed": "true", "transport": "dds"}, "managed:=true needs transport:=rclpy"),
     ("arm", {"simulate": "true", "use_sim_time": "true"}, "runs in real time"),
@@ -279,17 +277,18 @@ def test_arguments_of_a_launch_file_that_includes_this_one_are_let_pass(made):
 
 
 def test_what_the_nodes_would_refuse_is_refused_before_any_is_started(made):
-    with pytest.raises(ValueError, match="the artifact is for robot 'crazyflie', this robot is 'franka'"):
+    with pytest.raises(ValueError, match="robot crazyflie is of kind 'quadrotor', this launch file is for 'arm'"):
         launched("arm", made("quadrotor"))
     with pytest.raises(ValueError, match="no interface 'nonsense'"):
         launched("arm", made("arm"), interface="nonsense")
 
 
-def test_a_robot_must_be_named_somewhere(made, tmp_path):
-    params = tmp_path / "params.yaml"
-    params.write_text("/**: {ros__parameters: {}}")
-    with pytest.raises(launching.LaunchError, match="robot:= is needed: .*params.yaml does not name one"):
-        launched("arm", made("arm"), params=params)
+def test_the_artifact_names_the_robot_and_who_names_another_is_told(made):
+    hand = made("hand", "allegro_hand")
+    for nodes in launched("hand", hand).values():
+        assert all("allegro_hand" in node.arguments for node in nodes)
+    with pytest.raises(ValueError, match="the artifact is for robot 'allegro_hand', this robot is 'leap_hand'"):
+        launched("hand", hand, robot="leap_hand")
 
 
 def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made):

@@ -381,4 +381,4 @@ def test_a_flight_has_a_number_that_records_can_say(seed, monkeypatch):
     monkeypatch.setattr(robot_sim, "run", lambda parsed, arguments, make, _: make(
         parsed.parse_args(arguments), MemoryTransport(Bus(), "robot")))
     with pytest.raises(ValueError, match=f"--seed is a whole number from 0 to 2.53; got {seed}"):
-        robot_sim.main(["--seed", seed])
+        robot_sim.main(["--robot", "crazyflie", "--seed", seed])

@@ -47,7 +47,7 @@ from robots import shield
 from robots.collision import Nearness
 from robots.course import course
 from robots.motion import Array, Motion, at_rest, resting
-from robots.spec import RobotSpec, load_robot
+from robots.spec import RobotSpec
 from temporeal_bridge import admission, codecs, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.fitting import profile_on
@@ -67,7 +67,17 @@ from temporeal_bridge.mission import (
     percentiles,
     refusal,
 )
-from temporeal_bridge.node import AHEAD, REHEARSED_S, Rehearsal, add_artifact, add_awake, link_path, parser, run
+from temporeal_bridge.node import (
+    AHEAD,
+    REHEARSED_S,
+    Rehearsal,
+    add_artifact,
+    add_awake,
+    link_path,
+    parser,
+    robot_of,
+    run,
+)
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.stop_actions import Step, Stopping, Values
@@ -839,7 +849,7 @@ class GuardNode:
 
 def make(args: argparse.Namespace, transport: Transport) -> GuardNode:
     """The node from its command line."""
-    robot = load_robot(args.robot)
+    robot = robot_of(args)
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
     if args.arm is not None:

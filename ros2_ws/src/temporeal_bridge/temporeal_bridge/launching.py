@@ -36,7 +36,7 @@ ARGUMENTS = {
     "trust": ("", "public key: refuse an artifact that its owner did not sign"),
     "simulate": ("false", "true: start a simulated robot; false: a real one's driver is there"),
     "namespace": ("", "namespace of the robot; of a swarm its beginning, a number follows"),
-    "robot": ("", "robot, a folder below robots/ (default: the one in params)"),
+    "robot": ("", "robot, a folder below robots/ (default: the one in params, else the one that the artifact is for)"),
     "interface": ("", "interface of the robot's ros.yaml (default: the one in params)"),
     "signals": ("", "YAML of topics that the robot does not have: a goal, an object's pose, a camera"),
     "transport": ("rclpy", "rclpy, or dds: the same nodes without rclpy"),
@@ -96,15 +96,14 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     if flags["simulate"] and flags["use_sim_time"]:
         raise LaunchError("use_sim_time:=true is for simulators that publish /clock; simulate:=true runs in real time")
     defaults = read_parameters(params)
-    if not (named := given["robot"] or defaults.get("robot")):
-        raise LaunchError(f"robot:= is needed: {params} does not name one")
+    trust = Path(given["trust"]) if given["trust"] else None
+    manifest, out = load_manifest(Path(given["artifact"]), trust), Path(given["out"])
+    named = given["robot"] or defaults.get("robot") or manifest.robot
     robot = load_robot(named)
     wanted = "quadrotor" if kind == "swarm" else kind
     if robot.kind != wanted:
-        raise LaunchError(f"robot:={robot.name} is of kind {robot.kind!r}, this launch file is for {wanted!r}")
+        raise LaunchError(f"robot {robot.name} is of kind {robot.kind!r}, this launch file is for {wanted!r}")
     interface = given["interface"] or (IN_SIMULATION.get(wanted, "") if flags["simulate"] else "")
-    trust = Path(given["trust"]) if given["trust"] else None
-    manifest, out = load_manifest(Path(given["artifact"]), trust), Path(given["out"])
     signals = Path(given["signals"]) if given["signals"] else None
     if flags["simulate"]:
         signals = task_topics.write(manifest, robot, out / "signals.yaml", signals)
@@ -121,7 +120,7 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     if len(names) > 1:
         check_several(flags["awake"], given["worker"], remaps, names[0])
     seed = number("seed", given["seed"], 0, GREATEST - len(names) + 1)
-    shared = [*option("--transport", given["transport"]), *option("--robot", given["robot"]),
+    shared = [*option("--transport", given["transport"]), "--robot", named,
               *option("--interface", interface), *option("--signals", signals)]
     ros = {"use_sim_time": True} if flags["use_sim_time"] else {}
     rows: list[Row] = []

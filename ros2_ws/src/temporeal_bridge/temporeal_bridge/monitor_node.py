@@ -32,14 +32,14 @@ from typing import Any
 import numpy as np
 
 from policies.export.manifest import Manifest, check_robot, load_manifest
-from robots.spec import RobotSpec, load_robot
+from robots.spec import RobotSpec
 from sim.stl.monitor import Reading, keeping_pace
 from sim.stl.parse import parse
 from sim.stl.syntax import Formula, signals_in
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, InterfaceError, load_interface
 from temporeal_bridge.mission import MISSION_TIME, announced, task_signals
-from temporeal_bridge.node import add_artifact, parser, plain, run
+from temporeal_bridge.node import add_artifact, parser, plain, robot_of, run
 from temporeal_bridge.state import Reader
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named
 
@@ -316,7 +316,7 @@ def judge_truth(
 
 def make(args: argparse.Namespace, transport: Transport) -> MonitorNode:
     """The node from its command line."""
-    robot = load_robot(args.robot)
+    robot = robot_of(args)
     manifest, interface = load_manifest(args.artifact, args.trust), load_interface(
         robot, args.interface, args.signals)
     check_robot(manifest, robot, task_signals(robot, interface))

@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from policies.export.manifest import load_manifest
+from robots.spec import RobotSpec, load_robot, robot_names
 from temporeal_bridge import ros_arguments
 from temporeal_bridge.link import default_path
 from temporeal_bridge.processes import orphaned
@@ -115,10 +117,18 @@ class Rehearsal:
         transport.wait(max(until - now, 0.0))
 
 
+def robot_of(args: argparse.Namespace) -> RobotSpec:
+    """The robot that the command line names, else the one that its artifact is for."""
+    artifact = getattr(args, "artifact", None)
+    if args.robot is None and artifact is None:
+        raise ValueError(f"--robot is needed, for no artifact names one; legal: {', '.join(robot_names())}")
+    return load_robot(args.robot or load_manifest(artifact, getattr(args, "trust", None)).robot)
+
+
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     """The options that all nodes have. What follows ``--ros-args`` is ROS's own."""
     out = argparse.ArgumentParser(prog=name, description=description)
-    out.add_argument("--robot", default="crazyflie", help="folder name below robots/ (default: %(default)s)")
+    out.add_argument("--robot", default=None, help="folder name below robots/ (default: the one the artifact is for)")
     out.add_argument("--interface", default=None, help="interface of the robot's ros.yaml (default: the one it names)")
     out.add_argument("--signals", type=Path, default=None, metavar="YAML",
                      help="topics of signals that the robot does not have: a goal, an object's pose, a camera")

@@ -38,7 +38,7 @@ import numpy as np
 from policies.export.manifest import ArtifactError, identity, load_manifest
 from policies.export.runtime import Artifact
 from robots.signals import SignalError
-from robots.spec import RobotSpec, load_robot
+from robots.spec import RobotSpec
 from temporeal_bridge import link, messages, swap
 from temporeal_bridge.chunked import ChunkBook, ChunkedPolicy, NoAction
 from temporeal_bridge.interface import Interface, load_interface
@@ -56,7 +56,7 @@ from temporeal_bridge.mission import (
     percentiles,
     task_signals,
 )
-from temporeal_bridge.node import Rehearsal, add_artifact, add_awake, link_path, parser, run
+from temporeal_bridge.node import Rehearsal, add_artifact, add_awake, link_path, parser, robot_of, run
 from temporeal_bridge.state import StateInput
 from temporeal_bridge.swap import SwapError
 from temporeal_bridge.tape import Step, Tape, TapeReader, tape_path
@@ -525,7 +525,7 @@ def meet(
 
 def make(args: argparse.Namespace, transport: Transport) -> PolicyNode:
     """The node from its command line."""
-    robot = load_robot(args.robot)
+    robot = robot_of(args)
     interface = load_interface(robot, args.interface, args.signals)
     if args.awake and args.worker is not None:
         raise ValueError("--awake with --worker: there is nothing to rehearse, the worker runs the policy")

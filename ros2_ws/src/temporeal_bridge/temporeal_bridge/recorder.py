@@ -26,11 +26,10 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.errors import ReaderError
 from rosbags.rosbag2.storage_mcap import McapReader
 
-from robots.spec import load_robot
 from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.mission import MOVING, announced
-from temporeal_bridge.node import parser, run
+from temporeal_bridge.node import parser, robot_of, run
 from temporeal_bridge.processes import LAUNCHED_END_S
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
@@ -313,7 +312,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
 
 def make(args: argparse.Namespace, transport: Transport) -> Recorder:
     """The node from its command line."""
-    interface = load_interface(load_robot(args.robot), args.interface, args.signals)
+    interface = load_interface(robot_of(args), args.interface, args.signals)
     return Recorder(transport, Bag(args.bag), robot_topics(interface, args.of or [transport.namespace]))
 
 

@@ -39,13 +39,13 @@ import numpy as np
 from policies.export.manifest import load_manifest
 from robots.frames import from_rotation_vector, multiply
 from robots.registry import resolve
-from robots.spec import RobotSpec, load_robot
+from robots.spec import RobotSpec
 from temporeal_bridge import codecs, faults, messages, task_topics
 from temporeal_bridge.cameras import Shutter, open_shutter
 from temporeal_bridge.drivers import Refused
 from temporeal_bridge.interface import Interface, InterfaceError, StateTopic, load_interface
 from temporeal_bridge.mission import check_numbers
-from temporeal_bridge.node import parser, run, whole
+from temporeal_bridge.node import parser, robot_of, run, whole
 from temporeal_bridge.plants import Start, plant_of
 from temporeal_bridge.transport import QOS, Endpoint, QoS, Received, Transport, qos_named
 
@@ -347,7 +347,7 @@ def task_rows(
 
 def make(args: argparse.Namespace, transport: Transport) -> RobotSim:
     """The node from its command line."""
-    robot = load_robot(args.robot)
+    robot = robot_of(args)
     settings = {} if args.spread is None else {"spread": args.spread}
     world, command = None, args.command
     manifest = load_manifest(args.artifact) if args.artifact else None
