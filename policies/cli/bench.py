@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -67,7 +68,8 @@ def run(argv: Sequence[str]) -> int:
         raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
     check_writable(options.out)
     given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
-    results = {name: measure(name, options.quick, options.out, options.json, given) for name in chosen}
+    told = shlex.join(["temporeal", "bench", *argv])
+    results = {name: measure(name, options.quick, options.out, options.json, given, told) for name in chosen}
     if options.json:
         print_json(results)
     missed = [f"{name}: {row['name']}" for name, r in results.items() for row in r["rows"] if row["ok"] is False]
@@ -109,21 +111,25 @@ def split(text: str | None) -> list[str] | None:
 
 
 def measure(
-    name: str, quick: bool, out: Path, quiet: bool, given: Mapping[str, list[str] | None] = MappingProxyType({})
+    name: str, quick: bool, out: Path, quiet: bool, given: Mapping[str, list[str] | None] = MappingProxyType({}),
+    command: str = "",
 ) -> dict[str, Any]:
-    """Run one benchmark, show it and write its file. ``given``: options of benchmarks, of which it takes its own."""
+    """Run one benchmark, show it and write its file. ``given``: options of benchmarks, of which it takes its own;
+    ``command``: what was typed."""
+    from policies.export.artifact import revision
     from policies.files import write_whole
     from robots.registry import resolve
 
     if not quiet:
         say(f"{name}{' (quick)' if quick else ''} ...")
-    started = time.perf_counter()
+    started, made_of = time.perf_counter(), revision()
     module = resolve("policies.cli.benches", name.replace("-", "_"))
     own = getattr(module, "OPTIONS", None)
     rows: list[Row] = module.run(quick) if own is None else module.run(
         quick, out=out / name, **{option: given.get(option) for option in own})
     result = {
-        "bench": name, "quick": quick, "seconds": round(time.perf_counter() - started, 3),
+        "command": command, "revision": made_of, "bench": name, "quick": quick,
+        "seconds": round(time.perf_counter() - started, 3),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(), "rows": [plain(asdict(row)) for row in rows],
     }

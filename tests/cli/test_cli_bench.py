@@ -11,6 +11,7 @@ import pytest
 from policies.cli import bench
 from policies.cli.benches import Row
 from policies.cli.main import main
+from policies.export.artifact import revision
 from robots.registry import names, resolve
 
 
@@ -29,7 +30,8 @@ def test_result_is_written_and_shown(
     saved = json.loads((tmp_path / "fake.json").read_text())
     assert saved["rows"][0] == {
         "name": "speed", "value": 219.4, "unit": "M/s", "target": 200.0, "peer": 8.1, "ok": True}
-    assert saved["machine"]["cores"] >= 1
+    assert saved["machine"]["cores"] >= 1 and saved["revision"] == revision()
+    assert saved["command"] == f"temporeal bench fake --out {tmp_path}"
 
 
 def test_missed_target_is_status_1(
