@@ -108,6 +108,7 @@ def live(options: Any) -> Iterator[Check]:
     from policies.cli import preflight, runs
     from policies.cli.deploy import check_bus, needs_bridge, settings
     from policies.export.manifest import load_manifest
+    from robots.spec import load_robot
 
     seconds = 3.0 if options.seconds is None else options.seconds
     if not MIN_SECONDS <= seconds <= MAX_SECONDS:
@@ -116,10 +117,11 @@ def live(options: Any) -> Iterator[Check]:
     deploy = settings(options.overrides)
     with runs.bad_input():
         manifest = load_manifest(options.artifact, options.trust)
+        standing = load_robot(options.robot).name if options.robot else None
     check_bus(deploy, manifest.robot)
     yield from guarded(preflight.machine)
     yield from guarded(clock)
-    yield from preflight.live(options.artifact, manifest, deploy, seconds, options.robot)
+    yield from preflight.live(options.artifact, manifest, deploy, seconds, standing)
 
 
 def guarded(examine: Callable[..., Iterator[Check]], *given: Any) -> Iterator[Check]:

@@ -137,7 +137,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     domain = free_domain()
     log = tmp_path_factory.mktemp("robot") / "log"
-    words = ["--namespace", "/cf1", "--transport", "dds", "--domain", str(domain), "--loopback"]
+    words = ["--robot", "crazyflie", "--namespace", "/cf1", "--transport", "dds", "--domain", str(domain), "--loopback"]
     robot = start("robot_sim", words, log)
     transport = DdsTransport("lab", domain=domain, loopback=True)
     try:

@@ -218,8 +218,12 @@ def load_interface(
     """
     if robot.ros is None or not robot.ros.exists():
         raise InterfaceError(f"robot {robot.name!r} has no ros.yaml ({robot.ros})")
+    given = isinstance(extra, (Path, str))
     more = read(Path(extra), EXTRA) if isinstance(extra, (Path, str)) else extra
-    return build(robot, read(robot.ros), name, more)
+    try:
+        return build(robot, read(robot.ros), name, more)
+    except InterfaceError as error:
+        raise InterfaceError(f"{robot.ros}{f', with {extra}' if given else ''}: {error}") from error
 
 
 def read(path: Path, legal: tuple[str, ...] = TOP) -> dict[str, Any]:
