@@ -273,7 +273,7 @@ def test_own_formula_is_watched_over_real_middleware(capsys: pytest.CaptureFixtu
 
     domain = str(free_domain())
     bus = ["--transport", "dds", "--domain", domain, "--loopback", "--namespace", "/watched"]
-    robot = subprocess.Popen([sys.executable, "-m", "temporeal_bridge.robot_sim", *bus])
+    robot = subprocess.Popen([sys.executable, "-m", "temporeal_bridge.robot_sim", "--robot", "crazyflie", *bus])
     words = [f"deploy.domain={domain}", "deploy.loopback=true", "deploy.namespace=/watched", "--json"]
     try:
         above = main(["monitor", "--formula", "G[0,0.5] (height > 0.3)", *words])
