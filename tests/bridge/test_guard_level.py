@@ -51,6 +51,30 @@ def test_it_comes_down_upright(fault, at_s, artifact, lockstep_of, tmp_path):
     flown.close()
 
 
+@pytest.mark.parametrize("at_s", [0.5, 3.2])
+def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact, lockstep_of, tmp_path):
+    """It fell silent at once, and the firmware kept the last body rates for half a second: 5.1 m/s on the ground."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(at_s)
+    assert flown.guard.mode == "active" and flown.robot.true()["height"] > 0.3
+    flown.bus["guard_node"].active = False
+    tilts, speed = list[float](), 0.0
+    while flown.guard.mode != "stopped" and len(tilts) < 120:
+        flown.lockstep.run(0.05)
+        true = flown.robot.true()
+        tilts.append(tilt(true["base_quat_w"]))
+        speed = np.linalg.norm(true["base_vel_w"]) if true["height"] > 0.05 else speed
+    assert (flown.guard.flight.code, flown.guard.flight.action) == ("inactive", "level")
+    assert len(tilts) < 120 and max(tilts) < TILT_DEG and speed < 1.0 and flown.robot.true()["height"] < 0.1
+    last = flown.guard.sent_at
+    flown.lockstep.run(1.0)
+    assert flown.guard.sent_at == last  # down, and silent
+    flown.close()
+
+
 def watched(*steps: tuple[float, float, float]) -> Watch:
     """A watch that has seen a state every 10 ms of each part: for so long [s], with the wall clock of this computer and
     the robot's so much ahead by its end [s]. Messages take 5 ms."""

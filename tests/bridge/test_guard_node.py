@@ -366,6 +366,39 @@ def test_the_operator_stops_and_resets(flying):
     assert flying.modes[-1] == "active 3"
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_deactivated_guard_does_not_fight_who_flies_on(flying, before):
+    """It goes on to level what it flew, but not once somebody else publishes commands."""
+    topic = flying.interface.command("ctbr_cmd")
+
+    def come() -> None:
+        MemoryTransport(flying.lockstep.bus, "rival", "/cf1").advertise(topic.topic, topic.type, QOS["command"])
+
+    if before:
+        come()
+    count = len(flying.commands)
+    flying.guard.transport.active = False
+    flying.fly(0.2, None)
+    assert (flying.mode, len(flying.commands) > count) == (("stopped", False) if before else ("stopping", True))
+    if not before:
+        come()
+        flying.fly(0.12, None)
+    assert flying.mode == "stopped" and flying.code == "inactive"
+    count = len(flying.commands)
+    flying.fly(0.2, None)
+    assert len(flying.commands) == count
+
+
+def test_a_deactivated_guard_that_never_flew_the_robot_says_nothing(world):
+    """Where it stands, or whoever holds it in the air, thrust would be a jolt."""
+    world.begin()
+    world.fly(0.02, None)
+    assert world.mode == "active"
+    world.guard.transport.active = False
+    world.fly(0.3, None)
+    assert world.mode == "stopped" and world.commands == []
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_an_attitude_that_leaps_is_a_jump_and_turns_nothing(flying, stopped):
     """A motion capture that takes markers for others: by it, a robot that is level would be turned over."""

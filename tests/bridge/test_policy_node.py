@@ -157,13 +157,17 @@ def test_a_guard_that_is_not_active_refuses_the_start_and_says_so(bench):
     assert bench.modes[-1] == "active 2" and bench.commands
 
 
-def test_a_guard_that_is_deactivated_in_flight_sends_nothing_more(bench):
+def test_a_guard_that_is_deactivated_in_flight_levels_and_then_sends_nothing_more(bench):
     bench.begin()
     bench.fly(0.5)
     bench.guard.transport.active = False
     bench.fly(0.1)
+    assert bench.mode == "stopping" and "deactivated" in bench.guard.flight.reason
+    for _ in range(40):
+        if bench.mode == "stopping":
+            bench.fly(1.0)
     sent = len(bench.commands)
-    assert bench.mode == "stopped" and "deactivated" in bench.guard.flight.reason
+    assert bench.mode == "stopped"
     bench.guard.transport.active = True
     bench.fly(1.0)
     assert len(bench.commands) == sent  # active again is not started again

@@ -225,6 +225,16 @@ def test_a_guard_that_is_killed_leaves_the_robot_to_px4(field):
     assert field.height < 0.06
 
 
+def test_a_guard_that_is_deactivated_leaves_the_robot_to_px4(field):
+    """It would level a Crazyflie: PX4 lands by itself, and heartbeats would keep it from that."""
+    field.fly(2.5)
+    field.guard.transport.active = False
+    field.run(0.1)
+    assert field.mode == "stopped" and field.guard.flight.code == "inactive" and field.silent(1.2)
+    field.run(15.0, until=lambda: not field.px4.armed)
+    assert field.height < 0.06
+
+
 @pytest.mark.parametrize("switch", [{"mode": POSCTL}, pytest.param({"arm": False}, marks=pytest.mark.slow)])
 def test_the_pilot_takes_over_and_is_not_fought(field, switch):
     field.fly(2.0)

@@ -88,7 +88,7 @@ from temporeal_bridge.watch import NOTHING, Reason, Watch
 
 DIAGNOSTICS_S = 1.0
 LOOK_S = 0.5  # so often it is looked whether somebody else commands the robot
-IDLE_LOOK_S = 0.1  # ... before a mission
+IDLE_LOOK_S = 0.1  # ... before a mission, and once the guard was deactivated
 TICK_S = 0.005  # at least so often the bus is looked at while the robot is commanded
 IDLE_S = 0.02  # ... and else
 HELD_UP = 2.0  # of these ticks without a turn, and it was held up. Chosen
@@ -429,8 +429,9 @@ class GuardNode:
     def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
         self._catch_up(now)
-        if not self.transport.active:
-            self._look()  # whoever it was deactivated for may be there already
+        if not self.transport.active:  # whoever it was deactivated for may be there already, or comes now
+            self._look()
+            self.next_look = now + IDLE_LOOK_S
         self.stopping = stop_actions.begun(self.profile, action, now, self.motion, self._fresh_values(now))
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
@@ -440,9 +441,9 @@ class GuardNode:
 
     def _stop_step(self, now: float) -> None:
         """One command of the stop action; the mode that it leads to when it has ended. A node that was deactivated is
-        silent, but not before a robot rests that would go on with its last speed or effort."""
+        silent, but not before what it flew is down, and what would go on with its last speed or effort rests."""
         self.acting = now
-        if not self.transport.active and not self._brakes(now):
+        if not self.transport.active and not self._goes_on(now):
             self.stopping = Stopping("silence", now)
         if self.stopping.action in safety.KEEPS:
             self._catch_up(now)
@@ -455,10 +456,15 @@ class GuardNode:
         if step.over and (self.mode == "stopping" or not keeps):
             self._rest("holding" if keeps else "stopped")
 
-    def _brakes(self, now: float) -> bool:
-        """Whether a node that was deactivated may go on with its stop: of speeds and efforts of its own, for as long as
-        nobody else commands the robot, and while that does brake."""
-        if not self.rates or self.motion is None or self.rival or now - self.stopping.since > stop_actions.DAMPED_S:
+    def _goes_on(self, now: float) -> bool:
+        """Whether a node that was deactivated may go on with its stop, for as long as nobody else commands the robot:
+        level, of what it flew, for silence in the air is a fall (an autopilot lands by itself); of speeds and efforts
+        of its own, while that does brake."""
+        if self.rival:
+            return False
+        if self.stopping.action == "level":
+            return self.offboard is None and self.sent_at > -np.inf
+        if not self.rates or self.motion is None or now - self.stopping.since > stop_actions.DAMPED_S:
             return False
         return stop_actions.braking(self.stopping, self.profile, self._fresh_values(now))
 
@@ -539,7 +545,8 @@ class GuardNode:
             elif now >= self.due:
                 self._stop_step(now)
         if now >= self.next_look:
-            self.next_look = now + (LOOK_S if self.mode in COMMANDED else IDLE_LOOK_S)
+            flies = self.mode in COMMANDED and self.transport.active
+            self.next_look = now + (LOOK_S if flies else IDLE_LOOK_S)
             self._look()
         if now >= self.next_report:
             self.next_report = now + DIAGNOSTICS_S

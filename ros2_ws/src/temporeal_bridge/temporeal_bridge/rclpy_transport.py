@@ -7,7 +7,7 @@ for and taken as ``rclpy.wait_for_message`` does it, with a wait set that is kep
 each message, which at the 1 kHz of an arm's joint states is most of a node's work.)
 
 The node configures and activates itself, unless the ROS parameter ``autostart`` is false: then it waits for a launch
-file or for ``ros2 lifecycle set``. A node that is not active commands nothing.
+file or for ``ros2 lifecycle set``. A node that is not active commands nothing, but for the end of a stop.
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ class RclpyTransport:
         return str(self.ros.resolve_topic_name(topic))
 
     def advertise(self, topic: str, type: str, qos: QoS) -> Endpoint:
-        """See :class:`Transport`."""
+        """See :class:`Transport`. No lifecycle publisher, which would swallow what is sent while the node is inactive:
+        a guard that was deactivated brakes or lands what it moved."""
         self._check(topic)
         publisher = self.ros.create_publisher(message_class(type), topic, ros_qos(qos))
         return self._keep(Endpoint(publisher.topic_name, type, qos, publisher))

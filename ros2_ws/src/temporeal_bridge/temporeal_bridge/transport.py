@@ -127,7 +127,7 @@ class Transport(Protocol):
 
     @property
     def active(self) -> bool:
-        """False while a managed node is not activated: then nothing may be sent to an actuator."""
+        """False while a managed node is not activated: then nothing may be sent to an actuator but a stop's end."""
 
     def resolve(self, topic: str) -> str:
         """The full name of ``topic`` as this node means it: relative names are in its namespace, remappings apply."""
