@@ -16,6 +16,7 @@ from policies.export.manifest import ArtifactError
 from temporeal_bridge import flights, messages
 from temporeal_bridge.flights import FAILED, conduct, fly, join, refuse_taken
 from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.mission import NOT_RESET
 from temporeal_bridge.transport import QOS, TransportError
 
 HORIZON_S = 2.0
@@ -51,7 +52,8 @@ class Robot:
         self.bus.subscribe("sim/reset", NUMBER, QOS["default"], self.on_reset)
         self.bus.subscribe("mission/start", NUMBER, QOS["default"], self.on_start)
         self.bus.subscribe("mission/reset", "std_msgs/msg/Empty", QOS["default"], self.on_release)
-        self.ends_as, self.mode = "finished", "ready"
+        self.event = self.bus.advertise("guard/event", TEXT, QOS["default"])
+        self.ends_as, self.mode, self.refuses = "finished", "ready", 0
         self.flight, self.ends = -1, float("inf")
         self.say(self.episode, data=0)
         self.say(self.mission, stamp=messages.header(0, "").stamp, frame_id="ready -1")
@@ -65,7 +67,10 @@ class Robot:
         self.say(self.mission, stamp=messages.header(7, "").stamp, frame_id=f"{mode} {self.flight}")
 
     def on_release(self, received: Any) -> None:
-        if self.mode == "holding":
+        if self.mode == "holding" and self.refuses:
+            self.refuses -= 1
+            self.say(self.event, data=json.dumps({"reason": f"{NOT_RESET}: a stop was heard 0.01 s ago"}))
+        elif self.mode == "holding":
             self.tell("waiting")
             self.tell("ready")
 
@@ -189,6 +194,12 @@ def test_a_robot_that_is_held_is_let_go_before_it_is_reset(tmp_path: Path) -> No
     world = World(tmp_path)
     world.robots["/cf1"].ends_as = "holding"
     assert verdicts(world.fly(3)[0]) == ["satisfied"] * 3
+
+
+def test_a_reset_that_is_refused_soon_after_a_stop_is_said_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.robots["/cf1"].ends_as, world.robots["/cf1"].refuses = "holding", 2
+    assert verdicts(world.fly(2)[0]) == ["satisfied"] * 2 and world.robots["/cf1"].refuses == 0
 
 
 def test_a_machine_that_stands_still_makes_nobody_late(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ def test_a_stop_before_a_start_that_is_on_its_way_is_heard(world):
     world.begin()
     world.fly(0.1)
     assert world.commands == [] and world.mode == "stopped"
+    world.fly(0.5, None)
     world.tell("mission/reset")
     world.hello()
     world.fly(0.1, None)

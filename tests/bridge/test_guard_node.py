@@ -510,11 +510,68 @@ def test_while_the_stop_is_set_nothing_starts_and_nothing_is_reset(flying):
     flying.fly(0.02, None)
     assert flying.mode == "stopped" and "still set" in flying.events[-1]["reason"]
     flying.tell("estop", False)
-    flying.pause()
+    flying.fly(0.5, None)
     flying.tell("mission/reset")
     flying.hello()
     flying.fly(0.1, None)
     assert flying.mode == "ready"
+
+
+@pytest.mark.parametrize("topic, value", [("mission/stop", None), ("estop", True)])
+@pytest.mark.parametrize("held_up_s", [0.001, 2.0])
+def test_a_stop_is_not_undone_by_a_reset_that_was_said_before_it(lockstep, artifact, topic, value, held_up_s):
+    """Both are heard in one look, topic by topic, the stop first. With silence the robot is stopped at once."""
+    world = ready(lockstep, artifact, commands={"ctbr_cmd": {"stop": {"default": "silence"}}})
+    world.begin()
+    world.fly(0.3)
+    world.tell("mission/reset")
+    lockstep.bus.advance(held_up_s)
+    world.tell(topic, value)
+    if value:
+        world.tell(topic, False)  # pressed, and let go of
+    world.fly(0.1, None)
+    assert world.mode == "stopped" and "not reset: a stop was heard 0.00 s ago: say reset again" in [
+        event["reason"] for event in world.events]
+    world.hello()
+    world.begin(2)
+    world.fly(0.1)
+    assert "active 2" not in world.modes
+    world.fly(0.4, None)
+    world.tell("mission/reset")
+    world.hello()
+    world.fly(0.1, None)
+    assert world.mode == "ready"
+
+
+def test_who_resets_and_then_stops_a_robot_that_was_stopped_has_stopped_it(flying):
+    """Whether both words are heard in one look or in two."""
+    for between in (0.001, 0.05):
+        flying.tell("mission/stop")
+        flying.fly(8.0, None)
+        assert flying.mode == "stopped"
+        flying.tell("mission/reset")
+        flying.lockstep.bus.advance(between) if between < 0.01 else flying.fly(between, None)
+        flying.tell("mission/stop")
+        flying.hello()
+        flying.fly(0.1, None)
+        assert flying.mode == "stopped" and flying.guard.flight.reason == "stopped by the operator"
+
+
+def test_a_stop_that_the_guard_makes_itself_is_not_undone_by_a_reset_of_before(lockstep, artifact):
+    """It hears the controller first, in flight: a reset that waits on the bus was said before the reason was there."""
+    world = ready(lockstep, artifact, commands={"ctbr_cmd": {"stop": {"default": "silence"}}})
+    world.begin()
+    world.fly(0.3)
+    world.tell("mission/reset")
+    world.publish()
+    world.propose([np.nan, 0, 0, 0])
+    world.pause()
+    assert world.mode == "stopped" and world.code == "policy"
+    assert "the robot has just been stopped: say reset again" in world.events[-1]["reason"]
+    world.tell("mission/reset")
+    world.hello()
+    world.fly(0.1, None)
+    assert world.mode == "ready"
 
 
 def test_a_stop_button_that_falls_silent_is_pressed(flying):

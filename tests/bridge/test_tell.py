@@ -104,6 +104,9 @@ def test_what_comes_of_a_word_is_said(field):
     assert field.tell("stop").done  # it does already
     field.lockstep.run(8.0, until=lambda: field.guard.mode == "stopped")
     assert field.tell("stop") == (True, "the guard is stopped")
+    done, why = field.tell("reset")
+    assert not done and why.startswith("not reset: a stop was heard 0.")
+    field.lockstep.run(0.5)
     assert field.tell("reset") == (True, "the guard is ready")
 
 

@@ -29,7 +29,7 @@ from temporeal_bridge import mailbox, messages, task_topics
 from temporeal_bridge.beforehand import check_mission
 from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import Interface, load_interface
-from temporeal_bridge.mission import announced, check_numbers
+from temporeal_bridge.mission import NOT_RESET, announced, check_numbers
 from temporeal_bridge.monitor_node import judge_truth
 from temporeal_bridge.processes import END_S, Process, ask, end, fresh, how_ended, last_words, start
 from temporeal_bridge.recorder import rescue
@@ -37,6 +37,7 @@ from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, Trans
 
 READY_S = 30.0  # for the processes to start, on a busy machine
 RESET_S = 5.0
+AGAIN_S = 0.6  # a reset that the guard refused is said again: it hears none soon after a stop (RESET_AFTER_S)
 AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
 POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived
@@ -95,6 +96,7 @@ class Pilot:
     stage: str = "ended"
     until: float = 0.0
     settled: float = 0.0
+    unlatched: float = 0.0  # when that was asked for last
     seed: int = -1
     fault: str = ""
     # what its nodes said last
@@ -110,7 +112,8 @@ class Pilot:
 
 Launch = Callable[[Pilot], None]
 """Starts a robot's processes and says where they write: sets ``processes`` and ``out``."""
-FLYING = ("releasing", "resetting", "settling", "flying")
+RESETTING = ("releasing", "resetting", "settling")
+FLYING = (*RESETTING, "flying")
 
 
 def fly(
@@ -327,13 +330,16 @@ def advance(
     if pilot.stage == "free" and waiting:
         pilot.seed, pilot.episode = waiting.pop(0), -1  # a robot that has just started may be in this episode already
         pilot.stage, pilot.until = "releasing", now + RESET_S
-        bus.publish(pilot.unlatch, messages.empty())  # why the last flight was stopped is history
+        release(bus, pilot)
     return row
 
 
 def step(bus: Transport, pilot: Pilot, horizon_s: float) -> dict[str, Any] | None:
     """Move a robot without a fault on by what its nodes have said; the row when its flight ended."""
     now = bus.monotonic()
+    refused = pilot.stage in RESETTING and pilot.told.startswith(NOT_RESET)
+    if refused and now >= pilot.unlatched + AGAIN_S:
+        release(bus, pilot)
     if pilot.stage == "starting":
         pilot.recorded = bus.matched(pilot.start) >= LISTENERS
         if pilot.recorded and pilot.mode == "ready" and pilot.result and pilot.episode >= 0:
@@ -395,6 +401,12 @@ def failed(seed: int, pilot: Pilot | None, reason: str) -> dict[str, Any]:
 def done(pilot: Pilot) -> bool:
     """Whether the monitor has said its last word on this flight."""
     return pilot.result.get("flight") == pilot.seed and bool(pilot.result.get("final"))
+
+
+def release(bus: Transport, pilot: Pilot) -> None:
+    """Why the last flight was stopped is history."""
+    pilot.told, pilot.unlatched = "", bus.monotonic()
+    bus.publish(pilot.unlatch, messages.empty())
 
 
 def send(bus: Transport, endpoint: Endpoint, number: int) -> None:

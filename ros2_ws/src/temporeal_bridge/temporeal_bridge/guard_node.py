@@ -103,6 +103,8 @@ HEARD = ("mission/start", "mission/stop", "mission/reset", "estop", "monitor/ver
 UNHEARD = ("silent", "stale", "stamps")  # codes that a guard finds which did not listen
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
+RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may have been said before it. Chosen: two words are heard
+# together after 5 to 20 ms, network and busy computers add to that; who has seen the robot stop needs longer to answer
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
@@ -196,6 +198,8 @@ class GuardNode:
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
         self.acting = 0.0  # the time that the command being made is for
         self.stepped = transport.monotonic()
+        self.stop_heard = -np.inf  # when the operator's last word to stop was
+        self.rests_at = -np.inf  # when the robot came to rest for a reason
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
         self.rival, self.next_look = "", transport.monotonic() + IDLE_LOOK_S
@@ -241,9 +245,11 @@ class GuardNode:
         self.garbled += 1
 
     def _on_stop(self, received: Received) -> None:
+        self.stop_heard = self.transport.monotonic()
         self.stop("operator", "stopped by the operator")
 
     def _on_estop(self) -> None:
+        self.stop_heard = self.transport.monotonic()
         self.stop("operator", "the operator's stop is set")
 
     def _on_verdict(self, received: Received) -> None:
@@ -266,11 +272,13 @@ class GuardNode:
             self._tell("violated", "the formula is violated")
 
     def _on_reset(self, received: Received) -> None:
-        """Clear a latched reason; the robot is let go of, wherever it is."""
+        """Clear a latched reason; the robot is let go of, wherever it is. What has come since the last look is heard
+        topic by topic, a stop before a reset whichever was said first: a reset clears what was there before it."""
         if self.mode not in ("holding", "stopped"):
             return
-        if self.button.set:
-            return self._tell("operator", f"{NOT_RESET}: the operator's stop is still set")
+        refused = self._not_reset(self.transport.monotonic())
+        if refused:
+            return self._tell("operator", f"{NOT_RESET}: {refused}")
         self._release()
         self.due, self.motion = np.inf, None
         self.flight = self.flight.again()
@@ -278,6 +286,15 @@ class GuardNode:
             self.offboard.reset()
         self._let_go()
         self._say("waiting")
+
+    def _not_reset(self, now: float) -> str:
+        """Why a reset that is heard now may not be."""
+        if self.button.set:
+            return "the operator's stop is still set"
+        if now - self.stop_heard < RESET_AFTER_S:
+            return f"a stop was heard {now - self.stop_heard:.2f} s ago: say reset again"
+        # stopped since this look began, for a reason that was found before the bus was looked at
+        return "the robot has just been stopped: say reset again" if self.rests_at >= self.stepped else ""
 
     def _let_go(self) -> None:
         """Listen to whichever controller speaks next; it must say what it flies."""
@@ -321,6 +338,8 @@ class GuardNode:
     def _say(self, mode: str) -> None:
         if mode not in COMMANDED and self.mode in COMMANDED:
             self._release()
+        if mode in ("holding", "stopped"):
+            self.rests_at = self.transport.monotonic()
         self.mode = mode
         if mode != "active":
             self.exchange.drop(f"the mission is over: {self.flight.reason or mode}")
