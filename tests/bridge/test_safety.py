@@ -67,6 +67,14 @@ def test_what_is_written_is_what_holds():
     assert arm.tracking is not None and arm.tracking.error == (0.2,) * 7
 
 
+def test_a_robot_is_held_where_tracking_measures_it_or_else_its_start():
+    assert of(MOVING).place == "joint_pos"
+    for part in ("tracking", "start"):
+        other = of(changed(MOVING, f"commands.joint_pos_cmd.{part}", None))
+        assert other.place == "joint_pos" and other.action("tracking") == "hold"
+    assert of(FLYING).place == ""
+
+
 def test_what_is_left_out_is_not_checked():
     found = of({"stale_after_s": 1, "silent_after_s": 1, "commands": {"ctbr_cmd": {"stop": {"default": "silence"}}}})
     assert found.geofence is found.frozen is found.jump is found.tracking is found.effort is found.start is None
@@ -118,7 +126,7 @@ def test_what_is_left_out_is_not_checked():
     (FLYING, "estop.heartbeat_s", None, "its loss would not be seen"),
     (FLYING, "estop.heartbeat_s", 0.001, "the guard looks every 0.02 s: at least two periods are needed"),
     (MOVING, "commands.joint_pos_cmd.stop.default", "level", "level needs a quadrotor"),
-    (MOVING, "commands.joint_pos_cmd.tracking", None, "hold needs the section tracking"),
+    (MOVING, "commands.joint_pos_cmd", {"stop": {"default": "hold"}}, "hold needs the section tracking, or start"),
     (MOVING, "commands.joint_pos_cmd.stop.default", "damp",  # to joint angles of 0
      "damp needs a command in rad/s or m/s or N m or N; joint_pos_cmd is in rad"),
     # its thrust would be kept

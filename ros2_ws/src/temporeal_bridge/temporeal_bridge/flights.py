@@ -37,7 +37,7 @@ from temporeal_bridge.transport import QOS, Endpoint, Received, Transport, Trans
 
 READY_S = 30.0  # for the processes to start, on a busy machine
 RESET_S = 5.0
-AGAIN_S = 0.6  # a reset that the guard refused is said again: it hears none soon after a stop (RESET_AFTER_S)
+AGAIN_S = 0.6  # a reset that the guard refused is said again: soon after a stop it hears none (RESET_AFTER_S there)
 AFTER_S = 10.0  # beyond the mission's horizon, for its verdict
 POLL_S = 0.05
 SETTLE_S = 0.1  # between "the robot is there" and the start: several states of the new flight have arrived

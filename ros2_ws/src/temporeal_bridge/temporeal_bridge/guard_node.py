@@ -103,8 +103,8 @@ HEARD = ("mission/start", "mission/stop", "mission/reset", "estop", "monitor/ver
 UNHEARD = ("silent", "stale", "stamps")  # codes that a guard finds which did not listen
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
-RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may have been said before it. Chosen: two words are heard
-# together after 5 to 20 ms, network and busy computers add to that; who has seen the robot stop needs longer to answer
+RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may be the older word. Chosen: what comes within 20 ms is
+# heard together, network and busy computers add to that; who has seen the robot stop needs longer to answer
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
@@ -451,7 +451,8 @@ class GuardNode:
         if not self.transport.active:  # whoever it was deactivated for may be there already, or comes now
             self._look()
             self.next_look = now + IDLE_LOOK_S
-        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, self._fresh_values(now))
+        values = self._fresh_values(now, sound=action == "hold")  # not to where a state that lies says that it is
+        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values)
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
         self._say("stopping")
@@ -507,11 +508,11 @@ class GuardNode:
             mode, self.due = "finished", np.inf
         self._say(mode)
 
-    def _fresh_values(self, now: float) -> Values | None:
-        """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
-        can do without."""
+    def _fresh_values(self, now: float, sound: bool = False) -> Values | None:
+        """The newest signals; None while those that the profile reads are stale (``sound``: or not to be believed), and
+        where the watch fails: every stop can do without."""
         try:
-            return self.watch.values if self.watch.seen(now) else None
+            return self.watch.values if self.watch.seen(now) and (not sound or self.watch.sound(now)) else None
         except Exception:
             self.blind += 1
             return None

@@ -31,7 +31,9 @@
           start: {at_rest: {signal: joint_vel, below: 0.1}, ramp_s: 0.5}
 
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
-``silent_after_s``, ``commands`` and each command's ``stop``, which must be there.
+``silent_after_s``, ``commands`` and each command's ``stop``, which must be there. The stop ``hold`` goes to where
+``tracking``, or else ``start``, measures the robot; by a state that is stale or not to be believed (it leapt, stands,
+has foreign stamps) it is ``ramp``.
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings (``sink_gain``: share of the hover thrust per m/s), from ``descend``
@@ -255,6 +257,11 @@ class Profile:
         rules = (rule for rule in (self.ends, self.effort, self.self_collision) if rule is not None and rule.velocity)
         return next(((rule.position, rule.velocity) for rule in rules), ("", ""))
 
+    @property
+    def place(self) -> str:
+        """Where the robot is measured, as the command says it; "": nothing says that."""
+        return self.tracking.signal if self.tracking is not None else "" if self.start is None else self.start.signal
+
     def reads(self) -> dict[str, Sequence[str]]:
         """Signals by the rule, or the stop action, that reads them."""
         return {
@@ -323,7 +330,8 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
     leaps = common if extra is None else {**(common or {}), **extra}
     return Profile(
         limits=motion_limits(f"{where}.motion", own.get("motion"), spec, period),
-        stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level, own.get("tracking")),
+        stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level,
+                          own.get("tracking") is not None or own.get("start") is not None),
         stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
@@ -380,9 +388,10 @@ def motion_limits(where: str, row: Mapping[str, Any] | None, spec: CommandSpec, 
 
 
 def stop_actions(
-    where: str, row: Mapping[str, str], spec: CommandSpec, robot: RobotSpec, level: Any, tracking: Any
+    where: str, row: Mapping[str, str], spec: CommandSpec, robot: RobotSpec, level: Any, placed: bool
 ) -> Mapping[str, str]:
-    """Action by code of the reason, ``default`` for the others."""
+    """Action by code of the reason, ``default`` for the others. ``placed``: whether a section says where a robot that
+    is told places is measured."""
     legal(where, row, ("default", *CODES), ("default",))
     for code, action in row.items():
         if not isinstance(action, str) or action not in ACTIONS:
@@ -394,8 +403,9 @@ def stop_actions(
         if action in NEEDS and not set(spec.unit.split(",")) <= set(NEEDS[action]):
             raise SafetyError(f"{where}.{code}: {action} needs a command in {' or '.join(NEEDS[action])}; {spec.name} "
                               f"is in {spec.unit}")
-        if action == "hold" and tracking is None:
-            raise SafetyError(f"{where}.{code}: hold needs the section tracking: it says where the robot is measured")
+        if action == "hold" and not placed:
+            raise SafetyError(f"{where}.{code}: hold needs the section tracking, or start: they say where the robot is "
+                              "measured")
     return {**row, **ONLY}
 
 

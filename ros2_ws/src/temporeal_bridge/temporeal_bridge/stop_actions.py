@@ -100,9 +100,9 @@ def braking(stop: Stopping, profile: Profile, values: Values | None) -> bool:
 
 def measured(profile: Profile, motion: Motion, values: Values) -> Array:
     """The command [A] that keeps the robot where it is measured, inside the limits."""
-    if profile.tracking is None:
+    if not profile.place:
         return motion.command
-    value = values[profile.tracking.signal].reshape(-1)
+    value = values[profile.place].reshape(-1)
     return inside(profile.limits, np.concatenate([value, motion.command[value.size :]]))
 
 

@@ -1,0 +1,145 @@
+"""The guard of hands whose fingers press on something: what a stop leaves of the grip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import Manifest, identity
+from robots.spec import load_robot
+from temporeal_bridge import codecs, link, messages
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import Proposal, line
+from temporeal_bridge.memory import MemoryTransport
+from temporeal_bridge.mission import Told
+from temporeal_bridge.transport import QOS
+
+HANDS = ("leap_hand", "allegro_hand", "shadow_hand")
+PERIOD, TICK, NOISE = 0.05, 0.01, 1e-3  # s: of the policy, of the state; rad
+EMPTY = "std_msgs/msg/Empty"
+
+
+class Hand:
+    """A guard and a controller that closes the fingers, which a thing, or somebody's own finger, blocks at home."""
+
+    def __init__(self, lockstep: Any, name: str) -> None:
+        self.robot = load_robot(name)
+        self.interface = load_interface(self.robot)
+        (command,) = self.interface.commands
+        self.spec, self.lockstep = self.robot.command(command), lockstep
+        manifest = Manifest(
+            name=name, robot=name, signals=(self.robot.signals["joint_pos"],), commands=(self.spec,),
+            rate_hz=1 / PERIOD, memory=(), formula="G[0,10] (joint_pos[0] < 9)", constants={}, horizon_s=10.0,
+            stop="hold", training={}, versions={}, seed=0, git_revision="test", created="2026-01-01T00:00:00Z",
+            files={})
+        self.own = MemoryTransport(lockstep.bus, "peer", "/hand")
+        self.controller, guarded = line()
+        transport = MemoryTransport(lockstep.bus, "guard_node", "/hand")
+        self.guard = lockstep.add(transport, GuardNode(transport, manifest, self.robot, self.interface, guarded))
+        self.sent: list[np.ndarray] = []
+        self.own.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", QOS["deep"], lambda r: self.sent.append(
+            Told.of(messages.decode(r.type, r.data).data).sent))
+        self.row = self.interface.states[0]
+        self.state = self.own.advertise(self.row.topic, self.row.type, QOS["default"])
+        self.stop = self.own.advertise("mission/stop", EMPTY, QOS["default"])
+        self.rng, self.step, self.noise = np.random.default_rng(0), -1, NOISE
+        self.place = np.array(self.robot.home["joint_pos"], dtype=float)
+        self.controller.send(Proposal(link.HELLO, text=identity(manifest)))
+        self.run(0.2)
+        assert self.guard.mode == "ready"
+        self.controller.send(Proposal(link.BEGIN, 1, -1, 5))
+
+    @property
+    def at(self) -> np.ndarray:
+        """Where the motors are measured [A]."""
+        return np.asarray(self.guard.watch.values[self.guard.profile.place]).reshape(-1)
+
+    def publish(self) -> None:
+        """One state: the fingers rest where they are blocked."""
+        size = len(self.place)
+        signals = {"joint_pos": self.place + self.noise * self.rng.normal(size=size),
+                   "joint_vel": self.noise * self.rng.normal(size=size), "joint_torque": self.rng.normal(size=size)}
+        message = codecs.STATES[self.row.codec].encode(signals, self.own.now(), ("world", "hand"), self.row.options)
+        self.own.publish(self.state, messages.encode(self.row.type, message))
+
+    def run(self, seconds: float, closes: bool = False) -> None:
+        for k in range(round(seconds / TICK)):
+            self.publish()
+            if closes and k % round(PERIOD / TICK) == 0:
+                self.step += 1
+                now, asked = self.own.monotonic(), self.at + min(0.05 * self.step, 0.8)
+                self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, asked))
+            self.lockstep.run(TICK)
+            self.own.wait(0.0)
+
+    def beyond(self) -> float:
+        """How far the last command closes the fingers beyond where they are [rad]."""
+        return float(np.max(self.sent[-1] - self.at))
+
+
+@pytest.fixture(params=HANDS)
+def gripping(request, lockstep):
+    hand = Hand(lockstep, request.param)
+    hand.run(1.5, closes=True)
+    assert hand.guard.mode == "active" and hand.beyond() > 0.1, hand.guard.flight.reason
+    return hand
+
+
+def test_the_operators_stop_lets_go_of_what_the_fingers_press_on(gripping):
+    """It kept the last command, up to 0.8 rad beyond a finger that is in between, until somebody reset it."""
+    count = len(gripping.sent) - 1
+    gripping.own.publish(gripping.stop, messages.empty())
+    gripping.run(1.0)
+    assert gripping.guard.flight.action == "hold" and gripping.guard.mode == "holding"
+    assert np.abs(gripping.sent[-1] - gripping.at).max() < 10 * NOISE
+    speed = np.abs(np.diff(gripping.sent[count:], axis=0)) / PERIOD
+    assert (speed <= gripping.guard.profile.limits.speed + 1e-6).all()
+
+
+def test_a_guard_that_is_told_to_end_leaves_no_grip(gripping):
+    """The driver holds the last command for ever."""
+    gripping.guard.may_end()
+    gripping.run(1.0)
+    assert gripping.guard.may_end() and np.abs(gripping.sent[-1] - gripping.at).max() < 10 * NOISE
+
+
+def test_a_controller_that_falls_silent_lets_nothing_fall(gripping):
+    grip = gripping.beyond()
+    gripping.run(1.0)
+    assert (gripping.guard.flight.code, gripping.guard.flight.action) == ("silent", "ramp")
+    assert gripping.beyond() == pytest.approx(grip, abs=20 * NOISE)
+    gripping.own.publish(gripping.stop, messages.empty())  # the operator may have his finger in the hand
+    gripping.run(1.0)
+    assert gripping.guard.flight.action == "hold" and gripping.beyond() < 10 * NOISE
+
+
+def test_a_state_that_leapt_says_nothing_of_where_the_fingers_are(gripping):
+    before = gripping.sent[-1]
+    gripping.place = gripping.place - 0.7
+    gripping.run(0.02)
+    assert gripping.guard.flight.code == "jump"
+    gripping.own.publish(gripping.stop, messages.empty())
+    gripping.run(1.0)
+    assert gripping.guard.stopping.action == "ramp" and np.abs(gripping.sent[-1] - before).max() < 0.3
+
+
+def test_where_a_hand_is_measured_is_what_its_command_says(lockstep):
+    """Of the Shadow Hand a J0 is the sum of two joints, which one motor moves."""
+    for name in HANDS:
+        hand = Hand(lockstep, name)
+        assert hand.robot.signals[hand.guard.profile.place].shape == hand.spec.shape
+        assert np.abs(hand.at - hand.robot.home[hand.guard.profile.place]).max() < 10 * NOISE
+
+
+@pytest.mark.parametrize("name", ["leap_hand", "shadow_hand"])
+def test_a_hand_whose_driver_says_the_same_for_ever_is_stopped(lockstep, name):
+    hand = Hand(lockstep, name)
+    hand.run(0.5, closes=True)
+    hand.noise = 0.0
+    hand.run(0.9, closes=True)
+    assert hand.guard.mode == "active"
+    hand.run(0.2, closes=True)
+    assert hand.guard.flight.code == "frozen" and hand.guard.flight.action == "ramp"
