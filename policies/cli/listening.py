@@ -70,6 +70,7 @@ class Heard:
         clock_step_s: how far this machine's wall clock moved against its monotonic clock, s.
         node: full name of the listener, which is among ``nodes``.
         nodes: full names of all nodes on the bus; one that two nodes bear is there twice.
+        rivals: by full name, the robot's other topics for commands, and who publishes there.
         buttons: who publishes on ``estop``. pressed: what it said last; None: nothing. What cannot be read is true.
     """
 
@@ -83,6 +84,7 @@ class Heard:
     nodes: tuple[str, ...]
     buttons: tuple[Peer, ...] = ()
     pressed: bool | None = None
+    rivals: Mapping[str, tuple[Peer, ...]] = field(default_factory=dict)
 
     def newest(self) -> dict[str, np.ndarray]:
         """The last value of every signal that was heard."""
@@ -122,9 +124,10 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
         CommandHeard(row, transport.resolve(row.topic), tuple(transport.publishers(row.topic)),
                      tuple(transport.subscribers(row.topic)))
         for row in (rows, *getattr(rows, "also", ())))
+    rivals = {transport.resolve(topic): tuple(transport.publishers(topic)) for topic in interface.rivals_of(command)}
     own = full_name(transport.namespace, transport.node)
     return Heard(begin, end, step, states, commands, own, transport.namespace, tuple(transport.nodes()),
-                 tuple(transport.publishers(TOPIC)), pressed(stops))
+                 tuple(transport.publishers(TOPIC)), pressed(stops), rivals)
 
 
 def pressed(heard: Sequence[Received]) -> bool | None:

@@ -139,6 +139,12 @@ def alone(heard: Heard, plan: Plan) -> Iterator[Check]:
         else:
             yield Check(f"{row.topic} alone", "ok", f"nobody commands {command.name}")
         yield listener(command)
+    for name, peers in heard.rivals.items():
+        if peers:
+            yield Check(f"{name} alone", "fail", f"{told(peers)} publishes on {name}, which commands the robot, too",
+                        "end it, though it may say nothing yet: the guard does not fly beside it")
+    if heard.rivals and not any(heard.rivals.values()):
+        yield Check("other commands", "ok", f"nobody publishes on {shown(list(heard.rivals))}")
 
 
 def listener(command: CommandHeard) -> Check:

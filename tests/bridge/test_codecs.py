@@ -249,6 +249,32 @@ def test_commands_have_topics_of_their_own(place, topic, words):
         build(ROBOT, content, "px4")
 
 
+@pytest.mark.parametrize(("rivals", "words"), [
+    ("fmu/in/goto_setpoint", "px4.rivals: a list of topics is needed, got 'fmu/in/goto_setpoint'"),
+    ([3], "px4.rivals: 3 stands there; names of topics are needed"),
+    (["goto setpoint"], "px4.rivals: '/goto setpoint' is not a topic name"),
+    (["a", "/a"], "px4.rivals: topic '/a' stands there twice"),
+    (["fmu/in/vehicle_rates_setpoint"], "is one of the interface's, or of the nodes' own; others are needed"),
+    (["fmu/in/offboard_control_mode"], "is one of the interface's"),
+    (["fmu/in/actuator_motors"], "is one of the interface's"), (["fmu/in/vehicle_command"], "is one of the interface's"),
+    (["fmu/out/vehicle_odometry"], "is one of the interface's"),
+    (["/mission/stop"], "topic '/mission/stop' is one of the interface's, or of the nodes' own")])
+def test_rivals_are_topics_of_others(rivals, words):
+    content = yaml.safe_load(ROBOT.ros.read_text())
+    content["interfaces"]["px4"]["rivals"] = rivals
+    with pytest.raises(InterfaceError, match=words):
+        build(ROBOT, content, "px4")
+
+
+def test_the_topics_of_commands_that_are_not_flown_are_rivals_too():
+    """Their companions as well, but not those that the flown one has itself."""
+    px4 = load_interface(ROBOT, "px4")
+    assert px4.rivals_of("ctbr_cmd") == (*px4.rivals, "fmu/in/actuator_motors")
+    assert px4.rivals_of("motor_cmd") == (*px4.rivals, "fmu/in/vehicle_rates_setpoint")
+    assert load_interface(ROBOT, "crazyswarm2").rivals_of("ctbr_cmd")[-2:] == ("cmd_hover", "motor_cmd")
+    assert load_interface(load_robot("franka")).rivals_of("joint_pos_cmd") == ()
+
+
 @pytest.mark.parametrize("topic", ["odom", "/odom"])
 def test_a_topic_stands_once_among_the_states(topic):
     content = yaml.safe_load(ROBOT.ros.read_text())

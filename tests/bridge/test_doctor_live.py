@@ -85,11 +85,12 @@ def test_what_is_wrong_is_found(lab: Lab, artifact: Path, capsys: pytest.Capture
                           "base_vel_w": np.zeros(3), "base_ang_vel_b": np.zeros(3)})
     rival = MemoryTransport(lab.bus, "rival", "/cf1")
     rival.advertise("cmd_vel_legacy", TWIST, QOS["default"])
+    rival.advertise("cmd_hover", TWIST, QOS["default"])
     status, found = doctor(capsys, "--artifact", str(artifact), "deploy.namespace=/cf1", "--robot", "franka")
     assert status == 1
     assert {name: check["status"] for name, check in found.items()} == {
         "robot": "fail", "height limits": "fail", "odom alive": "fail", "geofence": "fail",
-        "cmd_vel_legacy alone": "fail", "namespace": "warn", "start state": "warn"}
+        "cmd_vel_legacy alone": "fail", "/cf1/cmd_hover alone": "fail", "namespace": "warn", "start state": "warn"}
     assert "/cf1/rival" in found["cmd_vel_legacy alone"]["found"]
 
 

@@ -924,6 +924,21 @@ def test_a_second_publisher_of_commands_ends_the_flight(flying):
         flying.guard.flight.reason)
 
 
+@pytest.mark.parametrize("topic", ["cmd_hover", "cmd_full_state", "motor_cmd"])
+def test_who_commands_the_robot_by_another_topic_is_a_second_publisher(flying, topic):
+    """The driver takes whichever setpoint comes last, and nobody saw those of other kinds."""
+    MemoryTransport(flying.lockstep.bus, "joystick", "/cf1").advertise(topic, TWIST, QOS["command"])
+    flying.fly(0.6)
+    assert flying.code == "publisher" and flying.guard.flight.reason == (
+        f"/cf1/joystick publishes on /cf1/{topic}, too")
+
+
+def test_who_has_another_robots_topic_is_none(flying):
+    MemoryTransport(flying.lockstep.bus, "joystick", "/cf2").advertise("cmd_hover", TWIST, QOS["command"])
+    flying.fly(0.6)
+    assert flying.mode == "active"
+
+
 def test_with_a_second_publisher_nothing_starts(world):
     other = MemoryTransport(world.lockstep.bus, "joystick", "/cf1")
     other.advertise(world.interface.command("ctbr_cmd").topic, TWIST, QOS["command"])

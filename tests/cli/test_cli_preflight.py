@@ -156,6 +156,12 @@ def test_a_second_commander_is_named() -> None:
     only(sample, "cmd_vel_legacy alone", "fail", "/teleop publishes on /cf1/cmd_vel_legacy", "end it")
 
 
+def test_who_could_command_it_by_another_topic_is_named() -> None:
+    sample = heard(rivals={"/cf1/cmd_hover": (peer("geometry_msgs/msg/Twist", "/teleop"),), "/cf1/cmd_position": ()})
+    only(sample, "/cf1/cmd_hover alone", "fail", "/teleop publishes on /cf1/cmd_hover, which commands", "end it")
+    assert findings(heard(rivals={"/cf1/cmd_hover": ()})) == {}
+
+
 @pytest.mark.parametrize(("subscribers", "status", "words"), [
     ((), "fail", "nobody subscribes"),
     ((peer("geometry_msgs/msg/TwistStamped"),), "fail", "TwistStamped, not geometry_msgs/msg/Twist"),

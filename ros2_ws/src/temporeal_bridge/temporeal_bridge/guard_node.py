@@ -52,7 +52,16 @@ from temporeal_bridge import admission, codecs, link, messages, safety, stop_act
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.guard_voice import Voice
-from temporeal_bridge.interface import ARM, CommandTopic, Interface, Topic, armed_by, encode_all, load_interface
+from temporeal_bridge.interface import (
+    ARM,
+    CommandTopic,
+    Interface,
+    Topic,
+    armed_by,
+    encode_all,
+    load_interface,
+    rows_of,
+)
 from temporeal_bridge.link import Answer, GuardEnd, Proposal, SocketGuard
 from temporeal_bridge.mission import (
     AGES,
@@ -103,8 +112,8 @@ HEARD = ("mission/start", "mission/stop", "mission/reset", "estop", "monitor/ver
 UNHEARD = ("silent", "stale", "stamps")  # codes that a guard finds which did not listen
 LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
-RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may be the older word. Chosen: what comes within 20 ms is
-# heard together, network and busy computers add to that; who has seen the robot stop needs longer to answer
+RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may be the older word. Chosen: what comes in 20 ms
+# is heard together, network and busy computers add to that; who has seen the robot stop needs longer to answer
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
@@ -169,7 +178,7 @@ class GuardNode:
         self.state = StateInput(
             transport, robot, interface, listener=self._on_state, wanted=self.profile.signals())
         orders = None if interface.autopilot is None else interface.autopilot.orders
-        rows: list[CommandTopic | Topic] = [*self.topic.also, self.topic, *([] if orders is None else [orders])]
+        rows: list[CommandTopic | Topic] = [*rows_of(self.topic), *([] if orders is None else [orders])]
         self.endpoints = {row.topic: transport.advertise(row.topic, row.type, qos_named(row.qos)) for row in rows}
         self.command = self.endpoints[self.topic.topic]
         self.offboard: Offboard | None = None
@@ -202,6 +211,7 @@ class GuardNode:
         self.rests_at = -np.inf  # when the robot came to rest for a reason
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
+        self.rivals = interface.rivals_of(self.spec.name)  # topics
         self.rival, self.next_look = "", transport.monotonic() + IDLE_LOOK_S
         self._look()  # the first look takes milliseconds: not in flight
         self.next_report = transport.monotonic() + DIAGNOSTICS_S
@@ -591,10 +601,11 @@ class GuardNode:
         return [p for i, p in enumerate(waiting) if i not in commands[:-1]]
 
     def _look(self) -> None:
-        """Does anybody else publish commands, and who publishes the operator's stop?"""
-        others = [f"{peer.node or 'a node without a name'} publishes on {self.endpoints[row.topic].topic}, too"
-                  for row in (*self.topic.also, self.topic) for peer in self.transport.publishers(row.topic)
-                  if not peer.own]
+        """Does anybody else publish commands, on our topics or on another of the robot's, and who publishes the
+        operator's stop?"""
+        others = [f"{peer.node or 'a node without a name'} publishes on {self.transport.resolve(topic)}, too"
+                  for topic in (*(row.topic for row in rows_of(self.topic)), *self.rivals)
+                  for peer in self.transport.publishers(topic) if not peer.own]
         self.rival = ", ".join(others)
         self.button.look(self.mode in COMMANDED)
 

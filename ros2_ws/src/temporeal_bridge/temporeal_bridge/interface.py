@@ -121,6 +121,7 @@ class Interface:
         autopilot: what must be asked before commands count; None: nothing.
         offers: by command, the robot's interfaces that have it.
         pictures: what cameras see.
+        rivals: other topics on which the robot takes commands: nobody may publish there, either.
         cameras: by name, where the simulated ones are and what they are like, as the file has it.
     """
 
@@ -134,6 +135,7 @@ class Interface:
     offers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pictures: tuple[PictureTopic, ...] = ()
     cameras: Mapping[str, Any] = field(default_factory=dict)
+    rivals: tuple[str, ...] = ()
 
     @property
     def topics(self) -> tuple[StateTopic, ...]:
@@ -155,8 +157,17 @@ class Interface:
         return self.commands[name]
 
 
+    def rivals_of(self, name: str) -> tuple[str, ...]:
+        """Topics on which somebody else could command a robot that is sent command ``name``: the rivals, and those of
+        the interface's other commands."""
+        mine = {resolve_name(row.topic) for row in rows_of(self.command(name))}
+        others = [row.topic for key, other in self.commands.items() if key != name for row in rows_of(other)]
+        return (*self.rivals, *dict.fromkeys(topic for topic in others if resolve_name(topic) not in mine))
+
+
 TOP = ("default", "interfaces", "safety", "simulation")
 PARTS = ("description", "definitions", "states", "commands")
+MAY_HAVE = ("autopilot", "rivals")  # further parts of an interface
 STATE = ("topic", "type", "codec", "rate_hz", "qos", "options")
 COMMAND = ("topic", "type", "codec", "qos", "options")
 EXTRA = ("definitions", "signals", "states")
@@ -204,7 +215,7 @@ RULES: dict[str, Rule] = {  # by key: what it is, and whether a value is it
     "max_age_s": ("a number of seconds above 0", lambda v: is_number(v) and v > 0),
     "also": LIST}
 OR_NOTHING: dict[str, Rule] = {  # the same, or null
-    **dict.fromkeys(("states", "pictures"), LIST), **dict.fromkeys(("signals", "cameras", "autopilot"), MAP),
+    **dict.fromkeys(("states", "pictures", "rivals"), LIST), **dict.fromkeys(("signals", "cameras", "autopilot"), MAP),
     "definitions": ("a mapping from types to the text of their .msg files",
                     lambda v: is_map(v) and all(isinstance(text, str) for text in v.values()))}
 
@@ -249,7 +260,7 @@ def build(
     if name not in known:
         raise InterfaceError(f"robot {robot.name!r} has no interface {name!r}; known: {', '.join(known)}")
     part = known[name]
-    keys(name, part, PARTS, ("autopilot",))
+    keys(name, part, PARTS, MAY_HAVE)
     define(name, part["definitions"])
     states = tuple(StateTopic(**keys(f"{name}.states", row, STATE)) for row in part["states"] or ())
     commands = {key: command_topic(f"{name}.commands.{key}", row) for key, row in part["commands"].items()}
@@ -262,15 +273,16 @@ def build(
         pictures, cameras = picture_topics(extra)
     carried = check(robot, specs, states, commands, pictures)
     check_topics((*states, *pictures), commands, autopilot)
+    rivals = rival_topics(f"{name}.rivals", part.get("rivals") or (), (*states, *pictures), commands, autopilot)
     lost = sorted(set(specs) - set(robot.signals) - set(carried))
     if lost:
         raise InterfaceError(f"extra signals: no topic carries {lost}")
     offers: dict[str, list[str]] = {}
     for key, other in known.items():
-        for command in keys(key, other, PARTS, ("autopilot",))["commands"]:
+        for command in keys(key, other, PARTS, MAY_HAVE)["commands"]:
             offers.setdefault(command, []).append(key)
     return Interface(name, states, commands, content["safety"], content["simulation"], carried, autopilot, offers,
-                     pictures, cameras)
+                     pictures, cameras, rivals)
 
 
 def extra_topics(
@@ -328,6 +340,35 @@ def command_topic(where: str, row: Mapping[str, Any]) -> CommandTopic:
     row = keys(where, row, COMMAND, ("also",))
     companions = tuple(CommandTopic(**keys(f"{where}.also", other, COMMAND)) for other in row.get("also", ()))
     return CommandTopic(**{**row, "also": companions})
+
+
+def rows_of(command: CommandTopic) -> tuple[CommandTopic, ...]:
+    """The command's topic after those of its companions, as they are published."""
+    return (*command.also, command)
+
+
+def rival_topics(
+    where: str, names: Sequence[Any], states: Sequence[StateTopic], commands: Mapping[str, CommandTopic],
+    autopilot: Autopilot | None,
+) -> tuple[str, ...]:
+    """Names of topics by which others could command the robot, each once, and none of the interface's or of ours."""
+    between = () if autopilot is None else (autopilot.status, autopilot.orders)
+    rows = [*states, *(row for each in commands.values() for row in rows_of(each)), *between]
+    taken = {resolve_name(name) for name in (*OURS, *(row.topic for row in rows if row is not None))}
+    found = dict[str, str]()
+    for name in names:
+        if not is_text(name):
+            raise InterfaceError(f"{where}: {name!r} stands there; names of topics are needed")
+        with told(where):
+            full = resolve_name(name)
+        if full in found:
+            raise InterfaceError(f"{where}: topic {name!r} stands there twice; each is needed once")
+        if full in taken:
+            raise InterfaceError(f"{where}: topic {name!r} is one of the interface's, or of the nodes' own; others are "
+                                 "needed on which the robot takes commands (those of the interface's other commands "
+                                 "count by themselves)")
+        found[full] = name
+    return tuple(found.values())
 
 
 def autopilot_of(where: str, row: Mapping[str, Any]) -> Autopilot:
