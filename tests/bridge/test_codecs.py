@@ -256,7 +256,7 @@ def test_commands_have_topics_of_their_own(place, topic, words):
     (["a", "/a"], "px4.rivals: topic '/a' stands there twice"),
     (["fmu/in/vehicle_rates_setpoint"], "is one of the interface's, or of the nodes' own; others are needed"),
     (["fmu/in/offboard_control_mode"], "is one of the interface's"),
-    (["fmu/in/actuator_motors"], "is one of the interface's"), (["fmu/in/vehicle_command"], "is one of the interface's"),
+    (["fmu/in/actuator_motors"], "is one of the interface"), (["fmu/in/vehicle_command"], "is one of the interface's"),
     (["fmu/out/vehicle_odometry"], "is one of the interface's"),
     (["/mission/stop"], "topic '/mission/stop' is one of the interface's, or of the nodes' own")])
 def test_rivals_are_topics_of_others(rivals, words):

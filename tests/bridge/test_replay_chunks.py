@@ -128,7 +128,7 @@ class Field:
     def reset(self) -> None:
         """Once the arm is kept."""
         self.lockstep.run(2.0, until=lambda: self.guard.mode == "holding")
-        self.lockstep.run(0.2)
+        self.lockstep.run(0.5)
         assert self.guard.mode == "holding"
         self.say("mission/reset", EMPTY, messages.empty())
         self.lockstep.run(0.4)
