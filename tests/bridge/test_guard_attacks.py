@@ -285,6 +285,8 @@ def test_neither_start_nor_reset_ends_a_stop_action(flying):
         flying.begin(2)
         flying.fly(0.02)
     assert flying.mode == "stopping" and flying.guard.flight.number == 1
+    assert "not reset: the robot is still stopping: say reset when it has stopped" in [
+        event["reason"] for event in flying.events]
 
 
 def test_who_has_not_said_what_he_flies_begins_nothing(flying):

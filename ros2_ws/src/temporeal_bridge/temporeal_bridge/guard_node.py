@@ -284,7 +284,7 @@ class GuardNode:
     def _on_reset(self, received: Received) -> None:
         """Clear a latched reason; the robot is let go of, wherever it is. What has come since the last look is heard
         topic by topic, a stop before a reset whichever was said first: a reset clears what was there before it."""
-        if self.mode not in ("holding", "stopped"):
+        if self.mode not in ("stopping", "holding", "stopped"):
             return
         refused = self._not_reset(self.transport.monotonic())
         if refused:
@@ -301,6 +301,8 @@ class GuardNode:
         """Why a reset that is heard now may not be."""
         if self.button.set:
             return "the operator's stop is still set"
+        if self.mode == "stopping":
+            return "the robot is still stopping: say reset when it has stopped"
         if now - self.stop_heard < RESET_AFTER_S:
             return f"a stop was heard {now - self.stop_heard:.2f} s ago: say reset again"
         # stopped since this look began, for a reason that was found before the bus was looked at
