@@ -75,6 +75,12 @@ def test_a_robot_is_held_where_tracking_measures_it_or_else_its_start():
     assert of(FLYING).place == ""
 
 
+def test_without_level_a_fence_may_be_of_any_height():
+    found = of({**FLYING, "level": None, "geofence": {"signal": "base_pos_w", "low": -400, "high": 400},
+                "commands": {"ctbr_cmd": {"stop": {"default": "silence"}}}})
+    assert found.geofence is not None and found.geofence.high == (400.0,) * 3
+
+
 def test_what_is_left_out_is_not_checked():
     found = of({"stale_after_s": 1, "silent_after_s": 1, "commands": {"ctbr_cmd": {"stop": {"default": "silence"}}}})
     assert found.geofence is found.frozen is found.jump is found.tracking is found.effort is found.start is None
@@ -95,16 +101,25 @@ def test_what_is_left_out_is_not_checked():
     (FLYING, "commands.ctbr_cmd.stop.fire", "hold", "there is no key 'fire'; legal: default, policy"),
     (FLYING, "level", None, "level needs a quadrotor's ctbr_cmd and the section safety.level"),
     (FLYING, "level.gain", ..., "safety.level: the key 'gain' is missing"),
-    (FLYING, "level.descend", 1, "level.descend is 1; a number is needed above 0 and below 1: .* the robot climbs"),
-    (FLYING, "level.descend", 0, "descend is 0; a number is needed above 0 and below 1"),
-    (FLYING, "level.descend", "0.8", "descend is '0.8'; a number is needed above 0"),
-    (FLYING, "level.gain", 0, "level.gain is 0; a number is needed above 0: else it does not level"),
-    (FLYING, "level.limit", float("inf"), "level.limit is inf; a number is needed above 0"),
+    (FLYING, "level.descend", 1, "level.descend is 1; a number is needed from 0.5 and below 1: .* the robot climbs"),
+    (FLYING, "level.descend", 1e-300, "descend is 1e-300; a number is needed from 0.5 and below 1"),
+    (FLYING, "level.descend", "0.8", "descend is '0.8'; a number is needed from 0.5"),
+    *((FLYING, f"level.{key}", value, f"level.{key} is .*; a number is needed from 0.5 to 20: with less it does not")
+      for key in ("gain", "limit") for value in (0, 1e-9, 21, float("inf"))),
     (FLYING, "level.landed_m", 3, "level.landed_m is 3; a number is needed from 0 to 0.5 m: .* the robot falls"),
     (FLYING, "level.landed_m", -0.1, "landed_m is -0.1; a number is needed from 0 to 0.5 m"),
-    (FLYING, "level.max_s", 0, "level.max_s is 0; a number is needed above 0: after it the motors are cut"),
-    (FLYING, "level.blind_s", None, "level.blind_s is None; a number is needed from 0"),
-    (FLYING, "level", {**LEVEL, "sink_gain": -1}, "level.sink_gain is -1; a number is needed from 0"),
+    *((FLYING, "level.max_s", value, "max_s is .*; a number is needed from 1 to 60 s") for value in (0, 1e-3, 61)),
+    *((FLYING, "level.blind_s", value, "blind_s is .*; a number is needed from 0 to 2 s") for value in (None, 300)),
+    *((FLYING, "level", {**LEVEL, "sink_gain": value}, "level.sink_gain is .*; a number is needed from 0.05 to 5 s/m")
+      for value in (-1, 0, 1e300)),
+    *((FLYING, "level", {**LEVEL, "sink_m_s": value}, "level.sink_m_s is .*; a number is needed from 0.15 to 1 m/s")
+      for value in (0, 0.05, 3)),
+    *((FLYING, path, value, f"safety.{path} is .* s; at most 5 s is legal") for path, value in (
+        ("stale_after_s", 100), ("silent_after_s", 100), ("stamps_within_s", 500), ("frozen.after_s", 1e9),
+        ("estop.heartbeat_s", 1e9))),
+    (FLYING, "commands.ctbr_cmd.stamps_within_s", 500, "commands.ctbr_cmd.stamps_within_s is 500 s; at most 5 s is"),
+    (FLYING, "geofence.high", [1, 1, 400], r"geofence.high is .*400.0.; with safety.level its z may be at most 7.26 m"),
+    (FLYING, "geofence.low", -1, r"geofence.low is .*-1.0.; with safety.level its z must be at least -0.24 m, 0.3 m"),
     (FLYING, "unlock_below_m", 3, "unlock_below_m is 3; a number above 0 and up to 0.5 m is needed"),
     (FLYING, "unlock_below_m", 0, "unlock_below_m is 0; a number above 0"),
     (FLYING, "geofence.signal", "pos", "has no signal 'pos'; known: base_pos_w"),

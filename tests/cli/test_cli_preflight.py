@@ -282,7 +282,7 @@ def test_a_dead_sensor_and_a_signal_that_may_rest() -> None:
 
 def test_outside_the_fence() -> None:
     far = {"base_pos_w": noisy(0.0, 6.0, 1.0), "height": noisy(0.0, 6.0, 1.0)[:, 2]}
-    only(heard(states=(odom(signals=far), gyro())), "geofence", "fail", "1.0", "outside [-5, -5, -1]")
+    only(heard(states=(odom(signals=far), gyro())), "geofence", "fail", "1.0", "outside [-5, -5, -0.2]")
 
 
 def test_a_robot_without_a_fence_or_without_a_position_has_none() -> None:

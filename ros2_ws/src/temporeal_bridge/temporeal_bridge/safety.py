@@ -4,7 +4,7 @@
       stale_after_s: 0.1     # a state that arrived longer ago stops the robot
       silent_after_s: 0.1    # so does a controller that has proposed nothing for so long
       stamps_within_s: 0.5   # and a state whose stamp is farther from our clock; null: the clocks are not compared
-      geofence: {signal: base_pos_w, low: [-5, -5, -1], high: [5, 5, 4]}
+      geofence: {signal: base_pos_w, low: [-5, -5, -0.2], high: [5, 5, 4]}
       frozen: {signals: [base_ang_vel_b], after_s: 0.2}  # values that do not change in any bit
       jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component, more after a
                                   # gap (a velocity: after a lost message); of an attitude the angle [rad], whatever
@@ -30,18 +30,24 @@
           stamps_within_s: 0.015  # signal which a rule or a stop of this command reads; of others the common ones
           start: {at_rest: {signal: joint_vel, below: 0.1}, ramp_s: 0.5}
 
+Times after which something is wrong (those above, ``frozen.after_s`` and ``estop.heartbeat_s``) are 5 s at most.
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there. The stop ``hold`` goes to where
 ``tracking``, or else ``start``, measures the robot; by a state that is stale or not to be believed (it leapt, stands,
 has foreign stamps) it is ``ramp``.
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
-``sink_m_s``, by the velocity that the state brings (``sink_gain``: share of the hover thrust per m/s), from ``descend``
-to 1.3 of the hover thrust; a sink that does not show in the height is not believed. Without a velocity, or after the
-state jumped, while it is frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, then the
-motors are off; after ``max_s``, but in the air not while the height says that it still sinks, up to four times
-``max_s``: a state that says so for longer lies. Once the state is stale, after ``blind_s``; after the attitude jumped
-nobody knows which way is up, and it is as if the state were stale.
+``sink_m_s``, by the velocity that the state brings, as far as the height agrees with it (``sink_gain``: share of the
+thrust that carries the robot, per m/s), from ``descend`` to 1.3 of that thrust. That is what it hovered with in this
+mission, where it flew for long enough, else its nominal weight, and is slowly corrected, up by a sink that velocity and
+height both show to be too fast, down where neither shows it. Without a velocity, or after the state jumped, while it is
+frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, then the motors are off. After ``max_s``
+an autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 %
+of it a second while the height does not show the sink, or is not to be believed, and after four times ``max_s`` anyway,
+for a state that says for so long that it sinks lies; with a fifth of it left, the motors are off. Once the state is
+stale it is over after ``blind_s``; after the attitude jumped nobody knows which way is up, and it is as if the state
+were stale. So a ``geofence`` may only be so high that the robot comes down from there in four times ``max_s``, and not
+begin far below ``landed_m``: a height below that is a robot that has landed.
 
 ``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
@@ -290,12 +296,20 @@ COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "fro
 AGES = ("stale_after_s", "stamps_within_s")
 OF_COMMAND = ("stop", *AGES, "jump", "motion", "tracking", "effort", "ends", "start", "self_collision")
 LOW_M = 0.5  # m: motors may be cut below; chosen: a fall from there ends at 3 m/s, and larger quadrotors stand so high
+LONGEST = 4.0  # times max_s: even a quadrotor that says it sinks is down after that, or its state lies
 LEVEL: dict[str, tuple[str, Callable[[float], bool]]] = {  # what each parameter is, and whether a number is it
-    "descend": ("above 0 and below 1: a share of the hover thrust, from 1 on the robot climbs", lambda v: 0 < v < 1),
-    **dict.fromkeys(("gain", "limit"), ("above 0: else it does not level", lambda v: v > 0)),
+    "descend": ("from 0.5 and below 1: a share of the hover thrust, from 1 on the robot climbs, with less it falls",
+                lambda v: 0.5 <= v < 1),
+    **dict.fromkeys(("gain", "limit"), ("from 0.5 to 20: with less it does not level", lambda v: 0.5 <= v <= 20)),
     "landed_m": (f"from 0 to {LOW_M:g} m: below it the motors are cut, and the robot falls", lambda v: 0 <= v <= LOW_M),
-    "max_s": ("above 0: after it the motors are cut", lambda v: v > 0),
-    **dict.fromkeys(("blind_s", "sink_m_s", "sink_gain"), ("from 0", lambda v: v >= 0))}
+    "max_s": ("from 1 to 60 s: after it a robot that does not sink is let down", lambda v: 1 <= v <= 60),
+    "blind_s": ("from 0 to 2 s: blind nobody knows where it goes", lambda v: 0 <= v <= 2),
+    "sink_m_s": ("from 0.15 to 1 m/s: slower is not seen in the height, faster is a crash", lambda v: 0.15 <= v <= 1),
+    "sink_gain": ("from 0.05 to 5 s/m: with less it is not brought to sink_m_s, with more it shakes",
+                  lambda v: 0.05 <= v <= 5)}
+BELOW_M = 0.3  # under landed_m: so far may the floor seem to be away; lower no robot is in flight, and the height that
+# cuts the motors would be one of its flight. Chosen
+AT_MOST_S = 5.0  # of times after which something counts as wrong. Chosen: longer, and nobody would be stopped for it
 SINK = {"sink_m_s": 0.3, "sink_gain": 0.5}
 """Parameters of level that may be left out, both chosen: m/s, a drop from 5 mm; s/m, what it is off by is gone with a
 time constant of 0.2 s, slower than state, command and motors are late (0.05 to 0.1 s)."""
@@ -312,14 +326,14 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         raise SafetyError(f"safety.commands has no section for {spec.name!r}; it has: {', '.join(commands)}")
     where, own = f"safety.commands.{spec.name}", commands[spec.name]
     legal(where, own, OF_COMMAND, ("stop",))
-    positive("safety.stale_after_s", content["stale_after_s"])
+    seconds("safety.stale_after_s", content["stale_after_s"])
     stale, stamps = (shorter(where, name, own, content) for name in AGES)
     assert stale is not None
     level = content.get("level")
     if level is not None:
         legal("safety.level", level, list(LEVEL), [name for name in LEVEL if name not in SINK])
         level = {name: parameter(name, value) for name, value in {**SINK, **level}.items()}
-    silent = positive("safety.silent_after_s", content["silent_after_s"])
+    silent = seconds("safety.silent_after_s", content["silent_after_s"])
     if silent < 2 * period:
         raise SafetyError(f"safety.silent_after_s is {silent:g} s, but this artifact's commands come every {period:g} "
                           "s: at least two periods are needed, or every late step would stop the robot")
@@ -334,7 +348,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
                           own.get("tracking") is not None or own.get("start") is not None),
         stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=stamps,
-        geofence=fence(robot, content.get("geofence")), frozen=frozen(robot, content.get("frozen")),
+        geofence=fence(robot, content.get("geofence"), level), frozen=frozen(robot, content.get("frozen")),
         jump=leaps, attitudes=of_unit(robot, leaps or (), "wxyz"),
         velocities=of_unit(robot, leaps or (), "rad/s", "m/s"),
         violated=violated, estop=estop(content.get("estop"), period),
@@ -365,7 +379,8 @@ def unlock_height(value: Any) -> float | None:
 
 def shorter(where: str, name: str, own: Mapping[str, Any], content: Mapping[str, Any]) -> float | None:
     """A time of all commands, or this command's ``own``, which may only be shorter."""
-    common, value = (optional(f"{place}.{name}", row.get(name)) for place, row in (("safety", content), (where, own)))
+    common, value = (None if row.get(name) is None else seconds(f"{place}.{name}", row[name])
+                     for place, row in (("safety", content), (where, own)))
     if value is not None and common is not None and value > common:
         raise SafetyError(f"{where}.{name} is {value:g} s, longer than safety.{name}, {common:g} s: it may only be "
                           "shorter")
@@ -426,8 +441,10 @@ def check_setpoint(profile: Profile, led: bool) -> None:
                           "single positions, or leave effort out and limit it in the robot's own controller")
 
 
-def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:
-    """The geofence."""
+def fence(
+    robot: RobotSpec, row: Mapping[str, Any] | None, level: Mapping[str, float] | None = None
+) -> Fence | None:
+    """The geofence; with ``level`` a robot comes down from everywhere in it, and flies where it has not landed."""
     if row is None:
         return None
     legal("safety.geofence", row, ("signal", "low", "high"), ("signal", "low", "high"))
@@ -442,6 +459,16 @@ def fence(robot: RobotSpec, row: Mapping[str, Any] | None) -> Fence | None:
     low, high = (components(f"safety.geofence.{end}", row[end], 3, at_least=-np.inf) for end in ("low", "high"))
     if any(lo >= hi for lo, hi in zip(low, high)):
         raise SafetyError(f"safety.geofence: low {list(low)} must be below high {list(high)}")
+    if level is not None:
+        lowest, sunk = level["landed_m"] - BELOW_M, LONGEST * level["max_s"] * level["sink_m_s"]
+        highest = level["landed_m"] + sunk
+        if low[2] < lowest:
+            raise SafetyError(f"safety.geofence.low is {list(low)}; with safety.level its z must be at least "
+                              f"{lowest:g} m, {BELOW_M:g} m below landed_m: below that height the motors are cut")
+        if high[2] > highest:
+            raise SafetyError(f"safety.geofence.high is {list(high)}; with safety.level its z may be at most "
+                              f"{highest:g} m, from which level comes down in time: {LONGEST:g} max_s sink_m_s, "
+                              f"{sunk:g} m, above landed_m")
     return Fence(row["signal"], low, high)
 
 
@@ -454,7 +481,7 @@ def frozen(robot: RobotSpec, row: Mapping[str, Any] | None) -> Frozen | None:
         raise SafetyError(f"safety.frozen.signals is {row['signals']!r}; a list of signals is needed")
     for name in row["signals"]:
         known_signal("safety.frozen.signals", robot, name)
-    return Frozen(tuple(row["signals"]), positive("safety.frozen.after_s", row["after_s"]))
+    return Frozen(tuple(row["signals"]), seconds("safety.frozen.after_s", row["after_s"]))
 
 
 def jump(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float] | None:
@@ -484,7 +511,8 @@ def estop(row: Mapping[str, Any] | None, period: float) -> Estop:
     required = row.get("required", False)
     if not isinstance(required, bool):
         raise SafetyError(f"safety.estop.required is {required!r}; legal: true, false")
-    heartbeat = optional("safety.estop.heartbeat_s", row.get("heartbeat_s", Estop.heartbeat_s))
+    heartbeat = row.get("heartbeat_s", Estop.heartbeat_s)
+    heartbeat = None if heartbeat is None else seconds("safety.estop.heartbeat_s", heartbeat)
     if required and heartbeat is None:
         raise SafetyError("safety.estop: a required stop needs a heartbeat_s, or its loss would not be seen")
     if heartbeat is not None and heartbeat < 2 * period:
@@ -726,6 +754,8 @@ def positive(where: str, value: Any, or_zero: bool = False) -> float:
     return float(value)
 
 
-def optional(where: str, value: Any) -> float | None:
-    """A positive number, or nothing."""
-    return None if value is None else positive(where, value)
+def seconds(where: str, value: Any) -> float:
+    """A positive time [s] after which something counts as wrong."""
+    if (found := positive(where, value)) > AT_MOST_S:
+        raise SafetyError(f"{where} is {found:g} s; at most {AT_MOST_S:g} s is legal: later a stop helps nobody")
+    return found
