@@ -153,7 +153,8 @@ def level_rates(quat_wxyz: Array, gain: float, limit: float) -> Array:
 def level_and_descend(
     quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float], sink: float | None = None
 ) -> Array:
-    """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and sink.
+    """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and sink. ``hover_thrust`` [N]:
+    what carries it, as far as that is known.
 
     With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning. Where the
     speed of its ``sink`` [m/s, down] is known it is brought to ``sink_m_s``, else the thrust is ``descend``.

@@ -265,7 +265,7 @@ def test_a_stop_while_a_mission_ends_is_latched(flying):
     flying.fly(0.04, None)
     assert flying.mode == "stopping" and flying.guard.flight.reason == ""
     flying.tell("mission/stop")
-    flying.fly(8.0, None)
+    quadrotor.come_down(flying)
     assert flying.mode == "stopped" and flying.guard.flight.reason == "stopped by the operator"
 
 
@@ -291,7 +291,7 @@ def test_neither_start_nor_reset_ends_a_stop_action(flying):
 
 def test_who_has_not_said_what_he_flies_begins_nothing(flying):
     flying.tell("mission/stop")
-    flying.fly(8.0, None)
+    quadrotor.come_down(flying)
     flying.tell("mission/reset")
     flying.fly(0.1, None)
     flying.guard.greeted, flying.guard.mode = flying.own.monotonic(), "ready"

@@ -13,7 +13,7 @@ from robots.spec import load_robot
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.watch import Watch
-from tests.bridge.test_replay import Flown
+from tests.bridge.test_replay import EMPTY, Flown
 
 pytest.importorskip("mujoco")
 
@@ -72,6 +72,45 @@ def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact
     last = flown.guard.sent_at
     flown.lockstep.run(1.0)
     assert flown.guard.sent_at == last  # down, and silent
+    flown.close()
+
+
+BIASED, LIES = ({"name": "jump", "signal": "base_vel_w", "index": 2, "by": by, "scale": 1.0} for by in (-0.2, -3.0))
+CLIMBS = {**LIES, "by": 3.0}
+
+
+LIGHT, HEAVY, STRONG, WEAK = {"mass": 0.027}, {"mass": 0.034}, {"motor_gain": 1.15}, {"motor_gain": 0.85}
+
+
+@pytest.mark.parametrize("changes, fault", [
+    (LIGHT, None), (LIGHT, BIASED), (LIGHT, LIES), (HEAVY, None), (HEAVY, CLIMBS), (STRONG, None), (STRONG, BIASED),
+    (WEAK, BIASED), (WEAK, CLIMBS), ({**LIGHT, **STRONG}, None), ({**HEAVY, **WEAK}, LIES)], ids=str)
+def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
+        changes, fault, artifact, lockstep_of, tmp_path, monkeypatch):
+    """Its motors carry it until it is down, whatever its velocity says: no cut by time, no climb, no fall."""
+    from temporeal_bridge import plants
+    from temporeal_bridge.memory import Bus
+
+    drawn = plants.draw_parameters
+
+    def draw(*args: Any) -> dict[str, np.ndarray]:
+        return {name: np.full_like(value, changes.get(name, value)) for name, value in drawn(*args).items()}
+
+    monkeypatch.setattr(plants, "draw_parameters", draw)
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(1.3)
+    begun = flown.robot.true()
+    flown.robot.set_fault("" if fault is None else json.dumps(fault))
+    flown.send("mission/stop", EMPTY)
+    speed, highest = 0.0, begun["height"]
+    while flown.robot.true()["height"] > 0.05 and flown.lockstep.bus.seconds < 60.0:
+        flown.lockstep.run(0.05)
+        true = flown.robot.true()
+        assert flown.guard.mode == "stopping" or true["height"] < 0.2  # m: or its motors are cut in the air
+        speed, highest = true["base_vel_w"][2] if true["height"] > 0.05 else speed, max(highest, true["height"])
+    assert true["height"] <= 0.05 and speed > (-1.0 if fault is CLIMBS else -0.5)
+    assert highest < begun["height"] + 0.4
     flown.close()
 
 

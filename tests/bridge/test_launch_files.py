@@ -28,7 +28,7 @@ from temporeal_bridge import (
 )
 from temporeal_bridge.guard_node import RESCUE_S
 from temporeal_bridge.processes import END_S
-from temporeal_bridge.stop_actions import LONGEST
+from temporeal_bridge.safety import LONGEST
 from temporeal_bridge.transport import TransportError
 
 ROOT = Path(__file__).parents[2]

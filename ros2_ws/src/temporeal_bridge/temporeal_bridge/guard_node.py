@@ -89,7 +89,7 @@ from temporeal_bridge.node import (
 )
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.stop_actions import Step, Stopping, Values
+from temporeal_bridge.stop_actions import Flown, Step, Stopping, Values
 from temporeal_bridge.stop_button import STOPS, StopButton
 from temporeal_bridge.swap import Swap
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named, resolve_name
@@ -202,6 +202,7 @@ class GuardNode:
         self.origin: Array | None = None  # where the robot was when the mission began
         self.nearest = np.inf  # m: its links may come so near to each other, if not the margin, for they began so
         self.stopping = Stopping("silence", 0.0)
+        self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
@@ -394,7 +395,7 @@ class GuardNode:
             self.flights[-1].close()
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
-        self.heard, self.origin, self.motion = now, None, None
+        self.heard, self.origin, self.motion, self.flown = now, None, None, Flown()
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
         self.due = now if barred else np.inf
@@ -506,9 +507,12 @@ class GuardNode:
             return Step(None, over=True)
         if stop.action == "level":
             values = values if self.watch.sees_attitude(now) else None
-            self.stopping = stop = stop_actions.looked(stop, values, now)
-            return stop_actions.levelled(self.profile, self.robot, self.spec, stop, values, now,
-                                         self.offboard is not None, values is not None and self.watch.sound(now))
+            sound = values is not None and self.watch.sound(now)
+            stop = stop_actions.looked(stop, values, now, self.period)
+            self.stopping = stop = stop_actions.trimmed(stop, self.profile, values, sound)
+            hover = stop_actions.hover_thrust(self.robot, self.flown)
+            return stop_actions.levelled(
+                self.profile, hover, self.spec, stop, values, now, self.offboard is not None, sound)
         if self.looks and not self.watch.seen_moving(now):
             values = None
         self.stopping = stop = stop_actions.watched(stop, self.profile, values, now)
@@ -810,6 +814,9 @@ class GuardNode:
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
+        if self.levels and self.mode == "active" and self.profile.level is not None:
+            thrust = float(command.item(0))
+            self.flown = stop_actions.flown(self.flown, self.profile.level, thrust, self.watch.values, self.period)
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
         self.voice.command(Told(

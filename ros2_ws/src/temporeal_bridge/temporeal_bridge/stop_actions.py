@@ -19,26 +19,38 @@ from robots.motion import Array, Bounds, Motion, at_rest, following, stopping
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec
 from temporeal_bridge import admission
-from temporeal_bridge.safety import Profile, is_rate
+from temporeal_bridge.safety import LONGEST, Profile, is_rate
 
 Values = Mapping[str, np.ndarray]
 GRAVITY = 9.81  # m/s^2
 AT_REST = 1e-9  # of a command's range
 SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sinks: no noise, and no gust, is that large
 SMOOTH_S = 0.3  # of the height, for that
-AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster than its height shows may a robot say it sinks: always (noise of 1
-# cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks, at 0.2 m/s
+SHOWN_S = 3 * SMOOTH_S  # after so long it shows how fast the robot sinks: to 5 % of what that was at the beginning
+AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster or slower than its height shows may a robot say it sinks: always
+# (noise of 1 cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks
+CAUGHT_M_S = 1.0  # the same, of slower: a robot that falls is braked with up to 0.3 g, so its height is 0.9 m/s late
+TRIM, TRIM_S = 0.25, 0.2  # share per m, and per s at most: so slowly is corrected what carries a robot that sinks, with
+# a time constant of 2 s (sink_gain over it) after the proportional term's 0.2 s. Chosen
+DOWN_S = 0.05  # share per s, at most, on the word of the height alone, or on nobody's. Chosen: steady, 16 s to LET_DOWN
+RESTS_M_S = 0.1  # in SMOOTH_S: a speed that changes so fast to what it should be needs no other share. Chosen
+LEAST_CARRIED = 0.5  # of the hover thrust, until max_s: less carries no robot that sees that it does not sink. Chosen
+LET_DOWN = 0.2  # of the hover thrust: who has come to that flies no more, its motors may be cut. Chosen
+FLOWN_S, ENOUGH_S = 2.0, 0.8  # over so long accelerations nearly cancel out; after so long enough was flown. Chosen:
+# sooner the start of the motors counts too much, 6 % of the thrust at 0.8 s and 10 % at 0.5 s
+HOVERS = (0.7, 1.35)  # of the nominal hover thrust: other thrusts hover no robot. Chosen: 0.74 to 1.25 are published
 SLOW, STILL_S, DAMPED_S = 0.02, 0.1, 5.0  # share of a joint's speed limit: an effort has braked what is slower for so
 # long, s, and has not just turned round; and after so long, s, it is over: whom somebody pushes never rests. Chosen
 FASTER = 0.05  # share of a joint's speed limit: by so much more than at the beginning, braking is none. Chosen
-LONGEST = 4.0  # times max_s: after that even a quadrotor that says it sinks is left alone, for its state lies
 
 
 @dataclass(frozen=True)
 class Stopping:
     """A stop action under way: what, since when [s], and to where [A] (hold); for :func:`looked`, of level: when the
     state was last fresh [s], the height [m] without its noise, the greatest of those since it last ``sank`` [s]; by how
-    much [m] that height would be above the newest one if the robot sank as the velocity ``said``."""
+    much [m] that height would be above the newest one if the robot sank as the velocity ``said``; for :func:`trimmed`,
+    the share of the hover thrust that ``carries`` it, and how long it ``lasted`` [s] by its commands. What is summed up
+    counts whole periods, or a replay, whose times are rounded otherwise, would not come out the same to the digit."""
 
     action: str
     since: float
@@ -48,6 +60,8 @@ class Stopping:
     highest: float = -inf
     sank: float = -inf
     said: float = 0.0
+    carries: float = 1.0
+    lasted: float = 0.0
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
 
@@ -143,58 +157,144 @@ def eased(profile: Profile, spec: CommandSpec, motion: Motion, values: Values | 
     return shield.spare(profile.limits, motion, after, window)[0]
 
 
-def looked(stop: Stopping, values: Values | None, now: float) -> Stopping:
-    """``stop`` with what it knows of the height: whether the robot still sinks is a question of a second."""
+def looked(stop: Stopping, values: Values | None, now: float, period: float) -> Stopping:
+    """``stop``, which looks every ``period`` [s], with what it knows of the height: whether the robot still sinks is a
+    question of a second."""
     if values is None:
         return stop
     told, velocity = float(values["height"]), values.get("base_vel_w")
     if stop.seen == -inf:
         return replace(stop, seen=now, height=told, highest=told)
-    kept, way = exp((stop.seen - now) / SMOOTH_S), 0.0 if velocity is None else (stop.seen - now) * float(velocity[2])
+    gap = period * max(round((now - stop.seen) / period), 1)
+    kept, way = exp(-gap / SMOOTH_S), 0.0 if velocity is None else -gap * float(velocity[2])
     height, said = told + kept * (stop.height - told), kept * (stop.said + way)
     if height < stop.highest - SINKS_M:
         return replace(stop, seen=now, height=height, highest=height, sank=now, said=said)
     return replace(stop, seen=now, height=height, highest=max(stop.highest, height), said=said)
 
 
+def speeds(stop: Stopping, values: Values) -> tuple[float | None, float, float]:
+    """How fast [m/s] the robot sinks as its velocity says (None: nobody does) and as its height shows, which is late
+    (:func:`looked` comes first), and by how much more the velocity says than it did, as late as that."""
+    velocity, shown = values.get("base_vel_w"), (stop.height - float(values["height"])) / SMOOTH_S
+    if velocity is None:
+        return None, shown, 0.0
+    said = -float(velocity[2])
+    return said, shown, said - stop.said / SMOOTH_S
+
+
 def sinking(stop: Stopping, values: Values | None) -> float | None:
-    """How fast [m/s] the robot sinks: as its velocity says, but no faster than its height agrees with (:func:`looked`
-    comes first). A velocity that lies would lift it out of the room: more thrust than it hovers with is for a sink that
-    both of them see. None: nobody says."""
-    velocity = None if values is None else values.get("base_vel_w")
-    if values is None or velocity is None:
+    """How fast [m/s] the robot sinks: as its velocity says, but as its height agrees with. A velocity that lies would
+    lift it out of the room, or drop it: more or less thrust than it hovers with is for a speed that both of them see.
+    None: nobody says."""
+    if values is None:
         return None
-    said, shown = -float(velocity[2]), (stop.height - float(values["height"])) / SMOOTH_S
-    return min(said, shown + AGREE_M_S + min(said - stop.said / SMOOTH_S, AHEAD_M_S))
+    said, shown, more = speeds(stop, values)
+    if said is None:
+        return None
+    agreed = shown + min(max(more, -CAUGHT_M_S), AHEAD_M_S)
+    return min(max(said, agreed - AGREE_M_S), agreed + AGREE_M_S)
+
+
+def trimmed(stop: Stopping, profile: Profile, values: Values | None, sound: bool) -> Stopping:
+    """``stop``, one command later, with the share of the hover thrust that carries the robot. It grows while velocity
+    and height both show too fast a sink, and shrinks while neither shows it. After ``max_s`` it shrinks while the
+    height does not, or is not ``sound``; after LONGEST times that, anyway, for a state that says for so long that it
+    sinks lies. So whom somebody holds, or who stands where no height says so, is let down, and nobody is dropped."""
+    level, period = profile.level or {}, profile.limits.dt
+    lasted = stop.lasted + period
+    late = lasted > level["max_s"]
+    if values is None or (not late and not (sound and lasted > SHOWN_S)):
+        rate = 0.0
+    elif not sound or lasted > LONGEST * level["max_s"]:
+        rate = -DOWN_S
+    else:
+        rate = min(max(TRIM * _off(stop, values, level["sink_m_s"], late), -DOWN_S if late else -TRIM_S), TRIM_S)
+    carries = min(max(stop.carries + rate * period, 0.0 if late else LEAST_CARRIED), shield.MOST_THRUST)
+    return replace(stop, carries=carries, lasted=lasted)
+
+
+def _off(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
+    """By how much [m/s] the robot sinks faster than ``wanted``, as far as velocity and height agree in that; too slowly
+    by the height alone where it is ``late``, and where there is no velocity."""
+    said, shown, more = speeds(stop, values)
+    if shown < wanted and (late or said is None):
+        return shown - wanted
+    if said is None:
+        return 0.0
+    off = sorted((said, shown, wanted))[1] - wanted
+    return 0.0 if off * more < 0.0 and abs(more) > RESTS_M_S else off
+
+
+class Flown(NamedTuple):
+    """What a mission's commands say of the thrust that hovers: sums that fade with FLOWN_S, of the thrust [N] that
+    carried, of the weights, and of the height [m] above that at the ``beginning``; that height smoothed once and
+    twice."""
+
+    thrust: float = 0.0
+    weight: float = 0.0
+    beginning: float = 0.0
+    height: float = 0.0
+    once: float = 0.0
+    twice: float = 0.0
+
+
+def flown(before: Flown, level: Mapping[str, float], thrust: float, values: Values, period: float) -> Flown:
+    """One more command, every ``period`` [s], with the collective ``thrust`` [N], if the robot is in the air: only the
+    part of it that points up carries."""
+    height = float(values["height"])
+    if height <= level["landed_m"]:
+        return before
+    beginning = before.beginning if before.weight else height
+    _, x, y, _ = values["base_quat_w"].tolist()
+    kept, smooth, up = exp(-period / FLOWN_S), exp(-period / SMOOTH_S), 1.0 - 2.0 * (x * x + y * y)
+    above = height - beginning
+    once = above + smooth * (before.once - above)
+    return Flown(kept * before.thrust + (1.0 - kept) * thrust * up, kept * before.weight + 1.0 - kept, beginning,
+                 kept * before.height + (1.0 - kept) * above, once, once + smooth * (before.twice - once))
+
+
+def hover_thrust(robot: RobotSpec, told: Flown) -> float:
+    """The thrust [N] that the robot hovers with: as flown, if it was for long enough; else the nominal one. What it
+    carried is the weight and what accelerated it: the mean acceleration, with weights that fade, is by parts that of
+    the speed now less the mean speed, and this that of the heights."""
+    nominal = robot.parameters["mass"].nominal[0] * GRAVITY
+    if told.weight < 1.0 - exp(-ENOUGH_S / FLOWN_S):
+        return nominal
+    speed, mean = (told.once - told.twice) / SMOOTH_S, (told.once - told.height) / FLOWN_S
+    carried = told.weight + (speed - mean) / (FLOWN_S * GRAVITY)
+    least, most = HOVERS
+    return nominal * min(max(told.thrust / (nominal * max(carried, LEAST_CARRIED * told.weight)), least), most)
 
 
 def levelled(
-    profile: Profile, robot: RobotSpec, spec: CommandSpec, stop: Stopping, values: Values | None, now: float,
+    profile: Profile, hover: float, spec: CommandSpec, stop: Stopping, values: Values | None, now: float,
     autopilot: bool, sound: bool,
 ) -> Step:
     """Level out and sink, no faster than the profile says where the state has the velocity and is ``sound`` (it is
-    alive and did not jump). With no attitude, do not turn, and soon be silent: the firmware levels by itself. An
-    ``autopilot`` lands by itself what is still in the air. Motors are cut by a height that is sound, and was low for
-    ``SMOOTH_S``: else that is a fall."""
+    alive and did not jump); ``hover``: :func:`hover_thrust`. With no attitude, do not turn, and soon be silent: the
+    firmware levels by itself. An ``autopilot`` lands by itself what is still in the air. Motors are cut by a height
+    that is sound, and was low for ``SMOOTH_S``, or once next to nothing carries: else that is a fall."""
     level = profile.level or {}
     landed = (sound and values is not None and now - stop.since >= SMOOTH_S
               and max(float(values["height"]), stop.height) < level["landed_m"])
-    if landed or _too_long(level, stop, values, now, sound):
+    if landed or _over(level, stop, values, now, autopilot, sound):
         off = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if off else None, over=True)
-    hover = robot.parameters["mass"].nominal[0] * GRAVITY
     quat = None if values is None else values.get("base_quat_w")
-    command = shield.level_and_descend(quat, hover, level, sinking(stop, values) if sound else None)
+    command = shield.level_and_descend(quat, stop.carries * hover, level, sinking(stop, values) if sound else None)
     return Step(shield.clamp(spec, command).command, over=False)
 
 
-def _too_long(
-    level: Mapping[str, float], stop: Stopping, values: Values | None, now: float, sound: bool
+def _over(
+    level: Mapping[str, float], stop: Stopping, values: Values | None, now: float, autopilot: bool, sound: bool
 ) -> bool:
-    """Whether levelling has lasted long enough. ``max_s`` ends it, but not in the air, while it sinks: motors that are
-    cut there are a fall."""
+    """Whether levelling is over without having landed: blind, the firmware goes on; after ``max_s`` an autopilot does,
+    but not while it sinks. Without one the robot was let down (:func:`trimmed`)."""
     if values is None:
         return now - max(stop.since, stop.seen) > level["blind_s"]
+    if not autopilot:
+        return stop.carries < LET_DOWN
     sinks = sound and now - stop.sank <= SINKS_S
     return now - stop.since > level["max_s"] * (LONGEST if sinks else 1.0)
 
