@@ -1024,6 +1024,25 @@ def test_told_to_end_it_first_brings_the_robot_down(flying):
     assert flying.commands[-1][1] == pytest.approx(np.zeros(4))
 
 
+@pytest.mark.parametrize("asleep_s, mode", [(5e-4, "stopped"), (0.0, "stopping")])
+def test_a_guard_that_failed_stops_its_robot_for_as_long_as_it_takes(flying, asleep_s, mode):
+    """However many messages wake it up; but not for ever where the clock stands still."""
+    guard, bus, flying.height = flying.guard, flying.lockstep.bus, 1.5
+    begun, hear, waits = bus.seconds, guard.transport.wait, [0]
+
+    def wait(timeout: float) -> None:
+        waits[0] += 1
+        bus.advance(min(timeout, asleep_s))
+        flying.height = 1.5 - 0.3 * (bus.seconds - begun)
+        if waits[0] % 10 == 0:
+            flying.publish()
+        hear(0.0)
+
+    guard.transport.wait = wait
+    guard.rescue(RuntimeError("by zero"))
+    assert guard.mode == mode and waits[0] == (5200 if mode == "stopping" else pytest.approx(10_300, rel=0.05))
+
+
 def test_a_second_publisher_of_commands_ends_the_flight(flying):
     """The other one's commands cannot be taken back, but ours must not fight them in the air for long."""
     topic = flying.interface.command("ctbr_cmd").topic

@@ -857,11 +857,13 @@ class GuardNode:
         """Something failed that must not: the stop action, with as little around it as possible, then the process may
         end. What it leaves a robot with that holds its last command for ever is rest."""
         reason = f"the guard failed: {type(error).__name__}: {error}"
-        end, left = self.transport.monotonic() + RESCUE_S, round(RESCUE_S / TICK_S)
+        looked, left = self.transport.monotonic(), round(RESCUE_S / TICK_S)
+        end = looked + RESCUE_S
         with suppress(Exception):
             self.stop("guard", reason)
-        while self.mode in MOVING and self.transport.monotonic() < end and left:
-            left -= 1  # should the clock be what failed
+        while self.mode in MOVING and (now := self.transport.monotonic()) < end and left:
+            left -= now <= looked  # should the clock be what failed: messages wake it up, too, and no time is gone then
+            looked = now
             with suppress(Exception):
                 if self.mode == "active":
                     self._begin_stop(self.profile.action("guard"))
