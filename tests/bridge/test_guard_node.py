@@ -558,7 +558,7 @@ def test_who_resets_and_then_stops_a_robot_that_was_stopped_has_stopped_it(flyin
     """Whether both words are heard in one look or in two."""
     for between in (0.001, 0.05):
         flying.tell("mission/stop")
-        flying.fly(8.0, None)
+        flying.fly(30.0, None)
         assert flying.mode == "stopped"
         flying.tell("mission/reset")
         flying.lockstep.bus.advance(between) if between < 0.01 else flying.fly(between, None)
