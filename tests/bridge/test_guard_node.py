@@ -21,6 +21,7 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, Proposal, line
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import Told
+from temporeal_bridge.state import Source
 from temporeal_bridge.stop_actions import SHOWN_S, Flown, Stopping, flown, hover_thrust, looked, sinking, trimmed
 from temporeal_bridge.transport import QOS
 
@@ -290,6 +291,30 @@ def test_a_message_overtaken_by_a_newer_one_is_dropped(flying):
     flying.pause()
     flying.fly(0.2)
     assert flying.mode == "active" and flying.guard.state.repeated == 1
+
+
+def test_stamps_that_go_back_and_on_again_are_of_a_clock_that_was_set():
+    """One message, or two, that come late are none; nor are three that do not go on, or that newer ones lie between."""
+    def taken(*stamps: int) -> list[int]:
+        source, out = Source(load_interface(ROBOT, "odometry").states[0], {}), []
+        for stamp in stamps:
+            if not source.repeats(stamp):
+                source.stamp = stamp
+                out.append(stamp)
+        return out
+
+    assert taken(100, 60, 70, 80, 90, 100, 110) == [100, 80, 90, 100, 110]
+    assert taken(100, 70, 60, 50, 60, 60, 70) == [100]  # of 50, 60, 70, but a repetition begins anew
+    assert taken(100, 60, 70, 110, 80, 90, 120) == [100, 110, 120]
+    assert taken(100, 100, 100, 100, 0, 0, 110) == [100, 0, 0, 110]
+    assert taken(2 * 10**9, 5, 6) == [2 * 10**9, 5, 6]  # by more than a second
+
+
+@pytest.mark.parametrize("back_s", [0.15, 0.5, 0.9, 1.5])
+def test_a_clock_of_everybody_that_is_set_back_stops_nothing(flying, back_s):
+    flying.lockstep.bus.epoch_ns -= round(1e9 * back_s)
+    flying.fly(0.5)
+    assert flying.mode == "active" and flying.guard.state.repeated == (2 if back_s < 1.0 else 0)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -25,6 +25,8 @@ Listener = Callable[[int, int, dict[str, np.ndarray]], None]
 
 
 REORDERED_NS = 1_000_000_000
+AGAIN = 3  # so many stamps that went back, each later than the one before, are those of a clock that was set. Chosen:
+# at 50 Hz they are 60 ms, in which no state is stale
 MARKED_BYTES = 4096  # of a message, header included: a picture has its stamp there
 
 
@@ -54,11 +56,24 @@ class Source:
     stamp: int = 0
     mark: int = 0
     unread: Unread | None = None
+    behind: int = 0  # the last stamp that went back
+    again: int = 0  # how many of these have come in a row, each later than the one before
 
     def repeats(self, stamp: int) -> bool:
-        """Whether a message of this stamp says again what has come already."""
+        """Whether a message of this stamp, which has just come, says again what has come already: it repeats the last
+        stamp, or came late. Stamps that went back and go on from there are those of a clock that was set."""
         last = self.unread.stamp if self.unread is not None else self.stamp
-        return bool(stamp) and 0 <= last - stamp < REORDERED_NS
+        if stamp and stamp == last:
+            return True
+        if not stamp or not 0 < last - stamp < REORDERED_NS:
+            self.again = 0
+            return False
+        self.again = self.again + 1 if self.again and stamp > self.behind else 1
+        self.behind = stamp
+        if self.again < AGAIN:
+            return True
+        self.again = 0
+        return False
 
 
 def trimmed(options: Mapping[str, Any], wanted: Collection[str] | None) -> Mapping[str, Any]:
@@ -94,7 +109,8 @@ class StateInput:
     """Subscribes to the state topics. A message that cannot be right is dropped and counted, never used.
 
     So is one that repeats a stamp or comes after a newer one: its arrival does not make the state any fresher. A stamp
-    that goes back by more is that of a clock that was set, and a stamp of 0 is none.
+    that goes back by more than a second, or the third in a row that goes back and each time on, is that of a clock that
+    was set, and a stamp of 0 is none.
 
     ``qos`` replaces the quality of service that the interface names, but for topics that are sent when they change:
     those are latched. ``listener`` hears every message, not only the newest; of ``wanted`` signals alone are those
