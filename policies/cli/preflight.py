@@ -410,10 +410,13 @@ def inside(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:
 
 def frozen(heard: Heard, plan: Plan) -> Iterator[Check]:
     """Values change, those of ``safety.frozen`` above all: on the robot they never repeat in every bit."""
-    restless = plan.profile.frozen.signals if plan.profile.frozen else ()
+    rule = plan.profile.frozen
+    each = () if rule is None else rule.each
+    restless = () if rule is None else (*rule.signals, *each)
     for state in heard.states:
         still = [name for name, values in state.signals.items()
-                 if len(values) >= ENOUGH and (values == values[0]).all() and not padding(name, values)]
+                 if len(values) >= ENOUGH and (values == values[0]).all()
+                 and (name in each or not padding(name, values))]
         dead = [name for name in still if name in restless]
         name = f"{state.topic.topic} alive"
         if dead:

@@ -88,7 +88,7 @@ class Bench:
             position = np.array([0.0, 0.0, 1.0]) + 1e-3 * self.rng.normal(size=3)
             quat = np.array([1.0, *(1e-3 * self.rng.normal(size=3))])
             signals = {"base_pos_w": position, "base_quat_w": quat / np.linalg.norm(quat), "base_vel_w": np.zeros(3),
-                       "base_ang_vel_b": np.zeros(3), "height": position[2]}
+                       "base_ang_vel_b": 1e-3 * self.rng.normal(size=3), "height": position[2]}
             for topic, endpoint in reversed(self.states):
                 message = codecs.STATES[topic.codec].encode(signals, self.own.now(), ("world", "cf1"), topic.options)
                 self.own.publish(endpoint, messages.encode(topic.type, message))

@@ -67,9 +67,9 @@ def test_a_frozen_state_may_be_told_by_its_velocity_but_no_sooner_than_that_lead
 ) -> None:
     """At 1 rad/s and more the place should have changed by 0.1 rad before it is frozen for long enough. A guard that
     says so of less has seen something else."""
-    pair = ("franka-effort", "state frozen, fresh stamps", 3)
+    pair = ("franka-tool", "state frozen, fresh stamps", 1)
     assert world.trial(*pair, tmp_path).wrong == ()
-    monkeypatch.setattr("temporeal_bridge.watch.APART_RAD", 0.03)
+    monkeypatch.setattr("temporeal_bridge.safety.APART_RAD", 0.03)
     wrong = world.trial(*pair, tmp_path).wrong
     assert len(wrong) == 1 and wrong[0].startswith("stopped by 'speeds'") and "'frozen' was due" in wrong[0]
 

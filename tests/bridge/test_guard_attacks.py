@@ -346,7 +346,7 @@ def test_a_guard_is_ready_when_it_can_say_that_the_robot_rests(lockstep):
 
 def test_a_jump_across_a_gap_is_a_jump():
     profile = replace(quadrotor_profile(), stale_after_s=1.0)
-    for gap, far, jumped in ((0.01, 0.9, False), (0.01, 1.1, True), (0.15, 1.4, False), (0.15, 1.6, True)):
+    for gap, far, jumped in ((0.01, 0.19, False), (0.01, 0.21, True), (0.15, 0.29, False), (0.15, 0.31, True)):
         watch = Watch(profile, [100.0])
         watch.take(0, 1, {"base_pos_w": np.zeros(3)}, 0.0, 1)
         watch.take(0, 2, {"base_pos_w": np.array([far, 0.0, 0.0])}, gap, 2)
@@ -426,7 +426,7 @@ def quadrotor_profile() -> safety.Profile:
 
 def test_what_nobody_brings_cannot_be_watched():
     profile = quadrotor_profile()
-    names = ["base_pos_w", "base_quat_w", "height"]
+    names = ["base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b", "height"]
     safety.check_carried(profile, names)
     for lost in names:
         with pytest.raises(safety.SafetyError, match=f"needs '{lost}', which no topic"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from robots.frames import rotate
 from robots.spec import load_robot
+from temporeal_bridge import codecs
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.watch import Watch
@@ -21,7 +23,10 @@ TILT_DEG = 20.0  # that it has by itself while it flies and is stopped, with muc
 FAULTS: list[dict[str, Any]] = [
     {"name": "frozen"},
     *({"name": "delayed", "by_s": by} for by in (0.2, 0.3, 0.38, 0.6)),  # 0.1 s and it is stale, then it is fresh again
-    {"name": "jump", "signal": "base_pos_w", "by": -1.2, "scale": 1.0}]
+    *({"name": "jump", "signal": "base_pos_w", "by": by, "scale": 1.0} for by in (-1.2, -0.3)),
+    *({"name": "jump", "signal": "base_vel_w", "by": by, "scale": 1.0} for by in (-3.0, 3.0)),
+    *({"name": "jump", "signal": "base_ang_vel_b", "by": by, "scale": k} for by, k in ((0.0, 57.3), (3.0, 1.0))),
+    {"name": "frozen", "topic": "gyro"}]
 
 
 def tilt(attitude: np.ndarray) -> float:
@@ -111,6 +116,36 @@ def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
         speed, highest = true["base_vel_w"][2] if true["height"] > 0.05 else speed, max(highest, true["height"])
     assert true["height"] <= 0.05 and speed > (-1.0 if fault is CLIMBS else -0.5)
     assert highest < begun["height"] + 0.4
+    flown.close()
+
+
+@pytest.mark.parametrize("stop_s", [0.02, 0.3, None])  # the operator's, after the fault
+@pytest.mark.parametrize("at_s", [1.0, 3.2])
+def test_an_attitude_that_stands_alone_turns_nobody_over(at_s, stop_s, artifact, lockstep_of, tmp_path, monkeypatch):
+    """The place lives on: MAVROS joins it with the newest attitude, whose stream may have stopped."""
+    from temporeal_bridge.memory import Bus
+
+    stands, kept, codec = False, dict[str, np.ndarray](), codecs.STATES["odometry"]
+
+    def encode(signals: Any, *rest: Any) -> Any:
+        return codec.encode({**signals, **(kept if stands else {})}, *rest)
+
+    monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=encode))
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(at_s)
+    assert flown.guard.mode == "active" and flown.robot.true()["height"] > 0.8
+    kept["base_quat_w"], stands = flown.robot.true()["base_quat_w"], True
+    flown.lockstep.run(stop_s or 0.01)
+    if stop_s:
+        flown.send("mission/stop", EMPTY)
+    tilts, speed = list[float](), 0.0
+    while flown.robot.true()["height"] > 0.03 and len(tilts) < 150:
+        flown.lockstep.run(0.02)
+        true = flown.robot.true()
+        tilts.append(tilt(true["base_quat_w"]))
+        speed = float(np.linalg.norm(true["base_vel_w"])) if true["height"] > 0.05 else speed
+    assert len(tilts) < 150 and max(tilts) < TILT_DEG and speed < 2.5  # m/s; believed, it came to 150 degrees, 6.3 m/s
     flown.close()
 
 

@@ -60,6 +60,7 @@ class Arm:
         self.rng, self.step, self.blocked = np.random.default_rng(0), -1, False
         self.place, self.speed, self.told = HOME.copy(), np.zeros(7), np.zeros(7)
         self.lie: np.ndarray | None = None  # what is published as the joints' speed
+        self.stands: np.ndarray | None = None  # ... as their place
         self.frozen: dict[str, np.ndarray] | None = None
         self.sent: list[np.ndarray] = []
         self.track: list[tuple[np.ndarray, np.ndarray]] = []
@@ -85,6 +86,8 @@ class Arm:
                    "joint_torque": self.rng.normal(size=7)}
         if self.lie is not None:
             signals["joint_vel"] = self.lie
+        if self.stands is not None:
+            signals["joint_pos"] = self.stands
         signals = self.frozen or signals
         for topic, endpoint in reversed(self.states):
             stamp = self.own.now() - round(1e9 * self.late_s)
@@ -337,6 +340,17 @@ def test_a_velocity_that_lies_stops_an_arm_and_pushes_it_nowhere(lockstep, lie):
     arm.run(1.0, np.array([20.0, 0, 0, 0, 0, 0, 0]))
     assert arm.guard.flight.code == "speeds" and not arm.sent[-1].any()
     assert np.abs(arm.speed).max() < 4.0
+
+
+def test_speeds_are_not_limited_by_a_place_that_stands(lockstep):
+    """The ends of the range are kept by where the joints are: a place that stands says that there is room for ever."""
+    arm = Arm(lockstep, "joint_vel_cmd")
+    arm.run(0.1, np.zeros(7))
+    arm.stands = arm.place
+    before = arm.place
+    arm.run(2.0, np.where(np.isin(np.arange(7), (0, 4, 6)), arm.spec.high, 0.0))
+    assert (arm.guard.mode, arm.guard.flight.code) == ("holding", "frozen") and not arm.sent[-1].any()
+    assert np.abs(arm.place - before).max() < 0.5  # rad, most of it on the way to rest; unseen it was 9 beyond the end
 
 
 def test_a_frozen_velocity_does_not_brake(lockstep):

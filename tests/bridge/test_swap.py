@@ -71,8 +71,8 @@ class World:
         self.own.publish(self.own.advertise(topic, kind, QOS["default"]), data)
 
     def publish(self) -> None:
-        position = np.array([0.0, 0.0, 1.0]) + 0.05 * self.rng.normal(size=3)
-        signals = {"base_pos_w": position, "base_quat_w": from_rotation_vector(0.1 * self.rng.normal(size=3)),
+        position = np.array([0.0, 0.0, 1.0]) + 0.01 * self.rng.normal(size=3)
+        signals = {"base_pos_w": position, "base_quat_w": from_rotation_vector(0.02 * self.rng.normal(size=3)),
                    "base_vel_w": 0.1 * self.rng.normal(size=3), "base_ang_vel_b": 0.1 * self.rng.normal(size=3),
                    "height": position[2]}
         topic = self.interface.states[0]

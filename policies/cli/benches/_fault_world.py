@@ -31,8 +31,8 @@ from temporeal_bridge.mailbox import Reply
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import MISSION_TIME
 from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.safety import APART_RAD, APART_S, FINGERS_RAD
 from temporeal_bridge.transport import QOS, QoS
-from temporeal_bridge.watch import APART_RAD, APART_S, FINGERS_RAD
 
 STATE_S = 0.01  # the robot says its state at 100 Hz
 HEARTBEAT_S = 0.1  # of the operator's stop
@@ -287,7 +287,7 @@ class World:
             error = max(float(noise.get(name, 0.0)), 1e-6) * rng.normal(size=spec.shape)
             if name in ("joint_pos", "base_pos_w"):
                 out[name] = self.place[: spec.size] + error
-            elif name == "joint_vel":
+            elif name in ("joint_vel", "base_vel_w"):
                 out[name] = self.speed + error
             elif spec.unit == "wxyz":
                 quat = np.array([1.0, 0.0, 0.0, 0.0]) + 0.003 * rng.normal(size=4)
@@ -307,8 +307,10 @@ class World:
         """One state of the robot, which has moved on."""
         if self.arm:
             self._move()
-        elif self.target is not self.place and self.target[0] < 0.3:  # less than its weight: it sinks
-            self.place = self.place - np.array([0.0, 0.0, min(0.006, self.place[2])])
+        else:  # it sinks with less than its weight
+            sinks = self.target is not self.place and self.target[0] < 0.3
+            self.speed = np.array([0.0, 0.0, -min(0.6, self.place[2] / STATE_S) if sinks else 0.0])
+            self.place = self.place + STATE_S * self.speed
         true = self.signals()
         sample = faults.Sample(true, self.own.now() + self.clock_off_ns)
         if self.fault is not None:
@@ -782,8 +784,8 @@ def judge(world: World, rule: Case, struck: float, limit: float | None, wrong: l
 def leads_away(world: World, seconds: float) -> bool:
     """Whether a velocity that is frozen with its place, for so long, is seen not to be how that changes: a fast joint's
     is, before it is frozen for long enough. A fifth is left for what place and velocity were apart before."""
-    velocity = world.guard.profile.moving[1]
-    speed = float(np.max(np.abs(world.said[velocity]))) if velocity else 0.0
+    speed = max((float(np.max(np.abs(world.said[rule.rate]))) for rule in world.guard.profile.moving
+                 if rule.unit == "rad"), default=0.0)
     far = APART_RAD if world.guard.profile.effort is None else FINGERS_RAD
     return speed * APART_S * (1 - np.exp(-seconds / APART_S)) > 0.8 * far
 

@@ -15,6 +15,7 @@ from robots.spec import RobotSpec
 from temporeal_bridge import codecs
 from temporeal_bridge.interface import Interface, StateTopic
 from temporeal_bridge.safety import Ages, Frozen, Profile, SafetyError, check_carried, check_setpoint, profile
+from temporeal_bridge.watch import GAP_S
 
 
 def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period: float) -> Profile:
@@ -30,6 +31,7 @@ def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period
     ages = [age_of(row, found, interface, spec.name) for row in interface.states]
     if found.frozen is not None:
         check_frozen(found.frozen, interface)
+    check_agree(found, interface)
     return replace(found, ages=ages)
 
 
@@ -41,7 +43,7 @@ def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) 
     if not row.rate_hz:
         check_rules(names, found, row)
         return Ages(inf, None, read=False)
-    age = Ages(found.stale_after_s, found.stamps_within_s) if own else Ages(
+    age = Ages(found.stale_after_s, found.stamps_within_s, read=bool(names - found.witnesses)) if own else Ages(
         content["stale_after_s"], content.get("stamps_within_s"), read=False)
     place = f".commands.{command}" if own and content["commands"][command].get("stale_after_s") is not None else ""
     check_period(f"safety{place}.stale_after_s", age.stale_s, row, "the state would be stale")
@@ -60,8 +62,19 @@ def check_rules(names: Collection[str], found: Profile, row: StateTopic) -> None
 def check_frozen(rule: Frozen, interface: Interface) -> None:
     """Refuse a rule about signals that do not come as often as they must change."""
     for row in interface.states:
-        if names := sorted(carried_by(row) & set(rule.signals)):
+        if names := sorted(carried_by(row) & {*rule.signals, *rule.each}):
             check_period("safety.frozen.after_s", rule.after_s, row, f"{names[0]} would count as frozen")
+
+
+def check_agree(found: Profile, interface: Interface) -> None:
+    """Refuse a rule about what comes so seldom that nobody knows what was meanwhile."""
+    for row in interface.states:
+        for rule in found.agree:
+            if (names := sorted(carried_by(row) & {rule.place, rule.rate})) and row.rate_hz * GAP_S <= 1:
+                raise SafetyError(f"safety.agree.{rule.place} needs {names[0]} more often than every {GAP_S:g} s, but "
+                                  f"topic {row.topic!r} comes every {1 / row.rate_hz:.4g} s (rate_hz {row.rate_hz:g}): "
+                                  "the two would never be compared. Needed is a topic that is sent more often, or no "
+                                  "such rule")
 
 
 def check_period(where: str, seconds: float, row: StateTopic, otherwise: str) -> None:

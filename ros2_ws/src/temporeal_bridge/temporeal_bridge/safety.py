@@ -5,10 +5,13 @@
       silent_after_s: 0.1    # so does a controller that has proposed nothing for so long
       stamps_within_s: 0.5   # and a state whose stamp is farther from our clock; null: the clocks are not compared
       geofence: {signal: base_pos_w, low: [-5, -5, -0.2], high: [5, 5, 4]}
-      frozen: {signals: [base_ang_vel_b], after_s: 0.2}  # values that do not change in any bit
+      # values that do not change in any bit: all of `signals` together, or any of `each`
+      frozen: {signals: [base_pos_w, base_quat_w], each: [base_ang_vel_b], after_s: 0.2}
       jump: {base_pos_w: 1.0}     # the largest change from one message to the next, in each component, more after a
                                   # gap (a velocity: after a lost message); of an attitude the angle [rad], whatever
                                   # gap. A command's own section may have more of them
+      agree:                      # places that must change as their rates say: so far may they be apart of late, in the
+        base_pos_w: {rate: base_vel_w, within: 0.2}  # place's unit; see below. A command's own section may have more
       violated: stop              # the monitor says that the formula is violated: stop, or warn
       estop: {required: false, heartbeat_s: 0.5}
       swap: {blend_s: 0.5}        # so long the command goes over from one artifact to the next (temporeal_bridge.swap)
@@ -45,9 +48,16 @@ frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, 
 an autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 %
 of it a second while the height does not show the sink, or is not to be believed, and after four times ``max_s`` anyway,
 for a state that says for so long that it sinks lies; with a fifth of it left, the motors are off. Once the state is
-stale it is over after ``blind_s``; after the attitude jumped nobody knows which way is up, and it is as if the state
-were stale. So a ``geofence`` may only be so high that the robot comes down from there in four times ``max_s``, and not
-begin far below ``landed_m``: a height below that is a robot that has landed.
+stale it is over after ``blind_s``; after the attitude jumped, or lied (``agree``), nobody knows which way is up, and it
+is as if the state were stale. So a ``geofence`` may only be so high that the robot comes down from there in four times
+``max_s``, and not begin far below ``landed_m``: a height below that is a robot that has landed.
+
+``agree`` finds a place, or a rate, that lies: what the place changed by of late minus what its ``rate`` says
+(:mod:`temporeal_bridge.watch`) may be ``within`` so much; of an attitude (``wxyz``) both are turns about the body's
+axes. The most that honest ones come to is what the rate changes by, times how long after it the place is told. A place
+that stands in every bit while its rate says that it moves is frozen. By an attitude that was found so nothing is turned
+for the rest of the mission, by such a place or velocity no motor is cut and no sink braked. The same holds, with limits
+of its own, for joints whose velocity efforts are made or judged by, or a collision is told by.
 
 ``effort`` has the last word on every command that goes out while the state is fresh: the controller's, those of the
 guard's own in its gaps, and those of the stop actions, which keep a robot for as long as it takes. A robot that is
@@ -108,6 +118,13 @@ CODES = {
     "autopilot": "the autopilot does not obey us any more", "guard": "the guard itself failed"}
 """Reasons for a stop, by the code that a profile's ``stop`` chooses the action by."""
 
+APART_RAD, APART_S = 0.1, 0.2  # so far may joints move beyond what their velocity says, forgotten in so long: 0.5 rad/s
+# for ever is seen. Chosen: a velocity that is 20 ms late at 3 rad/s is 0.06 rad off
+FINGERS_RAD = 0.2  # the same of servos whose efforts are limited: fingers reach 7 rad/s
+TURNED_S = 1.0  # so long it is remembered how far an attitude turned beyond its rate: it is made of that. Chosen
+STANDS = 0.05  # rad or m: what stood in every bit though by its rate it went so far is frozen. Chosen: far above the
+# steps of drivers (Crazyswarm2: 1 mm, 1.4 mrad), and no tilt that would matter
+
 
 class SafetyError(ValueError):
     """The ``safety`` section is wrong; the message says where, and what is legal."""
@@ -124,10 +141,36 @@ class Fence:
 
 @dataclass(frozen=True)
 class Frozen:
-    """Signals that cannot stay equal in every bit for ``after_s`` on a robot that flies or moves."""
+    """On a robot that flies or moves not all of the ``signals`` can stay equal in every bit for ``after_s``, and none
+    of ``each``."""
 
     signals: tuple[str, ...]
     after_s: float
+    each: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Agree:
+    """A ``place`` [unit] that must change as its ``rate`` says: ``within`` so much, which is forgotten with the time
+    constant ``forgotten_s``. Of an attitude (wxyz) both are about the body's axes, in rad. It is frozen where it
+    ``stands`` in every bit while the rate says that it went so far (inf: nobody asks)."""
+
+    place: str
+    rate: str
+    within: float
+    unit: str = "rad"
+    forgotten_s: float = APART_S
+    stands: float = inf
+
+    @property
+    def turns(self) -> bool:
+        """Whether the place is an attitude."""
+        return self.unit == "wxyz"
+
+    @property
+    def of(self) -> str:
+        """Unit of what they are apart."""
+        return "rad" if self.turns else self.unit
 
 
 @dataclass(frozen=True)
@@ -228,6 +271,7 @@ class Profile:
     geofence: Fence | None = None
     frozen: Frozen | None = None
     jump: Mapping[str, float] | None = None
+    agree: tuple[Agree, ...] = ()
     attitudes: frozenset[str] = frozenset()  # those of ``jump`` that are unit quaternions
     velocities: frozenset[str] = frozenset()  # those of ``jump`` that are speeds of joints or bodies
     violated: str = "warn"
@@ -257,11 +301,22 @@ class Profile:
         rule = self.self_collision
         return self.ends.position if self.ends is not None else "" if rule is None else rule.position
 
-    @property
-    def moving(self) -> tuple[str, str]:
-        """Measured position and velocity of which the one must be how the other changes; "": nobody relies on that."""
+    @cached_property
+    def moving(self) -> tuple[Agree, ...]:
+        """Places that must change as their rates say: those of ``agree``, and joints whose velocity another rule relies
+        on."""
         rules = (rule for rule in (self.ends, self.effort, self.self_collision) if rule is not None and rule.velocity)
-        return next(((rule.position, rule.velocity) for rule in rules), ("", ""))
+        pair = next(((rule.position, rule.velocity) for rule in rules), None)
+        if pair is None or pair in ((rule.place, rule.rate) for rule in self.agree):
+            return self.agree
+        return (*self.agree, Agree(*pair, APART_RAD if self.effort is None else FINGERS_RAD))
+
+    @cached_property
+    def witnesses(self) -> frozenset[str]:
+        """Signals that tell only whether others lie: no stop is made of them, and none needs them."""
+        rates = {rule.rate for rule in self.agree} | set(self.frozen.each if self.frozen else ())
+        others = {name for rule, names in self.reads().items() if rule not in ("agree", "frozen") for name in names}
+        return frozenset(rates - others - set(self.frozen.signals if self.frozen else ()))
 
     @property
     def place(self) -> str:
@@ -272,7 +327,8 @@ class Profile:
         """Signals by the rule, or the stop action, that reads them."""
         return {
             "geofence": [self.geofence.signal] if self.geofence else (),
-            "frozen": self.frozen.signals if self.frozen else (), "jump": list(self.jump or ()),
+            "frozen": (*self.frozen.signals, *self.frozen.each) if self.frozen else (), "jump": list(self.jump or ()),
+            "agree": [name for rule in self.agree for name in (rule.place, rule.rate)],
             "tracking": [self.tracking.signal] if self.tracking else (),
             "effort": [self.effort.position, self.effort.velocity] if self.effort else (),
             "ends": [name for name in (self.ends.position, self.ends.velocity) if name] if self.ends else (),
@@ -291,10 +347,10 @@ class Profile:
         return self.stop.get(code, self.stop["default"])
 
 
-COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "violated", "estop",
-          "swap", "unlock_below_m", "level", "commands")
+COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "agree", "violated",
+          "estop", "swap", "unlock_below_m", "level", "commands")
 AGES = ("stale_after_s", "stamps_within_s")
-OF_COMMAND = ("stop", *AGES, "jump", "motion", "tracking", "effort", "ends", "start", "self_collision")
+OF_COMMAND = ("stop", *AGES, "jump", "agree", "motion", "tracking", "effort", "ends", "start", "self_collision")
 LOW_M = 0.5  # m: motors may be cut below; chosen: a fall from there ends at 3 m/s, and larger quadrotors stand so high
 LONGEST = 4.0  # times max_s: even a quadrotor that says it sinks is down after that, or its state lies
 LEVEL: dict[str, tuple[str, Callable[[float], bool]]] = {  # what each parameter is, and whether a number is it
@@ -342,6 +398,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         raise SafetyError(f"safety.violated is {violated!r}; legal: stop, warn")
     common, extra = jump("safety.jump", robot, content.get("jump")), jump(f"{where}.jump", robot, own.get("jump"))
     leaps = common if extra is None else {**(common or {}), **extra}
+    pairs = {**agree("safety.agree", robot, content.get("agree")), **agree(f"{where}.agree", robot, own.get("agree"))}
     return Profile(
         limits=motion_limits(f"{where}.motion", own.get("motion"), spec, period),
         stop=stop_actions(f"{where}.stop", own["stop"], spec, robot, level,
@@ -349,7 +406,7 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         stale_after_s=stale, silent_after_s=silent,
         stamps_within_s=stamps,
         geofence=fence(robot, content.get("geofence"), level), frozen=frozen(robot, content.get("frozen")),
-        jump=leaps, attitudes=of_unit(robot, leaps or (), "wxyz"),
+        jump=leaps, agree=tuple(pairs.values()), attitudes=of_unit(robot, leaps or (), "wxyz"),
         velocities=of_unit(robot, leaps or (), "rad/s", "m/s"),
         violated=violated, estop=estop(content.get("estop"), period),
         blend_s=blend(content.get("swap")),
@@ -476,12 +533,15 @@ def frozen(robot: RobotSpec, row: Mapping[str, Any] | None) -> Frozen | None:
     """Signals that must change."""
     if row is None:
         return None
-    legal("safety.frozen", row, ("signals", "after_s"), ("signals", "after_s"))
-    if not isinstance(row["signals"], (list, tuple)) or not row["signals"]:
-        raise SafetyError(f"safety.frozen.signals is {row['signals']!r}; a list of signals is needed")
-    for name in row["signals"]:
-        known_signal("safety.frozen.signals", robot, name)
-    return Frozen(tuple(row["signals"]), seconds("safety.frozen.after_s", row["after_s"]))
+    legal("safety.frozen", row, ("signals", "each", "after_s"), ("signals", "after_s"))
+    lists = {key: row[key] for key in ("signals", "each") if key in row}
+    for key, names in lists.items():
+        if not isinstance(names, (list, tuple)) or not names:
+            raise SafetyError(f"safety.frozen.{key} is {names!r}; a list of signals is needed")
+        for name in names:
+            known_signal(f"safety.frozen.{key}", robot, name)
+    after = seconds("safety.frozen.after_s", row["after_s"])
+    return Frozen(tuple(lists["signals"]), after, tuple(lists.get("each", ())))
 
 
 def jump(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping[str, float] | None:
@@ -497,6 +557,41 @@ def jump(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> Mapping
         if out[name] >= np.pi:
             raise SafetyError(f"{where}.{name} is {out[name]:g}; an angle below pi rad is needed: none is greater")
     return out
+
+
+def agree(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> dict[str, Agree]:
+    """By its name, each place that must change as its rate says."""
+    if row is None:
+        return {}
+    if not isinstance(row, Mapping):
+        raise SafetyError(f"{where} is {row!r}; a mapping from places to rate and within is needed")
+    out = {}
+    for name, own in row.items():
+        here = f"{where}.{name}"
+        known_signal(where, robot, name)
+        legal(here, own, ("rate", "within"), ("rate", "within"))
+        unit = robot.signals[name].unit
+        if unit == "wxyz":
+            turning(f"{here}.rate", robot, own["rate"], name)
+        else:
+            velocity_of(here, robot, own["rate"], name, "rate")
+        within = positive(f"{here}.within", own["within"])
+        if unit == "wxyz" and within >= np.pi:
+            raise SafetyError(f"{here}.within is {within:g}; an angle below pi rad is needed: none is greater")
+        out[name] = Agree(name, own["rate"], within, unit, TURNED_S if unit == "wxyz" else APART_S, STANDS)
+    return out
+
+
+def turning(where: str, robot: RobotSpec, name: str, attitude: str) -> None:
+    """The robot has the signal, and it is how fast the ``attitude`` turns about the body's axes."""
+    known_signal(where, robot, name)
+    spec = robot.signals[name]
+    if (spec.shape, spec.unit, spec.frame) != ((3,), "rad/s", "b"):
+        rates = [each for each, other in robot.signals.items()
+                 if (other.shape, other.unit, other.frame) == ((3,), "rad/s", "b")]
+        raise SafetyError(f"{where}: {name} of shape {spec.shape} is in {spec.unit}, frame {spec.frame!r}; {attitude} "
+                          "is an attitude, so body rates (3,) in rad/s, frame 'b', are needed: "
+                          f"{', '.join(rates) or 'there are none'}")
 
 
 def of_unit(robot: RobotSpec, names: Collection[str], *units: str) -> frozenset[str]:
@@ -686,16 +781,16 @@ def in_units(where: str, robot: RobotSpec, name: str, units: str, whose: str, si
                           f"{' or '.join(good)}: {', '.join(others) or 'there is none'}")
 
 
-def velocity_of(where: str, robot: RobotSpec, name: str, position: str) -> None:
+def velocity_of(where: str, robot: RobotSpec, name: str, position: str, key: str = "velocity") -> None:
     """The robot has the signal, and it is how fast the ``position`` changes."""
-    known_signal(f"{where}.velocity", robot, name)
+    known_signal(f"{where}.{key}", robot, name)
     signals = robot.signals
     if signals[name].size != signals[position].size:
         raise SafetyError(f"{where}: {position} and {name} differ in size")
-    measured_speed(f"{where}.velocity", robot, name)
+    measured_speed(f"{where}.{key}", robot, name)
     units = ",".join(f"{unit}/s" for unit in signals[position].unit.split(","))
     if signals[name].unit != units:
-        raise SafetyError(f"{where}.velocity: {name} is in {signals[name].unit}; {position} is in "
+        raise SafetyError(f"{where}.{key}: {name} is in {signals[name].unit}; {position} is in "
                           f"{signals[position].unit}, so a signal in {units} is needed")
 
 

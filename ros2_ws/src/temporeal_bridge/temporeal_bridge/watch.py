@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import acos, exp, inf
+from math import acos, atan2, exp, hypot, inf
 
 import numpy as np
 
 from robots import shield
 from robots.signals import FEW
-from temporeal_bridge.safety import Profile
+from temporeal_bridge.safety import Agree, Profile
 
 Reason = tuple[str, str]
 """Code (see :data:`temporeal_bridge.safety.CODES`) and text; ("", ""): nothing is wrong."""
@@ -18,10 +18,60 @@ GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as
 LOST = 1.5  # periods between samples from which on one was lost
 DRIFT = 1e-3  # s/s: clocks drift apart, and are slewed, by less. Chosen
 REST_S = 0.05  # so long a robot must have rested before it is started
-APART_RAD, APART_S = 0.1, 0.2  # so far may joints move beyond what their velocity says, forgotten in so long: 0.5 rad/s
-# for ever is seen. Chosen: a velocity that is 20 ms late at 3 rad/s is 0.06 rad off
-FINGERS_RAD = 0.2  # the same of servos whose efforts are limited: fingers reach 7 rad/s
+STOOD_S = 1.0  # so long it is remembered how far a place that stands in every bit went by its rate: what a gyro is off
+# by, less than 0.05 rad/s, is no turn. Chosen
 RESTS = 0.2  # of what the first command may be off: it rests while it moves less
+
+
+class Pair:
+    """A place [B], or an attitude, and its rate. ``apart`` [B]: how much farther it has gone of late than the rate
+    says; ``stood`` [B]: how far it went by the rate since it last changed in any bit; both in the place's unit, of an
+    attitude [3] in rad about the body's axes. Plain numbers: it is fed with every state."""
+
+    def __init__(self, rule: Agree) -> None:
+        self.rule = rule
+        self.place, self.rate = list[float](), list[float]()
+        self.placed_at = self.rated_at = self.until = -inf  # until: up to when the rate is in ``way``
+        self.way, self.apart, self.stood = list[float](), list[float](), list[float]()
+        self.differs = self.stands = False  # whether it is too far apart; whether it stands, though it goes by its rate
+        self.lied = False  # whether it did one of these in this mission
+
+    def forget(self) -> None:
+        """After a gap nobody knows."""
+        none = [0.0] * len(self.rate)
+        self.way, self.apart, self.stood = none, none, none
+        self.differs = self.stands = False
+
+    def rated(self, rate: list[float], now: float) -> None:
+        """How fast it is: [B] or, about the body's axes, [3]. Between two of these it changed evenly."""
+        since = now - self.rated_at
+        if since > GAP_S:
+            self.placed_at, self.way = -inf, [0.0] * len(rate)
+        else:
+            half, rest = 0.5 * since, now - self.until
+            self.way = [w + half * (new - old) + rest * old for w, new, old in zip(self.way, rate, self.rate)]
+        self.rate, self.rated_at, self.until = rate, now, now
+
+    def placed(self, place: list[float], now: float) -> None:
+        """Where it is: [B], or a unit quaternion."""
+        before, since = self.place, now - self.placed_at
+        self.place, self.placed_at = place, now
+        if since > GAP_S or now - self.rated_at > GAP_S:
+            return self.forget()
+        rest, self.until = now - self.until, now
+        way = [w + rest * r for w, r in zip(self.way, self.rate)]
+        self.way = [0.0] * len(way)
+        went = turn(before, place) if self.rule.turns else [b - a for a, b in zip(before, place)]
+        kept = exp(-since / self.rule.forgotten_s)
+        self.apart = [kept * a + x - w for a, x, w in zip(self.apart, went, way)]
+        self.differs = largest(self.apart) > self.rule.within
+        if place == before:
+            kept = exp(-since / STOOD_S)
+            self.stood = [kept * s + w for s, w in zip(self.stood, way)]
+            self.stands = largest(self.stood) > self.rule.stands
+        else:
+            self.stood, self.stands = self.way, False
+        self.lied = self.lied or self.differs or self.stands
 
 
 class Watch:
@@ -47,22 +97,23 @@ class Watch:
         # of late, by both: what clocks differ, and the least that messages take
         self.least = list(zip(self.offset, self.beside))
         self.values: dict[str, np.ndarray] = {}
-        self.alive = profile.frozen.signals if profile.frozen else ()
+        self.pairs = [Pair(rule) for rule in profile.moving]
+        self.alive, self.each = (profile.frozen.signals, profile.frozen.each) if profile.frozen else ((), ())
+        self.attitudes = tuple(pair.rule.place for pair in self.pairs if pair.rule.turns)
+        self.restless = {*self.alive, *self.each, *self.attitudes}
         self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
-        self.upright = True  # whether the attitude did not jump in this mission
+        self.upright = True  # whether the attitude neither jumped nor lied in this mission
         self.behind_since = inf
         self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
         self.seen_since = self.rests_since = inf
-        self.moved: tuple[float, np.ndarray, np.ndarray] | None = None  # when [s], position and velocity of the joints
-        self.apart: np.ndarray | float = 0.0  # [B] rad, see APART_RAD
-        self.lied = False  # whether they were farther apart than that in this mission
-        self.moving, self.may_differ = profile.moving, APART_RAD if profile.effort is None else FINGERS_RAD
 
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
-        self.jumped, self.behind_since, self.apart, self.lied = NOTHING, inf, 0.0, False
-        self.upright = True
+        self.jumped, self.behind_since, self.upright = NOTHING, inf, True
+        for pair in self.pairs:
+            pair.forget()
+            pair.lied = False
         self.least = list(zip(self.offset, self.beside))
         self.changed = dict.fromkeys(self.changed, now)
 
@@ -70,7 +121,7 @@ class Watch:
         """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
         for name, value in signals.items():
             before = self.values.get(name)
-            if name in self.alive and (before is None or not same(before, value)):
+            if name in self.restless and (before is None or not same(before, value)):
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
@@ -78,9 +129,8 @@ class Watch:
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
-        position, velocity = self.moving
-        if position in signals and velocity in self.values:
-            self._move(self.values[position].reshape(-1), self.values[velocity].reshape(-1), now)
+        for pair in self.pairs:
+            self._compare(pair, signals, now)
         gone = DRIFT * (now - self.at[topic]) if self.at[topic] > -inf else 0.0
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
@@ -116,16 +166,19 @@ class Watch:
                 value.tolist(), self.place.tolist(), self.profile.start.within, strict=True)):
             self.place, self.rests_since = value, now
 
-    def _move(self, place: np.ndarray, speed: np.ndarray, now: float) -> None:
-        """How much farther the joints [B] have gone of late than their velocity says. After a gap nobody knows."""
-        if self.moved is not None and now - self.moved[0] <= GAP_S:
-            since, before, then = self.moved
-            step = now - since
-            self.apart = exp(-step / APART_S) * self.apart + (place - before) - 0.5 * step * (speed + then)
-        else:
-            self.apart = 0.0
-        self.moved = (now, place, speed)
-        self.lied = self.lied or bool(np.max(np.abs(self.apart)) > self.may_differ)
+    def _compare(self, pair: Pair, signals: Mapping[str, np.ndarray], now: float) -> None:
+        """Does a place change as its rate says? The rate of the same message comes first."""
+        rule = pair.rule
+        if rule.rate in signals:
+            pair.rated(signals[rule.rate].ravel().tolist(), now)
+        if rule.place in signals:
+            pair.placed(signals[rule.place].ravel().tolist(), now)
+            self.upright = self.upright and not (rule.turns and pair.lied)
+
+    @property
+    def lied(self) -> bool:
+        """Whether a place was not how its rate says, in this mission."""
+        return any(pair.lied for pair in self.pairs)
 
     @property
     def complete(self) -> bool:
@@ -160,22 +213,35 @@ class Watch:
 
     def reason(self, now: float, sent: np.ndarray | None) -> Reason:
         """What is wrong now, the first in the order of the checks. ``sent``: the last command [A] of this mission."""
-        checks = (self.stale(now), self.stamps(), self.frozen(now), self.jumped, self.tracking(now, sent), self.fence(),
-                  self.speeds())
+        checks = (self.stale(now), self.stamps(), self.overdue(), self.frozen(now), self.jumped,
+                  self.tracking(now, sent), self.fence(), self.speeds())
         for found in checks:
             if found != NOTHING:
                 return found
         return NOTHING
 
     def sound(self, now: float) -> bool:
-        """Whether nothing speaks against what a fresh state says: it is alive, of now, and did not jump."""
-        return self.stamps(read=True) == self.frozen(now) == self.jumped == NOTHING
+        """Whether nothing speaks against what a fresh state says of place and velocity: they are alive, of now, did not
+        jump, and are of one mind. What only an attitude's rate does is not asked."""
+        return self.stamps(read=True) == self.jumped == NOTHING and not self._stand(self.alive, now) and not any(
+            pair.lied for pair in self.pairs if not pair.rule.turns)
 
     def sees_attitude(self, now: float) -> bool:
-        """Whether a robot may be turned by the attitude that it says: alive, without a leap, and of now. By one that
-        stands, or that comes late, it would be turned over."""
-        late = any(max(self.late(i) for i in topics) >= limit for limit, topics in self.stale_read)
-        return self.upright and not late and self.frozen(now) == NOTHING
+        """Whether a robot may be turned by the attitude that it says: alive, without a leap, as its rate says, and of
+        now. By one that stands, or that comes late, it would be turned over. Where its rate stands, it must change."""
+        if not self.upright or self._stand(self.alive, now) or self.overdue(read=True) != NOTHING:
+            return False
+        dead = any(self._stand((name,), now) for name in self.each)
+        return not dead or (bool(self.attitudes) and not self._stand(self.attitudes, now))
+
+    def overdue(self, read: bool = False) -> Reason:
+        """A topic comes as much later than before as its state may be old; ``read``: one that the profile reads."""
+        for limit, topics in self.stale_read if read else self.stale_after:
+            late = max(self.late(i) for i in topics)
+            if late >= limit:
+                return "stale", (f"a state came {late:.3f} s later after its stamp than those before it, less than "
+                                 f"{limit:g} s is allowed")
+        return NOTHING
 
     def late(self, topic: int) -> float:
         """By how much [s] later than others its last message came. By the clock of this computer that says less: one of
@@ -198,16 +264,15 @@ class Watch:
         return any(max(self.offset[i] for i in topics) > limit for limit, topics in self.stamps_read)
 
     def speeds(self) -> Reason:
-        """A velocity, which efforts are made or judged by, or a collision is told by, that is not how the position
-        changes."""
-        position, velocity = self.moving
-        if not velocity:
-            return NOTHING
-        worst = float(np.max(np.abs(self.apart)))
-        if worst <= self.may_differ:
-            return NOTHING
-        return "speeds", (f"{position}[{int(np.argmax(np.abs(self.apart)))}] has moved by {worst:.3f} rad more or less "
-                          f"than {velocity} says, {self.may_differ:g} rad is allowed")
+        """A rate that is not how its place changes."""
+        for pair in self.pairs:
+            if pair.differs:
+                rule, worst = pair.rule, largest(pair.apart)
+                index = [abs(x) for x in pair.apart].index(worst)
+                way = f" has turned about axis {index}" if rule.turns else f"[{index}] has moved"
+                return "speeds", (f"{rule.place}{way} by {worst:.3f} {rule.of} more or less than {rule.rate} says, "
+                                  f"{rule.within:g} {rule.of} is allowed")
+        return NOTHING
 
     def stamps(self, read: bool = False) -> Reason:
         """Stamps against the wall clock of this machine; ``read``: of topics that the profile reads."""
@@ -220,11 +285,23 @@ class Watch:
         return NOTHING
 
     def frozen(self, now: float) -> Reason:
-        """Signals that do not change any more, though messages come."""
+        """Signals that do not change any more, though messages come, or though they say how fast they change."""
+        for names in (self.alive, *((name,) for name in self.each)):
+            if self._stand(names, now):
+                assert self.profile.frozen is not None
+                return "frozen", f"{', '.join(names)} did not change in any bit for {self.profile.frozen.after_s:g} s"
+        for pair in self.pairs:
+            if pair.stands:
+                rule = pair.rule
+                return "frozen", (f"{rule.place} did not change in any bit, though by {rule.rate} it went "
+                                  f"{largest(pair.stood):.3f} {rule.of}, {rule.stands:g} {rule.of} is allowed")
+        return NOTHING
+
+    def _stand(self, names: Sequence[str], now: float) -> bool:
+        """Whether none of the signals, of which there are some, has changed for as long as they may stand."""
         rule = self.profile.frozen
-        if rule is None or any(now - self.changed.get(name, now) <= rule.after_s for name in rule.signals):
-            return NOTHING
-        return "frozen", f"{', '.join(rule.signals)} did not change in any bit for {rule.after_s:g} s"
+        return rule is not None and bool(names) and all(
+            now - self.changed.get(name, now) > rule.after_s for name in names)
 
     def tracking(self, now: float, sent: np.ndarray | None) -> Reason:
         """The robot is behind its command for too long."""
@@ -279,6 +356,24 @@ def grouped(limits: Iterable[tuple[float | None, int]]) -> list[tuple[float, lis
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether the values are equal; 0 and -0 are."""
     return bool(a.tolist() == b.tolist() if a.size <= FEW else np.array_equal(a, b))
+
+
+def largest(values: Sequence[float]) -> float:
+    """The largest absolute value; of none 0."""
+    return max(max(values), -min(values)) if values else 0.0
+
+
+def turn(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """From one attitude to another (unit quaternions wxyz, of either sign): rotation vector [3] rad, body frame."""
+    (aw, ax, ay, az), (bw, bx, by, bz) = a, b
+    w = aw * bw + ax * bx + ay * by + az * bz
+    x = aw * bx - ax * bw - ay * bz + az * by
+    y = aw * by + ax * bz - ay * bw - az * bx
+    z = aw * bz - ax * by + ay * bx - az * bw
+    sine = hypot(x, y, z)
+    scale = 2.0 * atan2(sine, abs(w)) / sine if sine else 0.0
+    scale = scale if w >= 0 else -scale
+    return [scale * x, scale * y, scale * z]
 
 
 def angle(a: Sequence[float], b: Sequence[float]) -> float:
