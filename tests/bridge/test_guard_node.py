@@ -850,7 +850,7 @@ def test_a_velocity_that_agrees_with_the_height_is_believed_to_the_last_bit():
             height += 0.02 * speed
             values = {"height": np.array(height + 0.005 * rng.normal()), "base_vel_w": np.array([0, 0, speed - off])}
             stop = looked(stop, values, 0.02 * k, 0.02)
-            out.append(sinking(stop, values))
+            out.append(sinking(stop, values, 0.3))
         return np.array(out)
 
     steady, braked = np.full(200, -0.3), np.maximum(2.0 - 0.02 * 1.47 * np.arange(200), -0.3)
@@ -898,7 +898,7 @@ def test_a_robot_whose_height_nobody_believes_is_let_down(flying):
     frozen["base_quat_w"] = np.array([1.0, 0.0, 0.0, 0.0])
     for _ in range(1000):
         flying.publish({**frozen, "base_quat_w": from_rotation_vector(1e-3 * flying.rng.normal(size=3))})
-        flying.guard.watch.jumped = ("jump", "a test")
+        flying.guard.watch.leapt.add("base_pos_w")
         flying.pause()
     told = shares(flying, begun)
     assert flying.mode == "stopping" and told[200] == pytest.approx(0.85, abs=1e-3)
@@ -907,7 +907,7 @@ def test_a_robot_whose_height_nobody_believes_is_let_down(flying):
 
 def test_a_state_that_says_it_sinks_for_ever_is_not_believed_for_ever(lockstep, artifact):
     level = {**load_interface(ROBOT).safety["level"], "max_s": 1.0}
-    world = ready(lockstep, artifact, jump=None, geofence=None, level=level)
+    world = ready(lockstep, artifact, jump=None, agree=None, geofence=None, level=level)
     world.begin()
     world.fly(0.3)
     world.tell("mission/stop")
@@ -1052,20 +1052,20 @@ def test_told_to_end_it_first_brings_the_robot_down(flying):
 @pytest.mark.parametrize("asleep_s, mode", [(5e-4, "stopped"), (0.0, "stopping")])
 def test_a_guard_that_failed_stops_its_robot_for_as_long_as_it_takes(flying, asleep_s, mode):
     """However many messages wake it up; but not for ever where the clock stands still."""
-    guard, bus, flying.height = flying.guard, flying.lockstep.bus, 1.5
+    guard, bus = flying.guard, flying.lockstep.bus
     begun, hear, waits = bus.seconds, guard.transport.wait, [0]
 
     def wait(timeout: float) -> None:
         waits[0] += 1
         bus.advance(min(timeout, asleep_s))
-        flying.height = 1.5 - 0.3 * (bus.seconds - begun)
+        flying.height = 1.0 - 0.3 * (bus.seconds - begun)
         if waits[0] % 10 == 0:
             flying.publish()
         hear(0.0)
 
     guard.transport.wait = wait
     guard.rescue(RuntimeError("by zero"))
-    assert guard.mode == mode and waits[0] == (5200 if mode == "stopping" else pytest.approx(10_300, rel=0.05))
+    assert guard.mode == mode and waits[0] == (5200 if mode == "stopping" else pytest.approx(6_950, rel=0.05))
 
 
 def test_a_second_publisher_of_commands_ends_the_flight(flying):

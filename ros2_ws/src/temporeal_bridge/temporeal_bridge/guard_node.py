@@ -506,7 +506,7 @@ class GuardNode:
         if stop.action == "silence":
             return Step(None, over=True)
         if stop.action == "level":
-            values = values if self.watch.sees_attitude(now) else None
+            values = self.watch.believed if values is not None and self.watch.sees_attitude(now) else None
             sound = values is not None and self.watch.sound(now)
             stop = stop_actions.looked(stop, values, now, self.period)
             self.stopping = stop = stop_actions.trimmed(stop, self.profile, values, sound)

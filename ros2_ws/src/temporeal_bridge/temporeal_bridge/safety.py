@@ -43,8 +43,9 @@ has foreign stamps) it is ``ramp``.
 ``sink_m_s``, by the velocity that the state brings, as far as the height agrees with it (``sink_gain``: share of the
 thrust that carries the robot, per m/s), from ``descend`` to 1.3 of that thrust. That is what it hovered with in this
 mission, where it flew for long enough, else its nominal weight, and is slowly corrected, up by a sink that velocity and
-height both show to be too fast, down where neither shows it. Without a velocity, or after the state jumped, while it is
-frozen or has foreign stamps, ``descend`` alone. It is over below ``landed_m``, then the motors are off. After ``max_s``
+height both show to be too fast, down where neither shows it. Without a velocity, or after that jumped, the height alone
+says how fast it sinks, and 0.4 of that is answered. After another signal jumped, while the state is frozen, has foreign
+stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, then the motors are off. After ``max_s``
 an autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 %
 of it a second while the height does not show the sink, or is not to be believed, and after four times ``max_s`` anyway,
 for a state that says for so long that it sinks lies; with a fifth of it left, the motors are off. Once the state is

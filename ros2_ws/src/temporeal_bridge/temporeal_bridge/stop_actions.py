@@ -30,6 +30,7 @@ SHOWN_S = 3 * SMOOTH_S  # after so long it shows how fast the robot sinks: to 5 
 AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster or slower than its height shows may a robot say it sinks: always
 # (noise of 1 cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks
 CAUGHT_M_S = 1.0  # the same, of slower: a robot that falls is braked with up to 0.3 g, so its height is 0.9 m/s late
+ANSWERED = 0.4  # of a speed that the height alone shows. Chosen: a time constant of 0.5 s, for it is 0.3 s late
 TRIM, TRIM_S = 0.25, 0.2  # share per m, and per s at most: so slowly is corrected what carries a robot that sinks, with
 # a time constant of 2 s (sink_gain over it) after the proportional term's 0.2 s. Chosen
 DOWN_S = 0.05  # share per s, at most, on the word of the height alone, or on nobody's. Chosen: steady, 16 s to LET_DOWN
@@ -183,15 +184,13 @@ def speeds(stop: Stopping, values: Values) -> tuple[float | None, float, float]:
     return said, shown, said - stop.said / SMOOTH_S
 
 
-def sinking(stop: Stopping, values: Values | None) -> float | None:
+def sinking(stop: Stopping, values: Values, wanted: float) -> float:
     """How fast [m/s] the robot sinks: as its velocity says, but as its height agrees with. A velocity that lies would
     lift it out of the room, or drop it: more or less thrust than it hovers with is for a speed that both of them see.
-    None: nobody says."""
-    if values is None:
-        return None
+    Without a velocity only a part of what the height shows is answered, for that is late, and more would swing."""
     said, shown, more = speeds(stop, values)
     if said is None:
-        return None
+        return wanted + ANSWERED * (shown - wanted)
     agreed = shown + min(max(more, -CAUGHT_M_S), AHEAD_M_S)
     return min(max(said, agreed - AGREE_M_S), agreed + AGREE_M_S)
 
@@ -282,7 +281,8 @@ def levelled(
         off = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if off else None, over=True)
     quat = None if values is None else values.get("base_quat_w")
-    command = shield.level_and_descend(quat, stop.carries * hover, level, sinking(stop, values) if sound else None)
+    sink = sinking(stop, values, level["sink_m_s"]) if sound and values is not None else None
+    command = shield.level_and_descend(quat, stop.carries * hover, level, sink)
     return Step(shield.clamp(spec, command).command, over=False)
 
 

@@ -103,6 +103,7 @@ class Watch:
         self.restless = {*self.alive, *self.each, *self.attitudes}
         self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
+        self.leapt: set[str] = set()  # signals that jumped in this mission
         self.upright = True  # whether the attitude neither jumped nor lied in this mission
         self.behind_since = inf
         self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
@@ -111,6 +112,7 @@ class Watch:
     def begin(self, now: float) -> None:
         """A mission begins: what was before it is forgiven."""
         self.jumped, self.behind_since, self.upright = NOTHING, inf, True
+        self.leapt.clear()
         for pair in self.pairs:
             pair.forget()
             pair.lied = False
@@ -156,6 +158,7 @@ class Watch:
         most, how = (limit, "turned") if turns else (limit * longer, "jumped")
         if change > most:
             self.jumped = ("jump", f"{name} {how} by {change:.3g}, {most:g} is the most from one sample to the next")
+            self.leapt.add(name)
             self.upright = self.upright and not turns
 
     def _rest(self, value: np.ndarray, now: float) -> None:
@@ -220,11 +223,19 @@ class Watch:
                 return found
         return NOTHING
 
+    @property
+    def believed(self) -> Mapping[str, np.ndarray]:
+        """The newest signals, without velocities that jumped in this mission."""
+        return {name: value for name, value in self.values.items() if name not in self.leapt} if (
+            self.leapt & self.profile.velocities) else self.values
+
     def sound(self, now: float) -> bool:
-        """Whether nothing speaks against what a fresh state says of place and velocity: they are alive, of now, did not
-        jump, and are of one mind. What only an attitude's rate does is not asked."""
-        return self.stamps(read=True) == self.jumped == NOTHING and not self._stand(self.alive, now) and not any(
-            pair.lied for pair in self.pairs if not pair.rule.turns)
+        """Whether nothing speaks against what a fresh state says of places: they are alive, of now, did not jump, and
+        are of one mind with their rates. A velocity that jumped is no reason to distrust them (:attr:`believed` has it
+        no more). What only an attitude's rate does is not asked."""
+        return self.stamps(read=True) == NOTHING and self.leapt <= self.profile.velocities and not (
+            self._stand(self.alive, now)) and not any(
+            pair.lied for pair in self.pairs if not (pair.rule.turns or pair.rule.rate in self.leapt))
 
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, as its rate says, and of
