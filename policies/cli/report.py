@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
         runs.check_writable(out)
         recording = bags.read(options.bag, needed(interface, namespace), told.get("renamed"))
         flights, partial, unread = logbook.flights(recording, namespace)
-        found = flown(recording, flights, manifest, robot, interface, namespace)
+        found = flown(recording, [f for f in flights if not f.barred], manifest, robot, interface, namespace)
         barred = [flight.barred for flight in flights if flight.barred]
     if not found:
         raise BadInput("; ".join([
@@ -126,7 +126,7 @@ def flown(
             "lost": result.get("lost", 0), "clauses": result.get("clauses", []),
             "recorded": recorded or None, "agrees": agrees(result, recorded), "end": ending(flight),
             "stop": flight.stop,
-            "figures": figures(said, flight, manifest, interface, namespace),
+            "figures": figures(flight, manifest),
             "topics": rates(said, flight, interface, namespace), "modes": flight.modes, "events": flight.events}
         out.append((row, judged))
     return out

@@ -51,12 +51,12 @@ def shown(value: float, blank: str) -> str:
 
 
 def latencies(flights: Sequence[Row]) -> str:
-    """Percentiles of both clocks."""
+    """Percentiles, each by the clock of the node that it is of."""
     rows = []
     for f in flights:
-        for clock, title in (("controller", "state's arrival at the controller → proposal"),
-                             ("recorder", "state → command, as the recorder received them")):
-            found = f["figures"]["latency_ms"][clock]
+        for node, title in (("controller", "state's arrival at the controller → proposal"),
+                            ("guard", "proposal at the guard → command sent")):
+            found = f["figures"]["latency_ms"][node]
             rows.append([f"{f['flight']}", title, *(number(found[key], 2) for key in ("p50", "p99", "max"))])
     return panel("Latency, ms", table(("flight", "from, to", "p50", "p99", "max"), rows, numbers=(0, 2, 3, 4)))
 

@@ -244,6 +244,37 @@ def test_a_start_that_the_guard_refused_is_left_out_and_said(artifact, lockstep_
     assert "left out: mission 5 is refused: /cf1/panel, /cf1/panel2 publish on estop" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("number", [2, 1])
+def test_a_start_that_is_refused_while_the_guard_stops_does_not_cut_the_flight(
+    number, artifact, lockstep_of, tmp_path, capsys
+):
+    """The guard speaks on of the flight that it stops, whatever number the start had that it refuses."""
+    from policies.cli.main import main
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(1)
+    flown.lockstep.run(2.0)
+    flown.send("mission/stop", EMPTY)
+    flown.lockstep.run(0.7)
+    assert flown.guard.mode == "stopping"
+    for _ in range(2):
+        flown.send("mission/start", NUMBER, data=number)
+        flown.lockstep.run(0.3)
+    flown.lockstep.run(8.0, until=lambda: flown.guard.mode == "stopped")
+    flown.lockstep.run(0.3)
+    bag = flown.close()
+    own = sum(m.decode().data[1] < 0 for m in bags.read(bag).of("/cf1/guard/command"))
+    found = again(bag, artifact, tolerance=0.0)
+    flight, = found.flights
+    assert flight.equal and flight.own.count == own > 50 and len(found.barred) == 2
+    assert flight.modes == (("active", "stopping", "stopped"),) * 2 and flight.events == (("operator",),) * 2
+    assert main(["report", str(bag), "--out", str(tmp_path / "out"), "--json"]) == 1
+    row, = json.loads(capsys.readouterr().out)["flights"]
+    assert row["figures"]["own"] == own and [mode for _, mode in row["modes"]] == ["active", "stopping", "stopped"]
+    assert row["topics"][0]["gaps"] == 0 and row["stop"][1] == "operator"
+
+
 def test_topics_that_were_called_otherwise_are_found_in_the_bag(artifact, lockstep_of, tmp_path, capsys):
     """`ros2 launch ... remap:='odom:=/mocap/cf1/odom estop:=/estop'`: the guard says so, and a bag knows it by that."""
     from policies.cli.main import main
@@ -329,11 +360,25 @@ def test_the_first_command_of_a_stop_bridges_nothing(bag, artifact):
     told.modes = [(at + 1e-3, mode) for at, mode in told.modes]
 
     def bridged() -> int:
-        return hindsight.figures(recording.said, told, load_manifest(artifact), INTERFACE, "/cf1")["bridged"]
+        return hindsight.figures(told, load_manifest(artifact))["bridged"]
 
     assert bridged() == 0
     told.basis.append(logbook.Row(-1, 0.5, ()))
     assert bridged() == 1
+
+
+def test_the_guards_latency_is_by_its_own_clock(bag, artifact):
+    """A recorder that wakes 20 ms late makes nothing slower."""
+    recording = bags.read(bag, needed(INTERFACE, "/cf1"))
+    for i, message in enumerate(recording.said):
+        if message.topic == "/cf1/guard/command":
+            row = np.array(message.decode().data)
+            row[4] = row[3] + 0.0004
+            recording.said[i] = bags.Said(message.at + 20_000_000, message.topic, message.type, messages.encode(
+                message.type, messages.array64(row)))
+    flight = logbook.flights(recording, "/cf1").found[0]
+    found = hindsight.figures(flight, load_manifest(artifact))["latency_ms"]["guard"]
+    assert [found["p50"], found["max"]] == pytest.approx([0.4, 0.4])
 
 
 def test_another_network_shows_where_it_differs(bag, other_artifact):
@@ -585,6 +630,8 @@ def test_the_report_of_a_real_run(bag, tmp_path, capsys):
     counted = first["figures"]
     assert (counted["steps"], counted["sent"], counted["missed"], counted["own"]) == (306, 306, 0, 0)
     assert second["figures"]["own"] > 50 and second["figures"]["bridged"] == 0
+    assert set(counted["latency_ms"]) == {"controller", "guard"}  # by the nodes' clocks: in fake time no work takes any
+    assert counted["latency_ms"]["guard"] == {"p50": 0.0, "p99": 0.0, "max": 0.0}
     assert counted["latency_ms"]["controller"]["max"] >= counted["latency_ms"]["controller"]["p50"] > 0
     assert [t["messages"] > 600 and t["gaps"] == 0 for t in first["topics"]] == [True, True]
     page = (tmp_path / "out" / "report.html").read_text()

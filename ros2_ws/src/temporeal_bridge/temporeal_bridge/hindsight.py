@@ -2,8 +2,9 @@
 
 The verdict is that of the real :class:`~temporeal_bridge.monitor_node.MonitorNode`, in fake time, on the recorded
 bytes.
-Latencies are those of one clock each: the controller's (arrival of a state to the proposal), and the recorder's
-(receipt of a state to receipt of the word that its command was sent).
+Latencies are the nodes' own, each by its own clock: the controller's from the arrival of a state to the proposal, the
+guard's from when it begins with a proposal until the command has gone. The way between them is in neither. When a
+message reached the recorder says only when that woke up.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from temporeal_bridge.logbook import Flight
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.mission import percentiles
 from temporeal_bridge.monitor_node import LATE_S, MonitorNode
-from temporeal_bridge.state import mark
 from temporeal_bridge.transport import QOS
 
 BEFORE_NS = 2_000_000_000  # of the state before a flight, which its first sample may be made of
@@ -99,15 +99,13 @@ def judge(
 
 
 def parts(recording: Recording, flights: Sequence[Flight]) -> list[list[Said]]:
-    """What was said from just before each flight until the next one."""
+    """What was said from just before each flight until the next one (``flights``: those that the guard let begin)."""
     ends = [flight.start_ns for flight in flights[1:]] + [recording.said[-1].at + 1]
     return [[m for m in recording.said if flight.start_ns - BEFORE_NS <= m.at < end]
             for flight, end in zip(flights, ends)]
 
 
-def figures(
-    said: Sequence[Said], flight: Flight, manifest: Manifest, interface: Interface, namespace: str
-) -> dict[str, Any]:
+def figures(flight: Flight, manifest: Manifest) -> dict[str, Any]:
     """Latencies [ms] and counts of one flight.
 
     ``steps`` of the controller; ``missed``: control periods without one; ``late``: commands that came more than 1.5
@@ -126,8 +124,7 @@ def figures(
         "bridged": sum(row.step < 0 and flight.start_ns + round(1e9 * row.at) < stop for row in flight.basis),
         "own": sum(step < 0 for step, _ in flight.sent),
         "dropped": sum(row.step not in sent for row in flight.steps), "unrecorded": flight.lost,
-        "latency_ms": {"controller": percentiles(first_uses(flight)),
-                       "recorder": percentiles(across(said, flight, interface, namespace))}}
+        "latency_ms": {"controller": percentiles(first_uses(flight)), "guard": percentiles([*flight.work.values()])}}
 
 
 def first_uses(flight: Flight) -> list[float]:
@@ -135,18 +132,6 @@ def first_uses(flight: Flight) -> list[float]:
     marks = [0, *(row.marks[0] for row in flight.steps)]
     fresh = {row.step for before, row in zip(marks, flight.steps) if row.marks[0] != before}
     return [age for step, age in flight.age.items() if step in fresh]
-
-
-def across(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[float]:
-    """Seconds from the recorder's receipt of a new state to that of ``guard/command`` of the command made of it."""
-    paced = full(interface.states[0].topic, namespace)
-    came = {mark(message.data): message.at for message in said if message.topic == paced}
-    used, before = {}, 0
-    for row in flight.steps:
-        if row.marks[0] != before and row.marks[0] in came:
-            used[row.step] = came[row.marks[0]]
-        before = row.marks[0]
-    return [1e-9 * (at - used[step]) for step, at in flight.heard.items() if step in used]
 
 
 def rates(said: Sequence[Said], flight: Flight, interface: Interface, namespace: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ Times are seconds since the flight's time zero: by the nodes' own clocks where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, Told, ToldChunk
 from temporeal_bridge.records import RecordError, Row, Unread
 from temporeal_bridge.safety import CODES
 
+SAME_NS = 1_000_000_000  # between two times zero of one flight, by two clocks of one machine
 SWAPPED_NS = 2_000_000  # messages of one node on two topics may be received in another order
 APART_NS = 60_000_000_000  # from the time that a message says to its receipt, as the recorder's clock stood
 BEFORE_NS = 50_000_000  # so much earlier than the controller's first step may the guard's words on a flight be received
@@ -29,10 +30,11 @@ Taker = Callable[[list["Flight"], int, Any], None]
 @dataclass
 class Flight:
     """One flight. ``proposed``: command [A] by step; ``sent``: (step, command) in order; ``age``: of the state behind
-    each command [s] by step; ``heard``: when the recorder heard that it was sent [ns] by step; ``shifts``: by how much
-    more than at its beginning the recorder's clock was ahead, once it was stepped or the recorder had stood still [ns];
-    ``misfits``: steps that name it and do not fit in; ``unread``: those that come after its last one; ``barred``: why
-    the guard did not let it begin."""
+    each command [s] by step; ``work``: of the guard's with it, from when it begins to make it until it has gone [s] by
+    step; ``shifts``: by how much more than at its beginning the recorder's clock was ahead, once it was stepped or the
+    recorder had stood still [ns]; ``misfits``: steps that name it and do not fit in; ``unread``: those that come after
+    its last one; ``barred``: why the guard did not let it begin; ``void``: its starts before this one, void because the
+    autopilot had to be armed first: each with its own time zero and steps, its modes and events are among these."""
 
     number: int
     start_ns: int
@@ -41,7 +43,7 @@ class Flight:
     proposed: dict[int, np.ndarray] = field(default_factory=dict)
     sent: list[tuple[int, np.ndarray]] = field(default_factory=list)
     age: dict[int, float] = field(default_factory=dict)
-    heard: dict[int, int] = field(default_factory=dict)
+    work: dict[int, float] = field(default_factory=dict)
     modes: list[tuple[float, str]] = field(default_factory=list)
     events: list[tuple[float, str, str]] = field(default_factory=list)  # time, code, reason
     stops: list[tuple[float, str, str]] = field(default_factory=list)  # those by which the guard was stopped
@@ -54,6 +56,7 @@ class Flight:
     misfits: set[int] = field(default_factory=set)
     unread: int = 0
     barred: str = ""
+    void: list[Flight] = field(default_factory=list)
 
     @property
     def lost(self) -> int:
@@ -92,15 +95,36 @@ def flights(recording: Recording, namespace: str) -> Flights:
     found, partial, unread = list[Flight](), dict[int, set[int]](), dict[str, Unread]()
     # steps first: the guard's words on a flight may have been received before them
     _hand_out(recording, namespace, {"policy/step": lambda *said: _step(partial, *said)}, found, unread)
+    _hand_out(recording, namespace, {"mission": _mission}, found, unread)
+    # then which of them did not begin: in those the one before goes on. What cannot be read is counted below
+    _hand_out(recording, namespace, {"guard/event": _refusal}, found, {})
     _hand_out(recording, namespace, TAKERS, found, unread)
     command = unread.get("guard/command")
     if command is not None and not any(flight.basis for flight in found):
         raise BagError(f"guard/command: {command.why}; was the bag recorded by an earlier version?")
     for flight in found:
-        if flight.basis or any(mode in UNDER_WAY for _, mode in flight.modes):  # it had begun
-            flight.barred = ""
         flight.unread = len(after(flight, partial.get(flight.number, set())))
-    return Flights(found, len(partial), unread)
+    return Flights(joined(found), len(partial), unread)
+
+
+def joined(found: Sequence[Flight]) -> list[Flight]:
+    """Each mission once: a start that is void, because the autopilot had to be armed first, belongs to the next one."""
+    out = list[Flight]()
+    for flight in found:
+        if out and out[-1].number == flight.number and not out[-1].basis and {
+                mode for _, mode in out[-1].modes} == {"arming"}:
+            take_in(flight, out.pop())
+        out.append(flight)
+    return out
+
+
+def take_in(flight: Flight, start: Flight) -> None:
+    """``flight`` takes its void ``start``, with what was said then."""
+    earlier = 1e-9 * (start.start_ns - flight.start_ns)
+    flight.modes = [*((at + earlier, mode) for at, mode in start.modes), *flight.modes]
+    flight.events = [*((at + earlier, code, why) for at, code, why in start.events), *flight.events]
+    flight.void = [*start.void, start]
+    start.modes, start.events, start.void = [], [], []
 
 
 def _hand_out(
@@ -154,9 +178,10 @@ def after(flight: Flight, partial: set[int]) -> set[int]:
     return {step for step in flight.misfits if step > last} | (partial if partial and min(partial) > last else set())
 
 
-def among(found: list[Flight], number: int, at: int, before_ns: int = BEFORE_NS) -> Flight | None:
-    """The flight that a message is about: the last one begun by then, if it has that number."""
-    last = next((flight for flight in reversed(found) if flight.start_ns - before_ns <= at), None)
+def among(found: Sequence[Flight], number: int, at: int, before_ns: int = BEFORE_NS) -> Flight | None:
+    """The flight that a message is about: the last one begun by then, if it has that number. One that the guard did
+    not let begin is none: the guard speaks of the one before it."""
+    last = next((f for f in reversed(found) if f.start_ns - before_ns <= at and not f.barred), None)
     return last if last is not None and last.number == number else None
 
 
@@ -170,7 +195,7 @@ def _command(found: list[Flight], at: int, told: Told) -> None:
     flight.sent.append((told.step, told.sent))
     if told.step >= 0:
         flight.proposed[told.step], flight.age[told.step] = told.proposed, told.age
-        flight.heard.setdefault(told.step, at)
+        flight.work[told.step] = told.left - told.since
 
 
 def _chunk(found: list[Flight], at: int, told: ToldChunk) -> None:
@@ -184,22 +209,30 @@ def _chunk(found: list[Flight], at: int, told: ToldChunk) -> None:
 
 
 def _mission(found: list[Flight], at: int, told: Announced) -> None:
-    flight = among(found, told.number, at)
-    if flight is None:
+    """Which start it is about its stamp says; one that is of none is latched, of an earlier flight of this number."""
+    same = [f for f in found if f.number == told.number and f.start_ns - BEFORE_NS <= at
+            and abs(told.start_ns - f.start_ns) < SAME_NS]
+    if not same:
         return
-    if told.mode == "active" and abs(told.start_ns - flight.start_ns) < 1_000_000_000:
+    flight = min(same, key=lambda f: abs(told.start_ns - f.start_ns))
+    if told.mode in UNDER_WAY:
         flight.start_ns = told.start_ns  # by the controller's own clock
-    if abs(told.start_ns - flight.start_ns) < 1_000_000_000:  # else it is latched, of an earlier flight of this number
-        flight.modes.append((1e-9 * (at - flight.start_ns), told.mode))
+    flight.modes.append((1e-9 * (at - flight.start_ns), told.mode))
+
+
+def _refusal(found: list[Flight], at: int, told: records.Event) -> None:
+    """A start that may not be: not one that was let begin, after which the guard refuses another of its number."""
+    number = mission.refused(told.reason)
+    flight = None if number is None else among(found, number, at)
+    if flight is not None and not any(mode in UNDER_WAY for _, mode in flight.modes):
+        flight.barred = told.reason
 
 
 def _event(found: list[Flight], at: int, told: records.Event) -> None:
     refused = mission.refused(told.reason)  # which is said in the name of the flight before it
     flight = among(found, told.flight if refused is None else refused, at)
-    if flight is None:
-        return
-    if refused is not None:
-        flight.barred = told.reason
+    if flight is None or (refused is not None and any(f.barred == told.reason and f.number == refused for f in found)):
+        return  # what a start was barred by it keeps
     since = told.since
     if since is None or not timely(flight, since, at):  # the guard has counted from an earlier flight
         since = 1e-9 * (at - flight.start_ns)
@@ -217,7 +250,7 @@ def stops(told: records.Event) -> bool:
 
 def _verdict(found: list[Flight], at: int, said: dict[str, Any]) -> None:
     flight = among(found, said["flight"], at)
-    if flight is not None and abs(said.get("start_ns", flight.start_ns) - flight.start_ns) < 1_000_000_000:
+    if flight is not None and abs(said.get("start_ns", flight.start_ns) - flight.start_ns) < SAME_NS:
         flight.verdict = said  # else it is of an earlier flight of this number
 
 
@@ -238,5 +271,5 @@ def _artifact(found: list[Flight], at: int, said: dict[str, Any]) -> None:
 
 
 TAKERS: Mapping[str, Taker] = {
-    "policy/chunk": _chunk, "guard/command": _command, "mission": _mission, "guard/event": _event,
-    "guard/swap": _swap, "guard/artifact": _artifact, "monitor/verdict": _verdict}
+    "policy/chunk": _chunk, "guard/command": _command, "guard/event": _event, "guard/swap": _swap,
+    "guard/artifact": _artifact, "monitor/verdict": _verdict}

@@ -24,6 +24,9 @@ recorder's time only, which may have stood still as well: commands of the guard'
 How long the robot had rested before the bag began is not in it. Of a mission that starts in a bag's first 0.2 s it is
 taken for granted: the guard of then let it start.
 
+Where an autopilot stands between commands and motors, its status comes from the bag, so the guard arms and waits as it
+did; the start that was void until then is made again, too. What is asked of the autopilot on the way is not compared.
+
 One artifact is flown again. Where another one took over in flight (:mod:`temporeal_bridge.swap`), a flight is compared
 up to that step; and what was sent not where it was a mix of two.
 """
@@ -47,7 +50,8 @@ from temporeal_bridge import link, logbook
 from temporeal_bridge.bags import BagError, Recording, Said
 from temporeal_bridge.chunked import ChunkedPolicy, Used
 from temporeal_bridge.guard_node import TICK_S, GuardNode
-from temporeal_bridge.interface import Interface
+from temporeal_bridge.hindsight import full
+from temporeal_bridge.interface import Interface, armed_by
 from temporeal_bridge.logbook import Flight, Row
 from temporeal_bridge.memory import Bus, MemoryTransport
 from temporeal_bridge.messages import MessageError
@@ -65,6 +69,7 @@ STOPS = ("operator", "violated")  # codes of stops that somebody asked for
 LEAD_S = 1.0  # that the nodes are there before the first message
 FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
 AT_ONCE_NS = 2_000_000  # between the reason and the first command of the stop action, where that does not wait
+ARMED_NS = 20_000_000  # so late may a recorder hear, chosen, that the autopilot obeys, by which a mission has begun
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
 
 
@@ -161,9 +166,9 @@ class Replay:
 
 def needed(interface: Interface, namespace: str) -> Callable[[str], bool]:
     """Which topics of a bag a replay reads."""
-    base = namespace.rstrip("/")
-    names = {topic if topic.startswith("/") else f"{base}/{topic}"
-             for topic in (*(row.topic for row in interface.topics), *INPUTS, *OURS)}
+    pilot = interface.autopilot
+    rows = [] if pilot is None else [row for row in (pilot.status, pilot.orders) if row is not None]
+    names = {full(topic, namespace) for topic in (*(row.topic for row in (*interface.topics, *rows)), *INPUTS, *OURS)}
     return names.__contains__
 
 
@@ -178,7 +183,6 @@ def replay(
         raise BagError("; ".join([
             f"{recording.path} has no flight of {namespace}" + ("" if barred else ": no control step on policy/step"),
             *([f"{partial} began before it"] if partial else []), *barred, *remarks(unread)]))
-    made = None
     if artifact.manifest.chunk is not None:
         whole = [flight for flight in recorded if flight.chunks and flight.chunks[0].number == 0]
         partial, recorded = partial + len(recorded) - len(whole), whole
@@ -186,20 +190,37 @@ def replay(
             raise BagError(f"{artifact.manifest.name} gives chunks, and {recording.path} has no flight of {namespace} "
                            "with its first one on policy/chunk: it was recorded by an earlier version, lost it, or "
                            "another artifact was flown")
-        made = made_again(recording, artifact, interface, namespace, recorded)
-    stage = Stage(recording, artifact, robot, interface, namespace, recorded, made)
+    starts = [start for flight in recorded for start in (*flight.void, flight)]
+    stage = Stage(recording, artifact, robot, armed_as(interface, recording, namespace), namespace, starts,
+                  None if artifact.manifest.chunk is None else made_again(
+                      recording, artifact, interface, namespace, starts))
     stage.play()
     again = {flight.start_ns // 1_000_000: flight for flight in logbook.flights(stage.heard, namespace).found}
     out = []
-    for i, flight in enumerate(recorded):
+    for i, flight in enumerate(starts):
+        if not any(flight is each for each in recorded):
+            continue
         other = next((again[key] for key in again if abs(key - flight.start_ns // 1_000_000) <= 1),
                      Flight(flight.number, flight.start_ns))
-        last = i == len(recorded) - 1 and bool(recording.cut)
+        last = flight is recorded[-1] and bool(recording.cut)
         found = replace(compared(flight, other, stage.guessed[i], tolerance, open_end=last), unasked=stage.unasked[i])
-        out.append(found if made is None else replace(
-            found, chunks=compared_chunks(flight.chunks, made[i], tolerance),
-            unmade=sum(rows is None for rows in made[i]), unrecorded=flight.chunks[-1].number + 1 - len(flight.chunks)))
+        out.append(found if stage.made is None else replace(
+            found, chunks=compared_chunks(flight.chunks, stage.made[i], tolerance),
+            unmade=sum(rows is None for rows in stage.made[i]),
+            unrecorded=flight.chunks[-1].number + 1 - len(flight.chunks)))
     return Replay(out, partial, recording.cut, unread, barred)
+
+
+def armed_as(interface: Interface, recording: Recording, namespace: str) -> Interface:
+    """Who armed the autopilot, where that takes orders, is told to the guard (``--arm``) and not in the bag: we did, if
+    there are orders in it."""
+    pilot = interface.autopilot
+    if pilot is not None and not recording.of(full(pilot.status.topic, namespace)):
+        raise BagError(f"{recording.path} has no message on {full(pilot.status.topic, namespace)}, the autopilot's "
+                       "status: without it no guard flies")
+    if pilot is None or pilot.orders is None:
+        return interface
+    return armed_by(interface, "ask" if recording.of(full(pilot.orders.topic, namespace)) else "never")
 
 
 # ---------------------------------------------------------------- order
@@ -280,13 +301,13 @@ def made_again(
 ) -> list[list[np.ndarray | None]]:
     """By flight, the rows [K, A] of each chunk that was used, made again of its observation; None where the bag lacks
     a message of that."""
-    base, manifest, period = namespace.rstrip("/"), artifact.manifest, 1.0 / artifact.manifest.rate_hz
+    manifest, period = artifact.manifest, 1.0 / artifact.manifest.rate_hz
     wanted = [signal.name for signal in manifest.signals]
     readers, by_mark = [], list[dict[int, list[Said]]]()
     for row in interface.topics:
         readers.append(Reader(row, interface.carried, wanted))
         by_mark.append({})
-        for message in recording.of(row.topic if row.topic.startswith("/") else f"{base}/{row.topic}"):
+        for message in recording.of(full(row.topic, namespace)):
             by_mark[-1].setdefault(mark(message.data), []).append(message)
 
     def observation(flight: Flight, told: ToldChunk) -> dict[str, np.ndarray] | None:
@@ -387,7 +408,8 @@ class Stage:
         self, recording: Recording, artifact: Artifact, robot: RobotSpec, interface: Interface, namespace: str,
         flights: Sequence[Flight], made: Sequence[Sequence[np.ndarray | None]] | None = None,
     ) -> None:
-        """``made``: by flight, the chunks of a policy that gives some."""
+        """``flights``: every start that the guard took, the void ones, too; ``made``: by flight, the chunks of a policy
+        that gives some."""
         self.recording, self.namespace, self.base = recording, namespace, namespace.rstrip("/")
         self.flights, self.made = flights, made
         self.rerun = None if made is None else Rerun(artifact.manifest)
@@ -411,8 +433,8 @@ class Stage:
                 player.subscribe(topic, f"std_msgs/msg/{kind}", QOS["deep"], self._hear)
         # the guard's one zero setpoint on the ground waits for somebody who listens
         self.players[1].subscribe(self.guard.topic.topic, self.guard.topic.type, QOS["deep"], lambda received: None)
-        self.states = [row.topic if row.topic.startswith("/") else f"{self.base}/{row.topic}"
-                       for row in interface.topics]
+        self.states = [full(row.topic, namespace) for row in interface.topics]
+        self.status = "" if interface.autopilot is None else full(interface.autopilot.status.topic, namespace)
         self.looked = 0.0  # when the nodes looked at their clock last [s]
         self.coming: list[int] = []  # times of the guard's records still to come, latest first
         self.to_come: set[tuple[int, int]] = set()  # (flight, step) that the guard has a record of
@@ -510,6 +532,24 @@ class Stage:
             yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
         for n, (event, i, reason) in enumerate(self._unexplained(said)):
             yield Cue(acted(event, commands), 4, n, lambda i=i, reason=reason: self._stop(i, reason))
+        statuses = self.recording.of(self.status) if self.status else []
+        for n, (message, at) in enumerate(zip(statuses, self._heard(statuses))):
+            yield Cue(at, 6, n, lambda message=message: self._give(1, message))
+
+    def _heard(self, statuses: Sequence[Said]) -> list[int]:
+        """When the guard heard each word of the autopilot [ns]: by the recorder's time, but one that led to a stop when
+        its event says, and one that let a mission begin before that."""
+        events = [(flight, flight.start_ns + round(1e9 * since)) for flight in self.flights
+                  for since, code, _ in flight.events if code == "autopilot"]
+        begins = [flight.start_ns - 1 for flight in self.flights if flight.void]
+        out = []
+        for message in statuses:
+            stop = next((at for flight, at in events if led_to(message, at, flight.shifts)), None)
+            begin = next((at for at in begins if 0 < message.at - at < ARMED_NS), message.at)
+            out.append(begin if stop is None else stop)
+        for i in range(len(out) - 2, -1, -1):  # in the order in which they were recorded
+            out[i] = min(out[i], out[i + 1])
+        return out
 
     def _records(self) -> tuple[list[tuple[int, int, Row]], list[tuple[int, int, Row]]]:
         """(time [ns], flight, row) of the controller's steps and of the guard's commands."""
