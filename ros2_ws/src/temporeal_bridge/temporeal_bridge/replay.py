@@ -37,6 +37,7 @@ import json
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -46,7 +47,7 @@ import numpy as np
 from policies.export.manifest import Manifest
 from policies.export.runtime import Artifact
 from robots.spec import RobotSpec
-from temporeal_bridge import link, logbook
+from temporeal_bridge import codecs, link, logbook, stop_actions
 from temporeal_bridge.bags import BagError, Recording, Said
 from temporeal_bridge.chunked import ChunkedPolicy, Used
 from temporeal_bridge.guard_node import TICK_S, GuardNode
@@ -70,6 +71,7 @@ LEAD_S = 1.0  # that the nodes are there before the first message
 FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
 AT_ONCE_NS = 2_000_000  # between the reason and the first command of the stop action, where that does not wait
 ARMED_NS = 20_000_000  # so late may a recorder hear, chosen, that the autopilot obeys, by which a mission has begun
+NOT_SEEN: tuple[float, Mapping[str, np.ndarray]] = (-inf, {})
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
 
 
@@ -441,6 +443,7 @@ class Stage:
         self.pending = False  # whether the guard's turn is a recorded one
         self.ending = self.gone = False  # whether the guard was told to end, and has ended
         self.begun = 0  # flights
+        self.seen = NOT_SEEN  # when the guard of then found a stop [s], and the signals that it knew
         self.first_seen: dict[int, int] = {}  # by flight, when the state that it began with was given to the controller
 
     def play(self) -> None:
@@ -482,6 +485,7 @@ class Stage:
         """The guard's loop once (:func:`temporeal_bridge.node.spin`)."""
         if not self.gone:
             self.guard.step()
+            self._hold()
             self.gone = self.ending and self.guard.may_end()
         if self.gone and self.begun < len(self.flights):  # there is another flight: it was started again
             self._start_again()
@@ -532,6 +536,11 @@ class Stage:
             yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
         for n, (event, i, reason) in enumerate(self._unexplained(said)):
             yield Cue(acted(event, commands), 4, n, lambda i=i, reason=reason: self._stop(i, reason))
+        stops = [(flight.start_ns + round(1e9 * at), i) for i, flight in enumerate(self.flights)
+                 for at, _, _ in flight.stops]
+        for n, (at, i) in enumerate(stops):
+            if acted(at, commands) == at:  # else its first command says of which state it is
+                yield Cue(at, 7, n, lambda i=i, at=at: self._found(i, at))
         statuses = self.recording.of(self.status) if self.status else []
         for n, (message, at) in enumerate(zip(statuses, self._heard(statuses))):
             yield Cue(at, 6, n, lambda message=message: self._give(1, message))
@@ -627,6 +636,41 @@ class Stage:
             self.unasked[i] += 1
             self.guard.stop("operator", reason)
         self._drain()
+
+    def _found(self, i: int, at: int) -> None:
+        """The guard of then has found its stop: of what it knows now."""
+        self.seen = (self.buses[1].seconds, {**self.guard.watch.values, **self._held_at(self.flights[i], at)})
+        self._hold()
+
+    def _held_at(self, flight: Flight, at: int) -> dict[str, np.ndarray]:
+        """The signals of the message, of those received about ``at`` [ns], that says where the robot was held then: one
+        of the guard's own commands is that place. Of which message a stop was made it does not say, and the recorder
+        may have received it later. Empty where there is none."""
+        guard, rule = self.guard, self.guard.profile.tracking
+        own = np.array([command for step, command in flight.sent if step < 0])
+        if rule is None or guard.motion is None or own.ndim != 2 or own.shape[1] != guard.spec.size:
+            return {}
+        k = next(k for k, row in enumerate(guard.interface.states)
+                 if rule.signal in codecs.STATES[row.codec].signals(row.options))
+        reader = Reader(guard.interface.states[k], guard.interface.carried, [rule.signal])
+        about = [m for m in self.recording.of(self.states[k]) if abs(m.at - at) <= 1e9 * guard.period]
+        apart_by = stop_actions.AT_REST * (guard.limits.high - guard.limits.low)
+        for message in sorted(about, key=lambda message: abs(message.at - at)):
+            with suppress(Exception):  # bytes from anywhere: the guard counted them
+                signals = reader.signals(reader.message(message.type, message.data)[0])
+                place = stop_actions.measured(guard.profile, guard.motion, signals)
+                if (np.abs(own - place) <= apart_by).all(axis=1).any():
+                    return {rule.signal: signals[rule.signal]}
+        return {}
+
+    def _hold(self) -> None:
+        """A robot is held where it was when its stop was found; this guard finds it a little earlier or later."""
+        guard, (at, values) = self.guard, self.seen
+        if guard.stopping.target is None or guard.motion is None or abs(guard.stopping.since - at) > guard.period:
+            return
+        self.seen = NOT_SEEN
+        guard.stopping = replace(
+            guard.stopping, target=stop_actions.measured(guard.profile, guard.motion, values))
 
     def _begin(self, i: int) -> None:
         """A mission is about to start: the next state is its first."""

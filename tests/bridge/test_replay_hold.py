@@ -1,0 +1,99 @@
+"""Replays of stops that hold an arm where it was measured when the stop was found, a period before the first command of
+that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.export.manifest import load_manifest
+from robots.spec import load_robot
+from temporeal_bridge import bags, logbook, messages, policy_node
+from temporeal_bridge.guard_node import GuardNode
+from temporeal_bridge.interface import load_interface
+from temporeal_bridge.link import MemoryController, MemoryLink
+from temporeal_bridge.memory import Bus, MemoryTransport
+from temporeal_bridge.policy_node import PolicyNode
+from temporeal_bridge.recorder import Bag, Recorder, robot_topics
+from temporeal_bridge.replay import needed, replay
+from temporeal_bridge.transport import QOS
+
+pytest.importorskip("mujoco")
+
+from temporeal_bridge.robot_sim import RobotSim
+
+ROBOT, NUMBER = load_robot("franka"), "std_msgs/msg/UInt64"
+
+
+def strict(after_s: float) -> Any:
+    """An arm that is stopped for following late, as it always does in motion: it moves when it is stopped."""
+    found = load_interface(ROBOT)
+    rule = {"signal": "joint_pos", "error": 0.006, "after_s": after_s}
+    own = {**found.safety["commands"]["joint_pos_cmd"], "tracking": rule}
+    return replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
+
+
+class Held:
+    """A flight of the arm that its guard stops and holds; ``guard`` is the real one."""
+
+    def __init__(self, lockstep: Any, artifact: Path, interface: Any, bag: Path) -> None:
+        self.lockstep, self.interface, line = lockstep, interface, MemoryLink()
+        names = ("robot_sim", "policy_node", "guard_node", "recorder", "peer")
+        bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in names}
+        made = {"robot_sim": RobotSim(bus["robot_sim"], ROBOT, interface, seed=0),
+                "recorder": Recorder(bus["recorder"], Bag(bag), robot_topics(interface, ["/arm"])),
+                "policy_node": PolicyNode(bus["policy_node"], policy_node.load(artifact, ROBOT, interface), ROBOT,
+                                          interface, MemoryController(line)),
+                "guard_node": GuardNode(bus["guard_node"], load_manifest(artifact), ROBOT, interface, line, artifact)}
+        for name, node in made.items():
+            lockstep.add(bus[name], node)
+        self.guard, self.recorder = made["guard_node"], made["recorder"]
+        lockstep.run(0.5)
+        bus["peer"].publish(bus["peer"].advertise("mission/start", NUMBER, QOS["default"]),
+                            messages.encode(NUMBER, messages.record(NUMBER)(data=1)))
+        lockstep.run(4.0, until=lambda: self.guard.mode == "holding")
+        lockstep.run(0.3)
+        assert self.guard.mode == "holding" and self.guard.flight.code == "tracking"
+
+    def end(self) -> None:
+        """The guard is told to end, as by Ctrl-C."""
+        self.lockstep.run(3.0, until=self.guard.may_end)
+        self.lockstep.pairs = [pair for pair in self.lockstep.pairs if pair[1] is not self.guard]
+        self.lockstep.run(0.3)
+
+    def recording(self) -> bags.Recording:
+        self.recorder.close()
+        return bags.read(self.recorder.bag.path, needed(self.interface, "/arm"))
+
+
+@pytest.mark.parametrize("after_s, ends", [(0.61, False), (0.643, True)])
+def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_artifact, lockstep_of, tmp_path):
+    """By 0.01 rad elsewhere than at the first command of that."""
+    field = Held(lockstep_of(Bus()), arm_artifact, strict(after_s), tmp_path / "bag")
+    if ends:
+        field.end()
+    recording = field.recording()
+    told, = logbook.flights(recording, "/arm").found
+    (found, code, _), *_ = told.stops
+    first = next(row.at for row in told.basis if row.step < 0)
+    assert code == "tracking" and 0.01 < first - found < 0.04
+    flight, = replay(
+        recording, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
+    assert flight.equal and flight.own.count > 5 and max(flight.own.largest) < 1e-9, flight
+    assert flight.events[0] == (("tracking", "operator") if ends else ("tracking",))
+
+
+def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_artifact, lockstep_of, tmp_path):
+    """The bag breaks off on the way there: the message is the last one received by then, so it may be another."""
+    field = Held(lockstep_of(Bus()), arm_artifact, strict(0.61), tmp_path / "bag")
+    recording = field.recording()
+    told, = logbook.flights(recording, "/arm").found
+    cut = told.start_ns + round(1e9 * (told.stops[0][0] + 0.1))
+    part = bags.Recording(recording.path, [m for m in recording.said if m.at < cut], {}, "cut")
+    flight, = replay(
+        part, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
+    assert flight.own.count >= 2 and 0.0 < np.max(flight.own.largest) < 0.003 and flight.events[0] == flight.events[1]
