@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, print_json, say
+from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, complain, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +33,9 @@ Example:
 """
 
 
+BESIDE = "signals.yaml"
+
+
 def parser() -> Parser:
     """Options of this verb."""
     p = Parser("replay", HELP)
@@ -49,7 +52,8 @@ def add_choice(p: Parser) -> None:
     p.add_argument("--artifact", type=Path, help="folder of the artifact (default: the one that the bag names)")
     p.add_argument("--robot", help="must be the robot that was flown (default: what the bag says)")
     p.add_argument("--namespace", help="of the robot, where the bag has several")
-    p.add_argument("--signals", type=Path, metavar="YAML", help="topics of signals that the robot does not have")
+    p.add_argument("--signals", type=Path, metavar="YAML",
+                   help=f"topics of signals that the robot does not have (default: {BESIDE} beside the bag, if needed)")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -101,8 +105,45 @@ def chosen(options: Any) -> tuple[str, dict[str, Any], RobotSpec, Interface]:
     namespace, told = bags.robot_of(options.bag, options.namespace)
     if options.robot not in (None, told["robot"]):
         raise BadInput(f"--robot {options.robot}: the bag is of robot {told['robot']!r}")
-    robot = load_robot(told["robot"])
-    return namespace, told, robot, load_interface(robot, told["interface"], options.signals)
+    robot, signals = load_robot(told["robot"]), options.signals
+    interface = load_interface(robot, told["interface"], signals)
+    lacks = lacking(told, robot, interface)
+    if lacks and signals is None and (signals := beside(options.bag)) is not None:
+        interface = load_interface(robot, told["interface"], signals)
+        complain(f"temporeal: topics of signals that the robot does not have: as in {signals}, beside the bag")
+        lacks = lacking(told, robot, interface)
+    if lacks:
+        raise BadInput(f"{lacks}. Which topics bring what the robot does not have is not in the bag"
+                       f"{f', and {signals} does not say it' if signals else ''}: give the file that was flown with as "
+                       f"--signals (it was deploy.signals; `temporeal deploy --sim` leaves {BESIDE} beside the bag)")
+    return namespace, told, robot, interface
+
+
+def lacking(told: Mapping[str, Any], robot: RobotSpec, interface: Interface) -> str:
+    """What the artifact that was flown, or its formula, reads and no topic brings; nothing of a manifest that cannot be
+    read: who needs it says so."""
+    from policies.export.manifest import build
+    from sim.stl.syntax import FormulaError
+    from temporeal_bridge.interface import InterfaceError, check_reads
+    from temporeal_bridge.monitor_node import formula_of
+
+    try:
+        manifest = build(dict(told["manifest"]))
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return ""
+    try:
+        check_reads(interface, manifest.signals)
+        formula_of(manifest, robot, interface)
+    except (InterfaceError, FormulaError) as error:
+        return str(error)
+    return ""
+
+
+def beside(bag: Path) -> Path | None:
+    """The topics that a simulated flight was flown with, which `temporeal deploy --sim` leaves beside the bag's folder
+    (of a single file of it: beside the folder that this is in)."""
+    folder = bag.absolute() if bag.is_dir() else bag.absolute().parent
+    return next((file for file in (folder.parent / BESIDE, folder / BESIDE) if file.is_file()), None)
 
 
 def the_artifact(options: Any, told: Mapping[str, Any]) -> Artifact:

@@ -114,7 +114,7 @@ def flown(
     from temporeal_bridge.hindsight import figures, judge, parts, rates
 
     out = []
-    for flight, said in zip(flights, parts(recording, flights)):
+    for flight, said in zip(flights, parts(recording, flights, interface, namespace)):
         judged = judge(said, flight, manifest, robot, interface, namespace)
         if judged is None or not any(sample is not None for sample in judged.samples):
             continue

@@ -66,7 +66,7 @@ def judge(
 ) -> Judged | None:
     """A flight as the monitor sees it; None for one that was never begun (the guard refused it).
 
-    ``said``: what was received from ``BEFORE_NS`` before the flight on, until the next one began.
+    ``said``: of :func:`parts`.
     """
     bus = Bus(flight.start_ns - 2 * BEFORE_NS)
     own, player = MemoryTransport(bus, "monitor_node", namespace), MemoryTransport(bus, "player", namespace)
@@ -82,7 +82,7 @@ def judge(
             node.step()
 
     for message in said:
-        if message.topic not in topics or message.at < flight.start_ns - BEFORE_NS:
+        if message.topic not in topics:
             continue
         bus.seconds = max(bus.seconds, 1e-9 * (message.at - bus.epoch_ns))
         if message.topic not in endpoints:
@@ -98,11 +98,18 @@ def judge(
     return Judged(result, watching.samples)
 
 
-def parts(recording: Recording, flights: Sequence[Flight]) -> list[list[Said]]:
-    """What was said from just before each flight until the next one (``flights``: those that the guard let begin)."""
-    ends = [flight.start_ns for flight in flights[1:]] + [recording.said[-1].at + 1]
-    return [[m for m in recording.said if flight.start_ns - BEFORE_NS <= m.at < end]
-            for flight, end in zip(flights, ends)]
+def parts(
+    recording: Recording, flights: Sequence[Flight], interface: Interface, namespace: str
+) -> list[list[Said]]:
+    """What was said from just before each flight until the next one; ``flights``: those that the guard let begin. First
+    what topics said last before that which speak only when something changes (a goal): it still holds."""
+    steady = {full(row.topic, namespace) for row in interface.states if row.rate_hz == 0}
+    ends, out = [flight.start_ns for flight in flights[1:]] + [recording.said[-1].at + 1], []
+    for flight, end in zip(flights, ends):
+        begin = flight.start_ns - BEFORE_NS
+        held = {m.topic: m for m in recording.said if m.topic in steady and m.at < begin}
+        out.append([*held.values(), *(m for m in recording.said if begin <= m.at < end)])
+    return out
 
 
 def figures(flight: Flight, manifest: Manifest) -> dict[str, Any]:

@@ -1,18 +1,23 @@
-"""Replays of stops that hold an arm where it was measured when the stop was found, a period before the first command of
-that."""
+"""Replays and reports of arms: stops that hold one where it was measured when the stop was found, a period before the
+first command of that; and topics of signals that the robot does not have."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
+from policies.cli.main import main
 from policies.export.manifest import load_manifest
+from robots.signals import SignalSpec
 from robots.spec import load_robot
-from temporeal_bridge import bags, logbook, messages, policy_node
+from temporeal_bridge import bags, codecs, logbook, messages, policy_node
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import MemoryController, MemoryLink
@@ -21,6 +26,7 @@ from temporeal_bridge.policy_node import PolicyNode
 from temporeal_bridge.recorder import Bag, Recorder, robot_topics
 from temporeal_bridge.replay import needed, replay
 from temporeal_bridge.transport import QOS
+from tests.bridge.conftest import write_arm_artifact
 
 pytest.importorskip("mujoco")
 
@@ -29,9 +35,14 @@ from temporeal_bridge.robot_sim import RobotSim
 ROBOT, NUMBER = load_robot("franka"), "std_msgs/msg/UInt64"
 
 
-def strict(after_s: float) -> Any:
+GOAL = {"definitions": {}, "signals": {"goal_pos_w": {"shape": [3], "unit": "m", "frame": "w"}}, "states": [
+    {"topic": "goal", "type": "geometry_msgs/msg/PointStamped", "codec": "point", "rate_hz": 0, "qos": "latched",
+     "options": {"signal": "goal_pos_w", "frame": "fr3_link0"}}]}
+
+
+def strict(after_s: float, extra: Any = None) -> Any:
     """An arm that is stopped for following late, as it always does in motion: it moves when it is stopped."""
-    found = load_interface(ROBOT)
+    found = load_interface(ROBOT, extra=extra)
     rule = {"signal": "joint_pos", "error": 0.006, "after_s": after_s}
     own = {**found.safety["commands"]["joint_pos_cmd"], "tracking": rule}
     return replace(found, safety={**found.safety, "commands": {"joint_pos_cmd": own}})
@@ -52,6 +63,12 @@ class Held:
         for name, node in made.items():
             lockstep.add(bus[name], node)
         self.guard, self.recorder = made["guard_node"], made["recorder"]
+        if "goal_pos_w" in interface.carried:  # once, and long before
+            row = interface.states[-1]
+            point = codecs.STATES[row.codec].encode({"goal_pos_w": np.ones(3)}, 0, ("world", "arm"), row.options)
+            bus["peer"].publish(bus["peer"].advertise(row.topic, row.type, QOS["latched"]),
+                                messages.encode(row.type, point))
+            lockstep.run(3.0)
         lockstep.run(0.5)
         bus["peer"].publish(bus["peer"].advertise("mission/start", NUMBER, QOS["default"]),
                             messages.encode(NUMBER, messages.record(NUMBER)(data=1)))
@@ -97,3 +114,53 @@ def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_a
     flight, = replay(
         part, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
     assert flight.own.count >= 2 and 0.0 < np.max(flight.own.largest) < 0.003 and flight.events[0] == flight.events[1]
+
+
+@pytest.fixture(scope="module")
+def with_goal(lockstep_of, tmp_path_factory) -> Path:
+    """The bag of a flight whose formula reads a goal, as `temporeal deploy --sim` leaves it: its topics beside it."""
+    folder = tmp_path_factory.mktemp("goal")
+    goal = {"goal_pos_w": SignalSpec("goal_pos_w", (3,), "m", "w")}
+    artifact = write_arm_artifact(folder / "artifact", formula_text="G[0,1] (goal_pos_w.z > 0.1)", constants={},
+                                  horizon_s=1.0, task_signals=goal)
+    field = Held(lockstep_of(Bus()), artifact, strict(0.61, GOAL), folder / "bag")
+    field.recorder.close()
+    (folder / "signals.yaml").write_text(yaml.safe_dump(GOAL))
+    return folder / "bag"
+
+
+def test_the_topics_beside_the_bag_are_taken_and_it_is_said(with_goal, tmp_path, capsys):
+    """For replay, the rule of this test's arm is not that of ros.yaml: it is flown on where that one was stopped."""
+    assert main(["report", str(with_goal), "--out", str(tmp_path / "out"), "--json"]) == 0
+    out, err = capsys.readouterr()
+    flight, = json.loads(out)["flights"]
+    assert flight["verdict"] == "satisfied" and flight["lower"] == pytest.approx(0.9)  # the goal was said before
+    assert f"as in {with_goal.parent / 'signals.yaml'}, beside the bag" in err
+    assert main(["replay", str(with_goal / "bag.mcap"), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["flights"][0]["proposed"]["differing"] == 0 and "beside the bag" in err
+
+
+def test_without_them_the_option_is_named(with_goal, tmp_path, capsys):
+    bag = tmp_path / "elsewhere" / "bag"
+    shutil.copytree(with_goal, bag)
+    for verb in ("replay", "report"):
+        assert main([verb, str(bag)]) == 2
+        err = capsys.readouterr().err
+        assert "'goal_pos_w'" in err and "give the file that was flown with as --signals" in err
+    given = with_goal.parent / "signals.yaml"
+    assert main(["report", str(bag), "--signals", str(given), "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert "beside" not in capsys.readouterr().err
+    other = tmp_path / "other.yaml"
+    other.write_text(yaml.safe_dump({"definitions": {}, "signals": {}, "states": []}))
+    assert main(["report", str(bag), "--signals", str(other)]) == 2
+    assert f"and {other} does not say it" in capsys.readouterr().err
+
+
+def test_a_bag_that_needs_no_more_topics_takes_none(arm_artifact, lockstep_of, tmp_path, capsys):
+    """An earlier flight into the same folder may have left a file that is not of this one."""
+    field = Held(lockstep_of(Bus()), arm_artifact, strict(0.61), tmp_path / "bag")
+    field.recorder.close()
+    (tmp_path / "signals.yaml").write_text("[]")
+    assert main(["report", str(tmp_path / "bag"), "--json"]) == 1
+    assert "signals.yaml" not in capsys.readouterr().err
