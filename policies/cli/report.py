@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from policies.evaluate.report import Context
+    from policies.evaluate.rollout import Rollout
     from policies.export.manifest import Manifest
     from robots.spec import RobotSpec
     from temporeal_bridge.bags import Recording
@@ -192,7 +193,7 @@ def write(
     from policies.evaluate.report import Section, write_json, write_page
     from policies.evaluate.rollout import from_flights
 
-    rollout = from_flights(flights, 1.0 / manifest.rate_hz)
+    rollout = stopped(from_flights(flights, 1.0 / manifest.rate_hz), rows, manifest.horizon_s)
     evaluation = evaluate(rollout, formula)
     lost = sum(row["lost"] for row in rows)
     notes = [*notes, *([f"{lost} samples were lost: in figures and drawing they have the values before them; the "
@@ -205,6 +206,17 @@ def write(
              "flights": clean(rows)}
     write_json(out / "report.json", [section], extra)
     return page, to_json(evaluation)
+
+
+def stopped(rollout: Rollout, rows: Sequence[Mapping[str, Any]], horizon_s: float) -> Rollout:
+    """``rollout`` with which flights the guard stopped before their mission was over, and when; the state of a robot
+    that was stopped is seen on."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    at = np.array([np.inf if row["stop"] is None else row["stop"][0] for row in rows])
+    return replace(rollout, terminated=at < horizon_s, ended_s=at)
 
 
 def context_of(

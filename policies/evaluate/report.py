@@ -150,7 +150,8 @@ def replay_episode(section: Section, index: int, stage: Stage | None = None) -> 
     first = section.evaluation.clauses[int(episodes.first_clause[index])].label
     note = "Every clause holds." if satisfied else f"First to fail, at {episodes.failed_at_s[index]:.2f} s: {first}."
     if episodes.terminated[index]:
-        note += f" Ended early at {(length - 1) * rollout.dt:.2f} s."
+        ended_s = (length - 1) * rollout.dt if rollout.ended_s is None else rollout.ended_s[index]
+        note += f" Ended early at {ended_s:.2f} s."
     decided = float(episodes.decided_at_s[index])
     sample = {name: values[steps, index] for name, values in rollout.signals.items()}
     return {

@@ -625,6 +625,7 @@ def test_the_report_of_a_real_run(bag, tmp_path, capsys):
     assert first["verdict"] == "satisfied" == first["recorded"]["verdict"] and first["agrees"] is True
     assert second["verdict"] == "violated" and second["agrees"] is True and second["events"][0][1] == "operator"
     assert said["evaluation"]["satisfied"] == 1 and said["evaluation"]["episodes"] == 2
+    assert said["evaluation"]["terminated"] == 1 and second["stop"][0] < 3.0
     assert said["evaluation"]["robustness"]["quantiles"]["1"] == pytest.approx(first["lower"], abs=1e-5)
     assert [c["first_to_fail"] for c in said["evaluation"]["clauses"]].count(1) == 1
     counted = first["figures"]
@@ -635,6 +636,7 @@ def test_the_report_of_a_real_run(bag, tmp_path, capsys):
     assert counted["latency_ms"]["controller"]["max"] >= counted["latency_ms"]["controller"]["p50"] > 0
     assert [t["messages"] > 600 and t["gaps"] == 0 for t in first["topics"]] == [True, True]
     page = (tmp_path / "out" / "report.html").read_text()
+    assert f"Ended early at {second['stop'][0]:.2f} s." in page
     assert "stopped by the operator" in page and "src=" not in page and "https://" not in page
     assert json.loads((tmp_path / "out" / "report.json").read_text())["real"]["episodes"] == 2
 

@@ -93,6 +93,9 @@ def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_
     field = Held(lockstep_of(Bus()), arm_artifact, strict(after_s), tmp_path / "bag")
     if ends:
         field.end()
+        assert field.guard.flight.action == "ramp"  # what the stop at its end is
+    row = field.guard.summary()["flights"][0]
+    assert (row["code"], row["action"]) == ("tracking", "hold")  # what the stop was for that reason
     recording = field.recording()
     told, = logbook.flights(recording, "/arm").found
     (found, code, _), *_ = told.stops

@@ -132,7 +132,8 @@ class Flight:
     swapped: list[Any] = field(default_factory=list)  # after which step which artifact (identity) took over in flight
     code: str = ""
     reason: str = ""
-    action: str = ""
+    action: str = ""  # under way; of a robot that is held already, a later stop's
+    answer: str = ""  # the stop action for the reason
     # from the state's arrival at the controller to the command's departure; percentiles once the next mission began
     latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=AGES))
     latency_ms: dict[str, float | None] | None = None
@@ -452,7 +453,7 @@ class GuardNode:
         if self.mode in IDLE:  # of the mission that was flown before it is no reason
             self.flight = self.flight.again()
         if not self.flight.reason:
-            self.flight.code, self.flight.reason = code, reason
+            self.flight.code, self.flight.reason, self.flight.answer = code, reason, action
         if self.mode != "stopping" or action != self.flight.action:  # else it goes on, but needs a reset now
             self.flight.action = action
             self._begin_stop(action)
@@ -890,7 +891,8 @@ class GuardNode:
             "latency_ms": percentiles(list(self.latency_s)),
             "flights": [
                 {"flight": f.number, "start_ns": f.start_ns, "sent": f.sent, "limited": f.limited, "bridged": f.bridged,
-                 "dropped": f.dropped, "code": f.code, "reason": f.reason, "action": f.action,
+                 "dropped": f.dropped, "code": f.code, "reason": f.reason,
+                 "action": f.answer or f.action,
                  "swapped": f.swapped, "latency_ms": f.latency_ms or percentiles(list(f.latency_s))}
                 for f in self.flights],
         }
