@@ -72,11 +72,12 @@ def run(argv: Sequence[str]) -> int:
         if getattr(options, name) < 1:
             raise BadInput(f"--{name} is at least 1, got {getattr(options, name)}")
     from policies.cli import runs
-    from policies.cli.deploy import needs_bridge, shortfall
+    from policies.cli.deploy import needs_bridge, needs_training, shortfall
     from policies.cli.settings import compose
     from policies.files import write_whole
 
     needs_bridge()
+    needs_training("demo")
     runs.check_writable(options.out)
     clear(options.out)
     settings = {**compose(["experiment=demo", *options.overrides]), "out": str(options.out / "run")}

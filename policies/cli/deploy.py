@@ -136,6 +136,24 @@ def needs_bridge() -> None:
         raise BadInput(NO_BRIDGE)
 
 
+TRAINING = ("torch", "mujoco", "scipy")  # of the extra `train`, what judges and draws cannot do without
+
+
+def needs_training(verb: str, instead: str = "") -> None:
+    """What learns, judges and draws is an extra of its own, which a robot lacks; ``instead``: what else can be done."""
+    import importlib.util
+
+    def there(name: str) -> bool:
+        try:
+            return importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:
+            return False
+
+    if missing := [name for name in TRAINING if not there(name)]:
+        raise BadInput(f"{verb} needs {', '.join(missing)}, not installed here: pip install 'temporeal[train]' (in a "
+                       f"checkout: pip install '.[train]'){instead}")
+
+
 def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:
     """Real-time flights of simulated robots."""
     from dataclasses import asdict

@@ -56,10 +56,11 @@ def run(argv: Sequence[str]) -> int:
     """Judge the recording and write the page."""
     options = parser().parse_args(argv)
     from policies.cli import runs
-    from policies.cli.deploy import needs_bridge
+    from policies.cli.deploy import needs_bridge, needs_training
     from policies.cli.replay import chosen, refused
 
     needs_bridge()
+    needs_training("report", "; or make it on another machine, of a copy of the bag; `temporeal replay` runs without")
     from temporeal_bridge import bags, logbook, records
     from temporeal_bridge.monitor_node import formula_of
     from temporeal_bridge.replay import needed

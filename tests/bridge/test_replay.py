@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -595,6 +598,28 @@ def test_the_command_line(bag, artifact, other_artifact, tmp_path, capsys):
                         ([str(bag), "--robot", "franka"], "is of robot 'crazyflie'"), ([str(artifact)], "no bag")):
         assert main(["replay", *words]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_on_a_robot_a_flight_is_replayed_and_a_report_says_what_it_needs(bag, tmp_path):
+    """Without what only the extra `train` has."""
+    hook = ("import sys\n"
+            "class Robot:\n"
+            "    def find_spec(self, name, *args):\n"
+            "        if name.partition('.')[0] in ('torch', 'mujoco', 'scipy', 'numba', 'onnx'):\n"
+            "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+            "sys.meta_path.insert(0, Robot())\n"
+            "from policies.cli.main import main\n"
+            "sys.exit(main(sys.argv[1:]))")
+    for words, status, told in (
+            (["replay", str(bag)], 0, "2 flights: the same within 1e-05"),
+            (["report", str(bag), "--out", str(tmp_path / "out")], 2,
+             "temporeal: report needs torch, mujoco, scipy, not installed here: pip install 'temporeal[train]' (in a"),
+            (["demo", "--out", str(tmp_path / "demo")], 2, "temporeal: demo needs torch, mujoco, scipy, not inst")):
+        done = subprocess.run([sys.executable, "-c", hook, *words], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.returncode == status and told in done.stdout + done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_all_that_a_node_says_or_hears_is_recorded(lockstep, artifact, tmp_path):
