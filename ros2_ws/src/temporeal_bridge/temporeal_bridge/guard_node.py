@@ -132,7 +132,7 @@ class Flight:
     swapped: list[Any] = field(default_factory=list)  # after which step which artifact (identity) took over in flight
     code: str = ""
     reason: str = ""
-    action: str = ""  # under way; of a robot that is held already, a later stop's
+    action: str = ""  # under way, or the last one: a later stop may have changed it
     answer: str = ""  # the stop action for the reason
     # from the state's arrival at the controller to the command's departure; percentiles once the next mission began
     latency_s: deque[float] = field(default_factory=lambda: deque(maxlen=AGES))
