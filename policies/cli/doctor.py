@@ -40,7 +40,6 @@ Example:
 """
 
 MIN_SECONDS, MAX_SECONDS = 0.5, 600.0  # of listening
-DEMO = ("torch", "numba", "mujoco")  # packages that `temporeal demo` cannot do without
 EXTRAS = {
     "train": "learn and judge", "robot": "fly an artifact", "spec": "score formulas on files",
     "gpu": "simulate on a GPU", "cameras": "see what simulated cameras see, make videos",
@@ -98,7 +97,9 @@ def run(argv: Sequence[str]) -> int:
 
 def what_next() -> str:
     """What this machine's packages are enough for."""
-    if all(installed_version(name) for name in DEMO):
+    from policies.cli.deploy import TRAINING
+
+    if all(installed_version(name) for name in TRAINING):
         return "try `temporeal demo`"
     return "`temporeal deploy ARTIFACT` flies what was trained elsewhere (extra train is what training needs)"
 

@@ -132,7 +132,7 @@ def test_verbs_of_the_robot_load_a_trained_artifact_without_torch(words, code, t
     assert told in run("-c", WITHOUT, *(word.format(artifact) for word in words), *bus, code=code)
 
 
-@pytest.mark.parametrize("verb", ["train", "demo", "eval"])
+@pytest.mark.parametrize("verb", ["train", "eval"])
 def test_a_verb_that_needs_a_package_says_which(tmp_path, verb):
     artifact = write_artifact(tmp_path / "artifact")
     told = run("-c", WITHOUT, verb, *([str(artifact)] if verb == "eval" else []), code=2)

@@ -479,7 +479,7 @@ def test_where_nothing_is_flown_it_takes_over_at_once(lockstep, artifact, other_
 @pytest.mark.parametrize("mode", ["stopping", "stopped"])
 def test_a_robot_that_is_stopped_is_not_taken_over(two, other_artifact, mode):
     two.say("mission/stop", "std_msgs/msg/Empty")
-    two.run(5 if mode == "stopping" else 400, None)
+    two.run(5 if mode == "stopping" else 1500, None)
     assert two.mode == mode
     two.ask(other_artifact)
     assert f"the guard is {mode}: stopped by the operator; mission/reset clears it" in two.events[-1]["reason"]
