@@ -235,3 +235,22 @@ def test_what_comes_too_seldom_to_be_compared_is_refused():
                    safety={**found.safety, "stale_after_s": 0.3})
     with pytest.raises(SafetyError, match="agree.base_quat_w needs base_ang_vel_b more often than every 0.1 s"):
         profile_on(ROBOT, slow, ROBOT.command("ctbr_cmd"), 0.02)
+
+
+@pytest.mark.parametrize("speed, held_up_s", [(3.0, 0.09), (4.0, 0.07)])
+def test_states_that_waited_on_the_way_and_come_in_a_heap_are_judged_by_when_they_were(speed, held_up_s):
+    """By when they came the first of them would have stood for all that time, and the others would leap."""
+    watch, waiting = watching("odometry"), list[tuple[float, Signals]]()
+    rng = np.random.default_rng(0)
+    for k in range(1, 600):
+        t = 0.01 * k
+        place = np.array([0.5 * speed * sin(2.0 * t), 0.0, 1.0]) + 0.001 * rng.normal(size=3)
+        attitude = from_rotation_vector(np.array([0.0, 0.0, 2.0 * sin(2.0 * t)]) + 0.002 * rng.normal(size=3))
+        waiting.append((t, {"base_pos_w": place, "base_vel_w": np.array([speed * np.cos(2.0 * t), 0.0, 0.0]),
+                            "base_quat_w": attitude,
+                            "base_ang_vel_b": np.array([0.0, 0.0, 4.0 * np.cos(2.0 * t)]) + 0.01 * rng.normal(size=3)}))
+        if t % 0.5 > held_up_s:
+            for at, signals in waiting:
+                watch.take(0, round(1e9 * (5.0 + at)), signals, t, round(1e9 * (5.0 + t)))
+                assert watch.reason(t, None) == NOTHING and watch.sound(t) and watch.upright
+            waiting.clear()

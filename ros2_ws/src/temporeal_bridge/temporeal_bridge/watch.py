@@ -45,7 +45,7 @@ class Pair:
     def rated(self, rate: list[float], now: float) -> None:
         """How fast it is: [B] or, about the body's axes, [3]. Between two of these it changed evenly."""
         since = now - self.rated_at
-        if since > GAP_S:
+        if abs(since) > GAP_S:
             self.placed_at, self.way = -inf, [0.0] * len(rate)
         else:
             half, rest = 0.5 * since, now - self.until
@@ -56,7 +56,7 @@ class Pair:
         """Where it is: [B], or a unit quaternion."""
         before, since = self.place, now - self.placed_at
         self.place, self.placed_at = place, now
-        if since > GAP_S or now - self.rated_at > GAP_S:
+        if abs(since) > GAP_S or abs(now - self.rated_at) > GAP_S:
             return self.forget()
         rest, self.until = now - self.until, now
         way = [w + rest * r for w, r in zip(self.way, self.rate)]
@@ -98,6 +98,7 @@ class Watch:
         self.least = list(zip(self.offset, self.beside))
         self.values: dict[str, np.ndarray] = {}
         self.pairs = [Pair(rule) for rule in profile.moving]
+        self.rate_of = {rule.place: rule.rate for rule in profile.moving if not rule.turns}
         self.alive, self.each = (profile.frozen.signals, profile.frozen.each) if profile.frozen else ((), ())
         self.attitudes = tuple(pair.rule.place for pair in self.pairs if pair.rule.turns)
         self.restless = {*self.alive, *self.each, *self.attitudes}
@@ -127,36 +128,39 @@ class Watch:
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                self._leap(name, before, value, limit, self._longer(name, topic, now - self.at[topic]))
+                self._leap(name, before, value, self._farthest(name, limit, topic, now - self.at[topic]))
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
-        for pair in self.pairs:
-            self._compare(pair, signals, now)
         gone = DRIFT * (now - self.at[topic]) if self.at[topic] > -inf else 0.0
         self.at[topic] = now
         self.offset[topic] = 1e-9 * (wall_ns - stamp_ns) if stamp_ns else 0.0
         self.beside[topic] = now - 1e-9 * stamp_ns if stamp_ns else 0.0
         wall, beside = self.least[topic]
         self.least[topic] = (min(wall + gone, self.offset[topic]), min(beside + gone, self.beside[topic]))
+        for pair in self.pairs:
+            self._compare(pair, signals, now - min(self.beside[topic] - self.least[topic][1], GAP_S))
 
-    def _longer(self, name: str, topic: int, gap: float) -> float:
-        """How many times as far as from one sample to the next a signal may go over a ``gap`` [s]: a place farther
-        after GAP_S only, a velocity with each sample that was lost, for it changes in milliseconds."""
-        if name not in self.profile.velocities:
-            return max(gap / GAP_S, 1.0)
-        samples = gap * self.rates_hz[topic]
-        return samples if samples > LOST else 1.0
+    def _farthest(self, name: str, limit: float, topic: int, gap: float) -> float:
+        """How far a signal may go over a ``gap`` [s], if ``limit`` is the most from one sample to the next: a place as
+        much more as its rate says, and after GAP_S farther still, a velocity with each sample that was lost, for it
+        changes in milliseconds. Not so an attitude: one that comes back turned may be that of other markers, and to be
+        blind for no reason is less harm than to turn by it."""
+        if name in self.profile.attitudes:
+            return limit
+        if name in self.profile.velocities:
+            samples = gap * self.rates_hz[topic]
+            return limit * (samples if samples > LOST else 1.0)
+        rate = self.values.get(self.rate_of.get(name, ""))
+        return limit * max(gap / GAP_S, 1.0) + (0.0 if rate is None else gap * largest(rate.ravel().tolist()))
 
-    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, limit: float, longer: float) -> None:
-        """Is it farther from one sample to the next than the robot can go? After a gap that was so many times
-        ``longer`` it may have gone farther. Not so an attitude: one that comes back turned may be that of other
-        markers, and to be blind for no reason is less harm than to turn by it."""
+    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, most: float) -> None:
+        """Is it farther from one sample to the next than ``most``, which the robot can go?"""
         turns = name in self.profile.attitudes
         a, b = before.ravel().tolist(), value.ravel().tolist()
         change = angle(a, b) if turns else max(abs(x - y) for x, y in zip(a, b, strict=True))
-        most, how = (limit, "turned") if turns else (limit * longer, "jumped")
         if change > most:
+            how = "turned" if turns else "jumped"
             self.jumped = ("jump", f"{name} {how} by {change:.3g}, {most:g} is the most from one sample to the next")
             self.leapt.add(name)
             self.upright = self.upright and not turns
@@ -169,13 +173,14 @@ class Watch:
                 value.tolist(), self.place.tolist(), self.profile.start.within, strict=True)):
             self.place, self.rests_since = value, now
 
-    def _compare(self, pair: Pair, signals: Mapping[str, np.ndarray], now: float) -> None:
-        """Does a place change as its rate says? The rate of the same message comes first."""
+    def _compare(self, pair: Pair, signals: Mapping[str, np.ndarray], sampled: float) -> None:
+        """Does a place change as its rate says? The rate of the same message comes first. ``sampled`` [s, monotonic]:
+        when both were, for what waited on the way comes in a heap."""
         rule = pair.rule
         if rule.rate in signals:
-            pair.rated(signals[rule.rate].ravel().tolist(), now)
+            pair.rated(signals[rule.rate].ravel().tolist(), sampled)
         if rule.place in signals:
-            pair.placed(signals[rule.place].ravel().tolist(), now)
+            pair.placed(signals[rule.place].ravel().tolist(), sampled)
             self.upright = self.upright and not (rule.turns and pair.lied)
 
     @property
@@ -251,7 +256,7 @@ class Watch:
             late = max(self.late(i) for i in topics)
             if late >= limit:
                 return "stale", (f"a state came {late:.3f} s later after its stamp than those before it, less than "
-                                 f"{limit:g} s is allowed")
+                                 f"{limit:g} s is allowed: it waited on the way, or its clock is being set")
         return NOTHING
 
     def late(self, topic: int) -> float:
