@@ -252,5 +252,7 @@ def test_states_that_waited_on_the_way_and_come_in_a_heap_are_judged_by_when_the
         if t % 0.5 > held_up_s:
             for at, signals in waiting:
                 watch.take(0, round(1e9 * (5.0 + at)), signals, t, round(1e9 * (5.0 + t)))
+                if t <= 0.5 + held_up_s:
+                    watch.begin(t)  # right after the first message of a heap
                 assert watch.reason(t, None) == NOTHING and watch.sound(t) and watch.upright
             waiting.clear()

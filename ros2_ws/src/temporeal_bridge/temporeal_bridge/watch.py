@@ -15,6 +15,7 @@ Reason = tuple[str, str]
 """Code (see :data:`temporeal_bridge.safety.CODES`) and text; ("", ""): nothing is wrong."""
 NOTHING: Reason = ("", "")
 GAP_S = 0.1  # between samples that are farther apart a robot may go farther: as much more as the time is longer
+CLOCK_SET_S = 1.0  # so much later than ever no state comes that is not old anyway: its clock was set. Chosen
 LOST = 1.5  # periods between samples from which on one was lost
 DRIFT = 1e-3  # s/s: clocks drift apart, and are slewed, by less. Chosen
 REST_S = 0.05  # so long a robot must have rested before it is started
@@ -96,6 +97,7 @@ class Watch:
         self.beside = list(self.offset)  # the same by the monotonic clock
         # of late, by both: what clocks differ, and the least that messages take
         self.least = list(zip(self.offset, self.beside))
+        self.soonest = [inf] * len(rates_hz)  # the least of late by the monotonic clock, of earlier missions, too
         self.values: dict[str, np.ndarray] = {}
         self.pairs = [Pair(rule) for rule in profile.moving]
         self.rate_of = {rule.place: rule.rate for rule in profile.moving if not rule.turns}
@@ -138,8 +140,10 @@ class Watch:
         self.beside[topic] = now - 1e-9 * stamp_ns if stamp_ns else 0.0
         wall, beside = self.least[topic]
         self.least[topic] = (min(wall + gone, self.offset[topic]), min(beside + gone, self.beside[topic]))
+        soonest = min(self.soonest[topic] + gone, self.beside[topic])
+        self.soonest[topic] = soonest if self.beside[topic] - soonest < CLOCK_SET_S else self.beside[topic]
         for pair in self.pairs:
-            self._compare(pair, signals, now - min(self.beside[topic] - self.least[topic][1], GAP_S))
+            self._compare(pair, signals, now - (self.beside[topic] - self.soonest[topic]))
 
     def _farthest(self, name: str, limit: float, topic: int, gap: float) -> float:
         """How far a signal may go over a ``gap`` [s], if ``limit`` is the most from one sample to the next: a place as
