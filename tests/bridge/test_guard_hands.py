@@ -9,7 +9,7 @@ import pytest
 
 from policies.export.manifest import Manifest, identity
 from robots.spec import load_robot
-from temporeal_bridge import codecs, link, messages
+from temporeal_bridge import codecs, link, messages, stop_actions
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal, line
@@ -19,6 +19,7 @@ from temporeal_bridge.transport import QOS
 
 HANDS = ("leap_hand", "allegro_hand", "shadow_hand")
 PERIOD, TICK, NOISE = 0.05, 0.01, 1e-3  # s: of the policy, of the state; rad
+LAG_S, OPENS = 0.06, 4.0  # of fingers behind their command; rad/s, of a policy's command
 EMPTY = "std_msgs/msg/Empty"
 
 
@@ -57,12 +58,14 @@ class Hand:
         """Where the motors are measured [A]."""
         return np.asarray(self.guard.watch.values[self.guard.profile.place]).reshape(-1)
 
-    def publish(self) -> None:
-        """One state: the fingers rest where they are blocked."""
+    def publish(self, place: np.ndarray | None = None, stamp: float = 0.0) -> None:
+        """One state: the fingers rest where they are blocked, or as the driver says at ``place``, ``stamp`` [s] from
+        now."""
         size = len(self.place)
-        signals = {"joint_pos": self.place + self.noise * self.rng.normal(size=size),
+        signals = {"joint_pos": (self.place if place is None else place) + self.noise * self.rng.normal(size=size),
                    "joint_vel": self.noise * self.rng.normal(size=size), "joint_torque": self.rng.normal(size=size)}
-        message = codecs.STATES[self.row.codec].encode(signals, self.own.now(), ("world", "hand"), self.row.options)
+        message = codecs.STATES[self.row.codec].encode(
+            signals, self.own.now() + round(1e9 * stamp), ("world", "hand"), self.row.options)
         self.own.publish(self.state, messages.encode(self.row.type, message))
 
     def run(self, seconds: float, closes: bool = False) -> None:
@@ -96,7 +99,7 @@ def test_the_operators_stop_lets_go_of_what_the_fingers_press_on(gripping):
     assert gripping.guard.flight.action == "hold" and gripping.guard.mode == "holding"
     assert np.abs(gripping.sent[-1] - gripping.at).max() < 10 * NOISE
     speed = np.abs(np.diff(gripping.sent[count:], axis=0)) / PERIOD
-    assert (speed <= gripping.guard.profile.limits.speed + 1e-6).all()
+    assert (speed <= stop_actions.GENTLE + 1e-6).all()
 
 
 def test_a_guard_that_is_told_to_end_leaves_no_grip(gripping):
@@ -143,3 +146,92 @@ def test_a_hand_whose_driver_says_the_same_for_ever_is_stopped(lockstep, name):
     assert hand.guard.mode == "active"
     hand.run(0.2, closes=True)
     assert hand.guard.flight.code == "frozen" and hand.guard.flight.action == "ramp"
+
+
+class Following(Hand):
+    """A hand whose fingers follow their commands, of which its driver may say old places: ``stuck`` at one, as when its
+    reads fail, or ``late`` by so many states; its clock is ``ahead`` [s]."""
+
+    stuck: np.ndarray | None = None
+
+    want: np.ndarray | None = None
+
+    def __init__(self, lockstep: Any, name: str, late: int = 0, ahead: float = 0.0) -> None:
+        self.late, self.ahead, self.places = late, ahead, list[np.ndarray]()
+        super().__init__(lockstep, name)
+
+    def publish(self, place: np.ndarray | None = None, stamp: float = 0.0) -> None:
+        if self.want is not None and self.sent:
+            self.place = self.place + (self.sent[-1] - self.place) * TICK / LAG_S
+        self.places.append(self.place)
+        said, self.noise = self.places[max(len(self.places) - 1 - self.late, 0)], NOISE
+        if self.stuck is not None:
+            said, self.noise = self.stuck, 0.0
+        super().publish(said, self.ahead - TICK * self.late)
+
+    def go(self, seconds: float, target: np.ndarray) -> None:
+        """The policy leads the fingers there."""
+        for k in range(round(seconds / TICK)):
+            self.publish()
+            if k % round(PERIOD / TICK) == 0:
+                before = self.place if self.want is None else self.want
+                self.want = before + np.clip(target - before, -OPENS * PERIOD, OPENS * PERIOD)
+                self.step, now = self.step + 1, self.own.monotonic()
+                self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, self.want))
+            self.lockstep.run(TICK)
+            self.own.wait(0.0)
+
+    def opens(self, seconds: float, stuck: bool = False, later: int = 0) -> None:
+        """A fist, which opens while the driver says old places; then the operator's stop."""
+        home = self.place
+        self.go(1.0, np.clip(home + 1.2, self.spec.low, self.spec.high))
+        self.stuck = self.places[-1] if stuck else None
+        self.late += later
+        self.go(seconds, home)
+        assert self.guard.mode == "active", self.guard.flight.reason
+        self.own.publish(self.stop, messages.empty())
+        self.opened = self.place
+        self.run(0.6)
+
+    def closes(self) -> float:
+        """How far [rad] the fingers have closed since the stop."""
+        return float(np.max(self.place - self.opened))
+
+
+@pytest.mark.parametrize("late, ahead, old", [
+    (0, 0.0, {"stuck": True}), (20, 0.0, {}), (45, 0.0, {}), (0, 0.3, {"later": 8})], ids=str)
+def test_no_stop_drives_a_hand_back_to_where_its_driver_says_it_was(lockstep, late, ahead, old):
+    """It went to a place half a second old, at the motors' full speed: a hand that had opened became a fist again. Of a
+    driver's clock that is ahead, a late stamp looks like one of now."""
+    hand = Following(lockstep, "leap_hand", late, ahead)
+    hand.opens(0.25, **old)
+    assert hand.guard.flight.action == "hold" and hand.guard.stopping.action == "ramp"
+    assert hand.closes() < 0.05 and hand.guard.mode == "holding"
+
+
+def test_a_driver_that_says_the_same_from_the_first_command_on_says_no_place_to_go_back_to(lockstep):
+    hand = Following(lockstep, "leap_hand")
+    hand.stuck = hand.place
+    hand.go(0.6, hand.place + 0.8)
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(0.1)
+    assert hand.guard.flight.code == "operator" and hand.guard.stopping.action == "ramp"
+
+
+def test_fingers_that_move_are_held_where_they_are(lockstep):
+    hand = Following(lockstep, "leap_hand")
+    hand.opens(0.2)
+    assert hand.guard.stopping.action == "hold" and hand.closes() < 0.05 and hand.guard.mode == "holding"
+
+
+def test_a_stop_that_is_said_again_lets_go_once_the_place_is_known(gripping):
+    """What was not to be believed when the operator first said stop does not leave the grip to a power switch."""
+    gripping.lockstep.run(0.06)  # the newest place is old by then
+    gripping.own.publish(gripping.stop, messages.empty())
+    gripping.lockstep.run(0.01)
+    assert gripping.guard.stopping.action == "ramp"
+    gripping.run(0.3)
+    assert gripping.guard.mode == "holding" and gripping.beyond() > 0.1
+    gripping.own.publish(gripping.stop, messages.empty())
+    gripping.run(1.2)
+    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE

@@ -203,6 +203,13 @@ class GuardNode:
         self.origin: Array | None = None  # where the robot was when the mission began
         self.nearest = np.inf  # m: its links may come so near to each other, if not the margin, for they began so
         self.stopping = Stopping("silence", 0.0)
+        self.holds = bool(self.watch.lively)
+        # of a robot that may be held: the command in force when its place last changed, and when that was
+        self.under: Motion | None = None
+        self.under_at = -np.inf
+        self.told: Motion | None = None  # the last one sent
+        if self.holds:
+            stop_actions.gentle(self.limits)  # takes its time: not at the stop
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
@@ -399,6 +406,7 @@ class GuardNode:
         self.heard, self.origin, self.motion, self.flown = now, None, None, Flown()
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
+        self.under = self.told = None
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
 
@@ -438,15 +446,17 @@ class GuardNode:
         """End the mission for a reason, which is latched.
 
         A stop action that is under way goes on, but the operator can end it by the one that the profile has for him,
-        and an autopilot that does not obey any more by silence. The operator's stop is latched in every mode: a start
-        that is on its way must not begin after it.
+        and an autopilot that does not obey any more by silence. A hold that could not begin, for nobody knew where the
+        robot was, begins when the operator says stop again. His stop is latched in every mode: a start that is on its
+        way must not begin after it.
         """
         stood = self.transport.monotonic() - self.stepped
         if self.mode == "active" and code in UNHEARD and stood > self.profile.silent_after_s:  # within a step
             code, reason = "guard", f"the guard itself stood still for {stood:.3f} s"
-        action = "silence" if self.mode in (*IDLE, "arming") else self.profile.action(code)
+        action, again = "silence" if self.mode in (*IDLE, "arming") else self.profile.action(code), False
         if self.mode in ("stopping", "holding"):
-            if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action):
+            again = code in LAST_WORDS and self._may_hold(action)
+            if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action and not again):
                 return
         elif self.mode == "stopped" or (self.mode in IDLE and code != "operator"):
             return
@@ -454,10 +464,32 @@ class GuardNode:
             self.flight = self.flight.again()
         if not self.flight.reason:
             self.flight.code, self.flight.reason, self.flight.answer = code, reason, action
-        if self.mode != "stopping" or action != self.flight.action:  # else it goes on, but needs a reset now
+        if self.mode != "stopping" or action != self.flight.action or again:  # else it goes on, but needs a reset now
             self.flight.action = action
             self._begin_stop(action)
         self._tell(code, reason)
+
+    def _may_hold(self, action: str) -> bool:
+        """Whether a hold can begin for which the measured place was not to be believed before: said again, it does."""
+        if action != "hold" or self.stopping.action != "ramp" or self.flight.action != "hold":
+            return False
+        return self._place_values(self.transport.monotonic()) is not None
+
+    def _place_values(self, now: float) -> Values | None:
+        """The newest signals if the robot may be led to the place that they say; else None, as where they are stale."""
+        values = self._fresh_values(now)
+        try:
+            return values if self.watch.of_now(now, self._moved()) else None
+        except Exception:
+            self.blind += 1
+            return None
+
+    def _moved(self) -> float:
+        """How far [rad or m] the command has gone since the measured place last changed in any bit."""
+        before = self.under if self.watch.lived == self.under_at else self.told
+        if before is None or self.motion is None:
+            return 0.0
+        return float(np.max(np.abs(self.motion.command - before.command)))
 
     def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
@@ -465,7 +497,8 @@ class GuardNode:
         if not self.transport.active:  # whoever it was deactivated for may be there already, or comes now
             self._look()
             self.next_look = now + IDLE_LOOK_S
-        values = self._fresh_values(now, sound=action == "hold")  # not to where a state that lies says that it is
+        # not to where a state that lies, or is old, says that it is
+        values = self._place_values(now) if action == "hold" else self._fresh_values(now)
         self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values)
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
@@ -525,11 +558,11 @@ class GuardNode:
             mode, self.due = "finished", np.inf
         self._say(mode)
 
-    def _fresh_values(self, now: float, sound: bool = False) -> Values | None:
-        """The newest signals; None while those that the profile reads are stale (``sound``: or not to be believed), and
-        where the watch fails: every stop can do without."""
+    def _fresh_values(self, now: float) -> Values | None:
+        """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
+        can do without."""
         try:
-            return self.watch.values if self.watch.seen(now) and (not sound or self.watch.sound(now)) else None
+            return self.watch.values if self.watch.seen(now) else None
         except Exception:
             self.blind += 1
             return None
@@ -814,6 +847,10 @@ class GuardNode:
         for topic, data in self._encoded(command, stamp, self.motion):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
+        if self.holds:
+            if self.watch.lived != self.under_at:
+                self.under, self.under_at = self.told or self.motion, self.watch.lived
+            self.told = self.motion
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active" and self.profile.level is not None:
             thrust = float(command.item(0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, inf
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from temporeal_bridge.safety import LONGEST, Profile, is_rate
 Values = Mapping[str, np.ndarray]
 GRAVITY = 9.81  # m/s^2
 AT_REST = 1e-9  # of a command's range
+GENTLE = 1.0  # rad/s or m/s, of a hold on its way to where the robot is measured: letting go needs no more. Chosen
 SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sinks: no noise, and no gust, is that large
 SMOOTH_S = 0.3  # of the height, for that
 SHOWN_S = 3 * SMOOTH_S  # after so long it shows how fast the robot sinks: to 5 % of what that was at the beginning
@@ -81,9 +83,16 @@ def begun(profile: Profile, action: str, now: float, motion: Motion | None, valu
     if motion is None and action in ("hold", "ramp"):  # nothing was ever sent: nothing moves because of us
         return Stopping("silence", now)
     if action == "hold" and values is None:
-        action = "ramp"  # where the robot is, nobody knows: come to rest where it was sent
+        action = "ramp"  # where the robot is now, nobody knows: come to rest where it was sent
     target = measured(profile, motion, values) if action == "hold" and motion and values is not None else None
     return Stopping(action, now, target, fastest=-inf if (share := swiftness(profile, values)) is None else share)
+
+
+@lru_cache(maxsize=8)
+def gentle(limits: Bounds) -> Bounds:
+    """``limits`` of a hold: with a speed of GENTLE at most. Kept, for it is made of arrays."""
+    return Bounds(limits.low, limits.high, limits.dt, speed=np.minimum(limits.speed, GENTLE),
+                  acceleration=limits.acceleration, jerk=limits.jerk)
 
 
 def swiftness(profile: Profile, values: Values | None) -> float | None:
@@ -124,8 +133,8 @@ def measured(profile: Profile, motion: Motion, values: Values) -> Array:
 def calmed(
     stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None, now: float
 ) -> Step:
-    """Hold, ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its
-    servos may give."""
+    """Hold (slowly: GENTLE), ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more
+    effort than its servos may give."""
     limits, window = profile.limits, admission.window(profile, values)
     before = motion or at_rest(inside(limits, np.zeros(spec.size)))
     if stop.action == "ramp":
@@ -133,7 +142,8 @@ def calmed(
         return Step(after.command.reshape(spec.shape), not after.speed.any(), after)
     target = damping(profile, spec, values) if stop.target is None else stop.target
     target = inside(limits, admission.within(target, window))  # as near as the servos may go
-    after, _ = shield.spare(limits, before, following(limits, before, target)[0], window)
+    slow = gentle(limits) if stop.action == "hold" else limits
+    after, _ = shield.spare(limits, before, following(slow, before, target)[0], window)
     near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
     # that an effort is what brakes does not say that the joints rest
     over = bool(near.all()) and (now - stop.still >= STILL_S or now - stop.since > DAMPED_S)

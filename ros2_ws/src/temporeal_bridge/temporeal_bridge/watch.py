@@ -21,6 +21,8 @@ DRIFT = 1e-3  # s/s: clocks drift apart, and are slewed, by less. Chosen
 REST_S = 0.05  # so long a robot must have rested before it is started
 STOOD_S = 1.0  # so long it is remembered how far a place that stands in every bit went by its rate: what a gyro is off
 # by, less than 0.05 rad/s, is no turn. Chosen
+NOW_S, NOW_SAMPLES = 0.05, 3.0  # a place is of now that is not older, in s or in periods of its topic. Chosen
+STANDS = 0.05  # rad or m: a place is an old one that stands for longer while the command moves by more. Chosen
 RESTS = 0.2  # of what the first command may be off: it rests while it moves less
 
 
@@ -103,7 +105,9 @@ class Watch:
         self.rate_of = {rule.place: rule.rate for rule in profile.moving if not rule.turns}
         self.alive, self.each = (profile.frozen.signals, profile.frozen.each) if profile.frozen else ((), ())
         self.attitudes = tuple(pair.rule.place for pair in self.pairs if pair.rule.turns)
-        self.restless = {*self.alive, *self.each, *self.attitudes}
+        # what shows that the place a hold leads to is not an old one; none: nobody is held
+        self.lively = (profile.place, *self.alive) if "hold" in profile.stop.values() and profile.place else ()
+        self.restless = {*self.alive, *self.each, *self.attitudes, *self.lively}
         self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
         self.leapt: set[str] = set()  # signals that jumped in this mission
@@ -238,13 +242,32 @@ class Watch:
         return {name: value for name, value in self.values.items() if name not in self.leapt} if (
             self.leapt & self.profile.velocities) else self.values
 
-    def sound(self, now: float) -> bool:
+    def sound(self, now: float, stands: bool = False) -> bool:
         """Whether nothing speaks against what a fresh state says of places: they are alive, of now, did not jump, and
         are of one mind with their rates. A velocity that jumped is no reason to distrust them (:attr:`believed` has it
-        no more). What only an attitude's rate does is not asked."""
-        return self.stamps(read=True) == NOTHING and self.leapt <= self.profile.velocities and not (
-            self._stand(self.alive, now)) and not any(
+        no more). What only an attitude's rate does is not asked. ``stands``:
+        nor whether they are alive."""
+        return self.stamps(read=True) == NOTHING and self.leapt <= self.profile.velocities and (
+            stands or not self._stand(self.alive, now)) and not any(
             pair.lied for pair in self.pairs if not (pair.rule.turns or pair.rule.rate in self.leapt))
+
+    def of_now(self, now: float, moved: float) -> bool:
+        """Whether the robot may be led to the place that is measured: that is sound, by no clock old, and did not stand
+        in every bit while the command ``moved``, rad or m, since it last changed (:attr:`lived`). Else the robot has
+        gone on, and would be driven back. Where the command rests, fingers that press on a thing may stand, too."""
+        if not self.sound(now, stands=moved <= STANDS):
+            return False
+        topics = [i for _, read in self.stale_read for i in read]
+        longest = {i: max(NOW_S, NOW_SAMPLES / self.rates_hz[i]) for i in topics}
+        if any(now - self.at[i] + max(self.offset[i], self.late(i)) > longest[i] for i in topics):
+            return False
+        return moved <= STANDS or now - self.lived <= max(longest.values(), default=NOW_S)
+
+    @property
+    def lived(self) -> float:
+        """When the measured place, or what ``frozen`` asks, last changed in any bit: an arm that is blocked may stand,
+        but its torques do not; and a place that stands against its own rate is found by ``agree``."""
+        return max((self.changed.get(name, -inf) for name in self.lively), default=-inf)
 
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, as its rate says, and of
