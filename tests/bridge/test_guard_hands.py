@@ -235,3 +235,45 @@ def test_a_stop_that_is_said_again_lets_go_once_the_place_is_known(gripping):
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(1.2)
     assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE
+
+
+@pytest.mark.parametrize("after", ["stop", "silence"])
+@pytest.mark.parametrize("says", ["stop", "end"])
+def test_after_a_mission_the_operator_can_end_the_grip_that_it_left(gripping, after, says):
+    """The driver holds the last command for ever, and a stop was silence."""
+    gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text=after))
+    gripping.run(3.0)
+    assert gripping.guard.mode == "finished" and gripping.beyond() > 0.1
+    if says == "stop":
+        gripping.own.publish(gripping.stop, messages.empty())
+    else:
+        assert not gripping.guard.may_end()
+    gripping.run(1.2)
+    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE and gripping.guard.may_end()
+
+
+def test_fingers_whose_encoders_rest_on_what_they_grip_are_let_go_as_well(gripping):
+    """In every bit, for longer than `frozen` lets them: but their command has not moved either."""
+    gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
+    gripping.noise = 0.0
+    gripping.run(3.0)
+    gripping.own.publish(gripping.stop, messages.empty())
+    gripping.run(1.2)
+    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE
+
+
+@pytest.mark.parametrize("since", ["somebody else", "off"])
+def test_a_hand_that_may_have_been_moved_since_its_mission_is_told_nothing(gripping, since):
+    """From the last command on, a hold would begin with a leap."""
+    gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
+    gripping.run(0.3)
+    if since == "off":
+        gripping.lockstep.run(1.2)
+    else:
+        topic = gripping.guard.topic
+        gripping.own.advertise(topic.topic, topic.type, QOS["default"])
+    gripping.run(0.5)
+    count = len(gripping.sent)
+    gripping.own.publish(gripping.stop, messages.empty())
+    gripping.run(0.5)
+    assert gripping.guard.mode == "stopped" and len(gripping.sent) == count

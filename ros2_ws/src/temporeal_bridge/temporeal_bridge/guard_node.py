@@ -114,6 +114,7 @@ LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
 RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may be the older word. Chosen: what comes in 20 ms
 # is heard together, network and busy computers add to that; who has seen the robot stop needs longer to answer
+OFF_S = 1.0  # a robot that was silent for longer may have been off. Chosen: no driver starts again sooner
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
@@ -448,12 +449,13 @@ class GuardNode:
         A stop action that is under way goes on, but the operator can end it by the one that the profile has for him,
         and an autopilot that does not obey any more by silence. A hold that could not begin, for nobody knew where the
         robot was, begins when the operator says stop again. His stop is latched in every mode: a start that is on its
-        way must not begin after it.
+        way must not begin after it; and after a mission it ends the grip that is left (:meth:`_grips`).
         """
         stood = self.transport.monotonic() - self.stepped
         if self.mode == "active" and code in UNHEARD and stood > self.profile.silent_after_s:  # within a step
             code, reason = "guard", f"the guard itself stood still for {stood:.3f} s"
-        action, again = "silence" if self.mode in (*IDLE, "arming") else self.profile.action(code), False
+        silent = self.mode in (*IDLE, "arming") and not self._grips()
+        action, again = "silence" if silent else self.profile.action(code), False
         if self.mode in ("stopping", "holding"):
             again = code in LAST_WORDS and self._may_hold(action)
             if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action and not again):
@@ -468,6 +470,12 @@ class GuardNode:
             self.flight.action = action
             self._begin_stop(action)
         self._tell(code, reason)
+
+    def _grips(self) -> bool:
+        """Whether a mission has ended whose last command the robot holds for ever, maybe with a grip, which a hold can
+        end. A stop that is a ramp would say the same place again, to a robot that somebody may have moved since."""
+        return (self.mode == "finished" and self.motion is not None and self.profile.action("operator") == "hold"
+                and self.offboard is None and self.transport.active and not self.rival)
 
     def _may_hold(self, action: str) -> bool:
         """Whether a hold can begin for which the measured place was not to be believed before: said again, it does."""
@@ -656,6 +664,8 @@ class GuardNode:
             self._let_go()
         fresh = self.watch.complete and self.watch.fresh(now)
         self.unlocked = self.unlocked and fresh  # a robot that was silent may have been off: its lock is on again
+        if self.motion is not None and (self.rival or not self.transport.active or self.watch.age(now) > OFF_S):
+            self.motion = None  # the last command may be in force no more, and to go on from it would be a leap
         ready = greeted and fresh and self.watch.known(now)
         if self.mode != "finished" and ready != (self.mode == "ready"):
             self.unlocked = False  # nor was it seen while the mission's reason stood
@@ -883,7 +893,7 @@ class GuardNode:
 
     def may_end(self) -> bool:
         """Asked to end: first the robot is stopped."""
-        if not self.told_to_end and self.mode not in IDLE:
+        if not self.told_to_end and (self.mode not in IDLE or self._grips()):
             self.told_to_end = True
             self.stop("operator", TOLD_TO_END)
         if self.mode in MOVING:
