@@ -858,8 +858,9 @@ class GuardNode:
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
         if self.holds:
-            if self.watch.lived != self.under_at:
-                self.under, self.under_at = self.told or self.motion, self.watch.lived
+            lived = self.watch.lived
+            if lived != self.under_at:
+                self.under, self.under_at = self.told or self.motion, lived
             self.told = self.motion
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active" and self.profile.level is not None:
