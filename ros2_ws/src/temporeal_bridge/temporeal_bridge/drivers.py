@@ -29,6 +29,7 @@ from temporeal_bridge.codecs_joints import shares
 from temporeal_bridge.interface import CommandTopic, InterfaceError
 
 Array = np.ndarray
+FLYING_S = 2.0  # after its last thrust a Crazyflie still counts as flying: IS_FLYING_HYSTERESIS_THRESHOLD, supervisor.c
 
 
 class Refused(ValueError):
@@ -57,22 +58,31 @@ class Driver(Protocol):
 
 
 class Firmware:
-    """A Crazyflie's: what it does with setpoints, and without them."""
+    """A Crazyflie's: what it does with setpoints, and without them. Who flies and hears nothing for ``off_after_s`` is
+    locked until it is started again; who stands, with no thrust for FLYING_S, only has its motors off."""
 
     def __init__(self, command: str, watchdog: Mapping[str, float]) -> None:
         self.command, self.watchdog = command, watchdog
         self.last, self.at = np.zeros(4), -np.inf
+        self.pushed_at = -np.inf  # when the last setpoint with a thrust arrived [s]
         self.locked = False
 
     def receive(self, command: Array, at: float) -> None:
         """A setpoint that arrived at ``at`` [s]."""
+        self.hold(command, at)
+        if (command[:1] if self.command == "ctbr_cmd" else command).any():
+            self.pushed_at = at
+
+    def hold(self, command: Array, at: float) -> None:
+        """What keeps the robot until its first setpoint: nobody flies by that."""
         self.last, self.at = command, at
 
     def output(self, now: float, quat_wxyz: Array) -> Array:
         """The setpoint in force: the last one; after a silence the level attitude with its thrust; then nothing."""
         age = now - self.at
-        self.locked = self.locked or age > self.watchdog["off_after_s"]
-        if self.locked:
+        silent = age > self.watchdog["off_after_s"]
+        self.locked = self.locked or (silent and self.at - self.pushed_at <= FLYING_S)
+        if self.locked or silent:
             return np.zeros(4)
         if age <= self.watchdog["level_after_s"]:
             return self.last

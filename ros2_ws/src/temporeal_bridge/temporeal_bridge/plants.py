@@ -127,7 +127,7 @@ class Quadrotor:
     def step(self, time: float) -> None:
         """See :class:`Plant`."""
         if self.firmware.at == -np.inf:  # the first command is still on its way: keep what holds the robot
-            self.firmware.receive(self.neutral(), time)
+            self.firmware.hold(self.neutral(), time)
         self.body.step(self.firmware.output(time, self.body.signals()["base_quat_w"]), 1)
 
     def neutral(self) -> np.ndarray:
