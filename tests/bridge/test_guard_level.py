@@ -11,11 +11,13 @@ import pytest
 
 from robots.frames import rotate
 from robots.spec import load_robot
-from temporeal_bridge import codecs
+from temporeal_bridge import codecs, link, stop_actions
+from temporeal_bridge.drivers import Firmware
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.watch import Watch
-from tests.bridge.test_replay import EMPTY, Flown
+from tests.bridge import test_replay
+from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 
 pytest.importorskip("mujoco")
 
@@ -67,13 +69,13 @@ def test_a_guard_that_is_deactivated_in_flight_lands_what_it_flew(at_s, artifact
     assert flown.guard.mode == "active" and flown.robot.true()["height"] > 0.3
     flown.bus["guard_node"].active = False
     tilts, speed = list[float](), 0.0
-    while flown.guard.mode != "stopped" and len(tilts) < 120:
+    while flown.guard.mode != "stopped" and len(tilts) < 160:
         flown.lockstep.run(0.05)
         true = flown.robot.true()
         tilts.append(tilt(true["base_quat_w"]))
         speed = np.linalg.norm(true["base_vel_w"]) if true["height"] > 0.05 else speed
     assert (flown.guard.flight.code, flown.guard.flight.action) == ("inactive", "level")
-    assert len(tilts) < 120 and max(tilts) < TILT_DEG and speed < 1.0 and flown.robot.true()["height"] < 0.1
+    assert len(tilts) < 160 and max(tilts) < TILT_DEG and speed < 1.0 and flown.robot.true()["height"] < 0.1
     last = flown.guard.sent_at
     flown.lockstep.run(1.0)
     assert flown.guard.sent_at == last  # down, and silent
@@ -177,3 +179,154 @@ def test_a_state_is_late_by_its_own_clock_and_not_because_one_was_set(wall, thei
 def test_clocks_that_drift_apart_make_no_state_late():
     parts = [(1.0, 0.0, -5e-4 * second) for second in range(600)]
     assert watched(*parts).sees_attitude(610.0)
+
+
+WATCHDOG = {"level_after_s": 0.5, "off_after_s": 2.0, "gain": 5.0, "limit": 3.0}
+THRUST, NONE, LEVEL = np.array([0.3, 0.0, 0.0, 0.0]), np.zeros(4), np.array([1.0, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(("flies", "zeros_s", "locked"), [
+    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, stop_actions.OFF_S, False)])
+def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, locked):
+    """Not who has stood ready since its unlocking zero."""
+    firmware, now = Firmware("ctbr_cmd", WATCHDOG), 10.0
+    firmware.hold(THRUST, 9.99)  # of a simulation, before the first setpoint comes
+    firmware.receive(NONE, now)
+    if flies:
+        firmware.receive(THRUST, now)
+    for k in range(round(zeros_s / 0.02) + 1):
+        now = 10.02 + 0.02 * k
+        firmware.receive(NONE, now)
+    assert firmware.output(now + 2.1, LEVEL).tolist() == [0.0] * 4
+    firmware.receive(THRUST, now + 60.0)
+    assert (firmware.output(now + 60.0, LEVEL)[0] == 0.0) == firmware.locked == locked
+
+
+@pytest.fixture
+def standing(grounded, lockstep_of, tmp_path, monkeypatch):
+    """A robot that stands on the ground, on a floor that reads so much too high [m]; it has just lifted off."""
+    from temporeal_bridge.memory import Bus
+
+    made = list[Flown]()
+
+    def make(floor_m: float) -> Flown:
+        simulation = {**INTERFACE.simulation, "start": {**INTERFACE.simulation["start"], "ground_m": 0.0145}}
+        monkeypatch.setattr(test_replay, "INTERFACE", replace(INTERFACE, simulation=simulation))
+        codec = codecs.STATES["odometry"]
+
+        def encode(signals: Any, *rest: Any) -> Any:
+            place = np.asarray(signals["base_pos_w"], dtype=float) + [0.0, 0.0, floor_m]
+            return codec.encode({**signals, "base_pos_w": place, "height": place[2]}, *rest)
+
+        monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=encode))
+        flown = Flown(lockstep_of(Bus()), grounded, tmp_path / "bag")
+        made.append(flown)
+        flown.send("sim/reset", NUMBER, data=3)
+        flown.lockstep.run(0.3)
+        flown.send("mission/start", NUMBER, data=3)
+        flown.lockstep.run(2.0)
+        assert flown.robot.true()["height"] > 0.5
+        return flown
+
+    yield make
+    for flown in made:
+        flown.close()
+
+
+def running(flown: Flown, limit_s: float) -> float:
+    """For how long [s] the motors of a robot that comes down still run once it stands, ``limit_s`` at most."""
+    flown.lockstep.run(10.0, until=lambda: flown.robot.true()["height"] < 0.03)
+    begun = flown.lockstep.bus.seconds
+    flown.lockstep.run(limit_s, until=lambda: not flown.robot.plant.setpoint.any())
+    return flown.lockstep.bus.seconds - begun
+
+
+def test_a_robot_that_landed_is_told_zeros_until_it_counts_as_standing(standing):
+    """It heard one, and its firmware took the silence after it for a fall: it was locked when it was to fly again."""
+    flown = standing(0.0)
+    flown.send("mission/stop", EMPTY)
+    assert running(flown, 5.0) < 0.5
+    flown.lockstep.run(2.4)
+    assert flown.guard.mode == "stopping" and flown.guard.sent_at > flown.lockstep.bus.seconds - 0.05
+    flown.lockstep.run(4.0)
+    assert flown.guard.mode == "stopped" and flown.guard.sent_at < flown.lockstep.bus.seconds - 3.0
+    assert not flown.robot.plant.firmware.locked
+    flown.send("mission/reset", EMPTY)
+    flown.lockstep.run(0.5)
+    flown.send("mission/start", NUMBER, data=4)
+    flown.lockstep.run(1.5)
+    assert flown.guard.mode == "active" and flown.robot.true()["height"] > 0.3
+
+
+@pytest.mark.parametrize("fault", [None, *(
+    {"name": "jump", "signal": signal, "by": by, "scale": 1.0}
+    for signal, by in (("base_vel_w", 3.0), ("base_pos_w", 0.3), ("base_pos_w", -0.3)))], ids=str)
+def test_who_stands_is_let_down_though_no_height_says_that_it_has_landed(fault, standing):
+    """On a floor that reads 6 cm high, or with a place that leapt: 15 to 20 s."""
+    flown = standing(0.06)
+    flown.robot.set_fault("" if fault is None else json.dumps(fault))
+    flown.send("mission/stop", EMPTY)
+    assert running(flown, 20.0) < 5.0
+
+
+def press(flown: Flown, topic: str) -> None:
+    """The operator's word: a stop, or a button that is let go of and pressed."""
+    if topic == "mission/stop":
+        return flown.send(topic, EMPTY)
+    flown.send(topic, "std_msgs/msg/Bool", data=False)
+    flown.lockstep.run(0.05)
+    flown.send(topic, "std_msgs/msg/Bool", data=True)
+
+
+@pytest.mark.parametrize("topic", ["mission/stop", "estop"])
+def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkeypatch):
+    """Whatever else is known."""
+    monkeypatch.setattr(stop_actions, "STANDS_S", np.inf)
+    flown = standing(0.06)
+    press(flown, topic)
+    flown.lockstep.run(10.0, until=lambda: flown.robot.true()["height"] < 0.03)
+    press(flown, topic)
+    assert running(flown, 20.0) < 2.0
+
+
+@pytest.mark.parametrize("again", [
+    ("mission/stop", EMPTY, {}), ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
+def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
+    """`ros2 topic pub` says it every second, a button that is set ten times: it would fall while it still sinks."""
+    monkeypatch.setattr(stop_actions, "STANDS_S", np.inf)
+    flown, (topic, kind, content) = standing(0.06), again
+    for _ in range(6):
+        flown.send(topic, kind, **content)
+        flown.lockstep.run(1.0 if topic == "mission/stop" else 0.1)
+    flown.lockstep.run(2.5 if topic == "estop" else 0.1)
+    flown.send(topic, kind, **content)
+    flown.lockstep.run(0.1)
+    assert flown.guard.stopping.action == "level" and flown.guard.stopping.told is None
+
+
+def test_what_was_held_as_it_flew_does_not_climb_away_when_it_comes_free(artifact, lockstep_of, tmp_path):
+    """Its thrust was 1.31 of its weight, and hovered: it rose from 0.92 to 1.89 m."""
+    from temporeal_bridge.memory import Bus
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(1.0)
+    plant, receive = flown.robot.plant, flown.guard.link.receive
+    plant.body.reset({"base_pos_w": flown.robot.true()["base_pos_w"]})
+    step, plant.step = plant.step, lambda time: None
+    pushed = np.array([0.6, 0.0, 0.0, 0.0])
+    flown.guard.link.receive = lambda: [
+        p._replace(values=pushed) if p.kind == link.COMMAND else p for p in receive()]
+    flown.lockstep.run(1.5)
+    flown.send("mission/stop", EMPTY)
+    flown.lockstep.run(0.3)
+    plant.step = step
+    begun = highest = flown.robot.true()["height"]
+    speed = 0.0
+    while flown.robot.true()["height"] > 0.05 and flown.lockstep.bus.seconds < 20.0:
+        flown.lockstep.run(0.05)
+        true = flown.robot.true()
+        highest = max(highest, true["height"])
+        speed = true["base_vel_w"][2] if true["height"] > 0.05 else speed
+    assert true["height"] <= 0.05 and highest < begun + 0.3 and speed > -1.6
+    flown.close()

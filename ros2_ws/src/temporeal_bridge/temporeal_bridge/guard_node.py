@@ -16,7 +16,8 @@ and ``active``: until it is armed and obeys, the controller waits, and its missi
 
 Topics, in the robot's namespace:
 
-- ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in;
+- ``mission/stop``, ``mission/reset`` (std_msgs/Empty), ``estop`` (std_msgs/Bool), ``monitor/verdict``: in; a second
+  stop, 2 s later, lets the motors of a quadrotor down that levels;
 - ``mission`` (std_msgs/Header, latched: stamp = mission time zero, frame_id = "<mode> <flight>"): out;
 - ``guard/command`` (std_msgs/Float64MultiArray: :class:`~temporeal_bridge.mission.Told`: what was sent, what was
   proposed, of which mission and step, and made of which state), after every command: out;
@@ -218,6 +219,7 @@ class GuardNode:
         self.acting = 0.0  # the time that the command being made is for
         self.stepped = transport.monotonic()
         self.stop_heard = -np.inf  # when the operator's last word to stop was
+        self.word_at, self.freed = -np.inf, True  # ... in this mission; whether estop was false since it was true
         self.rests_at = -np.inf  # when the robot came to rest for a reason
         self.stranger = UNKNOWN  # why the controller on the line is not ours
         self.unlocked = self.told_to_end = False
@@ -267,10 +269,25 @@ class GuardNode:
     def _on_stop(self, received: Received) -> None:
         self.stop_heard = self.transport.monotonic()
         self.stop("operator", "stopped by the operator")
+        self._insist(self.stop_heard)
 
     def _on_estop(self) -> None:
         self.stop_heard = self.transport.monotonic()
         self.stop("operator", "the operator's stop is set")
+        if self.freed:  # it is said again and again while it is set: one word
+            self.freed = False
+            self._insist(self.stop_heard)
+
+    def _insist(self, now: float) -> None:
+        """The operator's word. A second one lets down what levels, whatever else is known: he may see that it stands.
+        What repeats a word sooner than after AGAIN_S is one word."""
+        quiet, self.word_at = now - self.word_at, now
+        if self.mode != "stopping" or self.offboard is not None or not stop_actions.AGAIN_S <= quiet < np.inf:
+            return
+        told = stop_actions.insisted(self.stopping)
+        if told is not None:
+            self.stopping = told
+            self._tell("operator", "stopped by the operator again: its motors are let down, whatever else is known")
 
     def _on_verdict(self, received: Received) -> None:
         message = self._read(received)
@@ -405,6 +422,7 @@ class GuardNode:
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
         self.heard, self.origin, self.motion, self.flown = now, None, None, Flown()
+        self.word_at, self.freed = -np.inf, True
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
         self.under = self.told = None
@@ -537,7 +555,7 @@ class GuardNode:
         of its own, while that does brake."""
         if self.rival:
             return False
-        if self.stopping.action == "level":
+        if self.stopping.action in ("level", "off"):
             return self.offboard is None and self.sent_at > -np.inf
         if not self.rates or self.motion is None or now - self.stopping.since > stop_actions.DAMPED_S:
             return False
@@ -547,14 +565,22 @@ class GuardNode:
         stop, values = self.stopping, self._fresh_values(now)
         if stop.action == "silence":
             return Step(None, over=True)
+        if stop.action == "off":
+            self.stopping, step = stop_actions.off(stop, self.spec, self.period)
+            return step
         if stop.action == "level":
+            self.freed = self.freed or not self.button.set
             values = self.watch.believed if values is not None and self.watch.sees_attitude(now) else None
             sound = values is not None and self.watch.sound(now)
             stop = stop_actions.looked(stop, values, now, self.period)
             self.stopping = stop = stop_actions.trimmed(stop, self.profile, values, sound)
             hover = stop_actions.hover_thrust(self.robot, self.flown)
-            return stop_actions.levelled(
+            step = stop_actions.levelled(
                 self.profile, hover, self.spec, stop, values, now, self.offboard is not None, sound)
+            if not step.over or step.command is None or self.offboard is not None:
+                return step
+            self.stopping = Stopping("off", now)  # down: a firmware that hears no more would take it for a fall
+            return Step(step.command, over=False)
         if self.looks and not self.watch.seen_moving(now):
             values = None
         self.stopping = stop = stop_actions.watched(stop, self.profile, values, now)

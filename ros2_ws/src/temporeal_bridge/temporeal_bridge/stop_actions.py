@@ -38,6 +38,17 @@ TRIM, TRIM_S = 0.25, 0.2  # share per m, and per s at most: so slowly is correct
 DOWN_S = 0.05  # share per s, at most, on the word of the height alone, or on nobody's. Chosen: steady, 16 s to LET_DOWN
 RESTS_M_S = 0.1  # in SMOOTH_S: a speed that changes so fast to what it should be needs no other share. Chosen
 LEAST_CARRIED = 0.5  # of the hover thrust, until max_s: less carries no robot that sees that it does not sink. Chosen
+CLIMBS_M_S, CLIMB_TRIM_S = 0.1, 1.0  # who climbs faster than that, by velocity and height, loses so much share per s:
+# its hover thrust is wrong, for it was held as it flew. Chosen: at 1.31 of the weight it is right in 0.3 s
+STANDS_M_S, STANDS_M, STANDS_S = 0.05, 0.02, 1.0  # who is no faster, and stays so near, for so long stands, or is
+# held: with STANDS_SHARE or less it would move at 1 m/s in the air. Chosen
+STANDS_SHARE = 0.9  # of the hover thrust. Chosen: `descend` and what sinks at 0.3 m/s are below it
+ALIVE_S = 0.2  # a velocity whose bits do not change for so long says nothing. Chosen: 6 samples at 31 Hz
+STOOD_DOWN_S, TOLD_DOWN_S = 0.3, 0.5  # share per s: who stands is let down so fast; whom the operator tells to. Chosen
+AGAIN_S = 2.0  # so long after level began, and after the word before, an operator's word is a second one. Chosen:
+# `ros2 topic pub` repeats its word every second
+OFF_S = 2.5  # so long zeros are sent after landing. A Crazyflie that is silent sooner than IS_FLYING_HYSTERESIS (2 s,
+# supervisor.c) after its last thrust counts as falling, and is locked until somebody starts it again
 LET_DOWN = 0.2  # of the hover thrust: who has come to that flies no more, its motors may be cut. Chosen
 FLOWN_S, ENOUGH_S = 2.0, 0.8  # over so long accelerations nearly cancel out; after so long enough was flown. Chosen:
 # sooner the start of the motors counts too much, 6 % of the thrust at 0.8 s and 10 % at 0.5 s
@@ -52,8 +63,10 @@ class Stopping:
     """A stop action under way: what, since when [s], and to where [A] (hold); for :func:`looked`, of level: when the
     state was last fresh [s], the height [m] without its noise, the greatest of those since it last ``sank`` [s]; by how
     much [m] that height would be above the newest one if the robot sank as the velocity ``said``; for :func:`trimmed`,
-    the share of the hover thrust that ``carries`` it, and how long it ``lasted`` [s] by its commands. What is summed up
-    counts whole periods, or a replay, whose times are rounded otherwise, would not come out the same to the digit."""
+    the share of the hover thrust that ``carries`` it, and how long it ``lasted`` [s] by its commands; for how long it
+    ``stood`` [s], at the height ``stands`` [m], and for how long its ``velocity`` [m/s] has been ``same`` [s]; for how
+    long the operator has ``told`` it to end [s] (None: he has not). What is summed up counts whole periods, or a
+    replay, whose times are rounded otherwise, would not come out the same to the digit."""
 
     action: str
     since: float
@@ -65,6 +78,11 @@ class Stopping:
     said: float = 0.0
     carries: float = 1.0
     lasted: float = 0.0
+    stood: float = 0.0
+    stands: float = inf
+    velocity: tuple[float, ...] = ()
+    same: float = inf
+    told: float | None = None
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
 
@@ -205,22 +223,72 @@ def sinking(stop: Stopping, values: Values, wanted: float) -> float:
     return min(max(said, agreed - AGREE_M_S), agreed + AGREE_M_S)
 
 
+def standing(stop: Stopping, level: Mapping[str, float], values: Values | None, sound: bool, period: float) -> Stopping:
+    """``stop``, a ``period`` [s] later, with for how long the robot has stood: by its velocity where that is known and
+    alive, and by its height where that is ``sound``, while it is sent less than carries it."""
+    velocity = None if values is None else values.get("base_vel_w")
+    said: tuple[float, ...] = () if velocity is None else tuple(velocity.tolist())
+    same = 0.0 if said != stop.velocity else stop.same + period
+    share = stop.carries * max(level["descend"], 1.0 - level["sink_gain"] * level["sink_m_s"])  # of who does not sink
+    known = values is not None and (sound if velocity is None else same < ALIVE_S)
+    still = velocity is None or abs(stop.said) < STANDS_M_S * SMOOTH_S
+    near = not sound or abs(stop.height - stop.stands) <= STANDS_M
+    stays = known and still and share < STANDS_SHARE
+    return replace(stop, velocity=said, same=same, stood=stop.stood + period if stays and near else 0.0,
+                   stands=stop.stands if stays and near else stop.height)
+
+
+def carried(stop: Stopping, autopilot: bool) -> float:
+    """The share of the hover thrust that the robot is carried with: less with every second that it stands, or that the
+    operator has said again that it is to end. What was let down because it stood it has again once it moves: in the
+    air that was wrong. An ``autopilot`` lands by itself."""
+    if autopilot:
+        return stop.carries
+    stood = STOOD_DOWN_S * max(stop.stood - STANDS_S, 0.0)
+    return max(stop.carries - max(stood, 0.0 if stop.told is None else TOLD_DOWN_S * stop.told), 0.0)
+
+
+def insisted(stop: Stopping) -> Stopping | None:
+    """``stop`` once the operator has said again that it is to end; None: he need not, or it has just begun."""
+    return replace(stop, told=0.0) if stop.action == "level" and stop.told is None and stop.lasted >= AGAIN_S else None
+
+
+def off(stop: Stopping, spec: CommandSpec, period: float) -> tuple[Stopping, Step]:
+    """The motors stay off, and the robot is told so, until it is known to stand, ``period`` [s] by period: then
+    silence. That it bounces changes nothing."""
+    stop = replace(stop, lasted=stop.lasted + period)
+    return stop, Step(np.zeros(spec.shape), over=stop.lasted >= OFF_S)
+
+
 def trimmed(stop: Stopping, profile: Profile, values: Values | None, sound: bool) -> Stopping:
     """``stop``, one command later, with the share of the hover thrust that carries the robot. It grows while velocity
-    and height both show too fast a sink, and shrinks while neither shows it. After ``max_s`` it shrinks while the
-    height does not, or is not ``sound``; after LONGEST times that, anyway, for a state that says for so long that it
-    sinks lies. So whom somebody holds, or who stands where no height says so, is let down, and nobody is dropped."""
+    and height both show too fast a sink, and shrinks while neither shows it; fast, and at once, while both show a
+    climb. After ``max_s`` it shrinks while the height does not, or is not ``sound``; after LONGEST times that, anyway,
+    for a state that says for so long that it sinks lies. So whom somebody holds, or who stands where no height says so,
+    is let down, and nobody is dropped."""
     level, period = profile.level or {}, profile.limits.dt
     lasted = stop.lasted + period
     late = lasted > level["max_s"]
-    if values is None or (not late and not (sound and lasted > SHOWN_S)):
+    if values is not None and sound and _climbs(stop, values):
+        rate = -CLIMB_TRIM_S
+    elif values is None or (not late and not (sound and lasted > SHOWN_S)):
         rate = 0.0
     elif not sound or lasted > LONGEST * level["max_s"]:
         rate = -DOWN_S
     else:
         rate = min(max(TRIM * _off(stop, values, level["sink_m_s"], late), -DOWN_S if late else -TRIM_S), TRIM_S)
     carries = min(max(stop.carries + rate * period, 0.0 if late else LEAST_CARRIED), shield.MOST_THRUST)
-    return replace(stop, carries=carries, lasted=lasted)
+    told = None if stop.told is None else stop.told + period
+    return standing(replace(stop, carries=carries, lasted=lasted, told=told), level, values, sound, period)
+
+
+def _climbs(stop: Stopping, values: Values) -> bool:
+    """Whether velocity and height both show a climb that does not end by itself."""
+    said, shown, _ = speeds(stop, values)
+    if said is None or stop.lasted < SMOOTH_S or max(said, shown) >= -CLIMBS_M_S:
+        return False
+    mean = stop.said / (SMOOTH_S * (1.0 - exp(-stop.lasted / SMOOTH_S)))  # what was said since it began
+    return said - mean < RESTS_M_S
 
 
 def _off(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
@@ -292,7 +360,7 @@ def levelled(
         return Step(np.zeros(spec.shape) if off else None, over=True)
     quat = None if values is None else values.get("base_quat_w")
     sink = sinking(stop, values, level["sink_m_s"]) if sound and values is not None else None
-    command = shield.level_and_descend(quat, stop.carries * hover, level, sink)
+    command = shield.level_and_descend(quat, carried(stop, autopilot) * hover, level, sink)
     return Step(shield.clamp(spec, command).command, over=False)
 
 
@@ -300,11 +368,11 @@ def _over(
     level: Mapping[str, float], stop: Stopping, values: Values | None, now: float, autopilot: bool, sound: bool
 ) -> bool:
     """Whether levelling is over without having landed: blind, the firmware goes on; after ``max_s`` an autopilot does,
-    but not while it sinks. Without one the robot was let down (:func:`trimmed`)."""
+    but not while it sinks. Without one the robot was let down (:func:`carried`)."""
     if values is None:
         return now - max(stop.since, stop.seen) > level["blind_s"]
     if not autopilot:
-        return stop.carries < LET_DOWN
+        return carried(stop, autopilot) < LET_DOWN
     sinks = sound and now - stop.sank <= SINKS_S
     return now - stop.since > level["max_s"] * (LONGEST if sinks else 1.0)
 
