@@ -283,12 +283,12 @@ def trimmed(stop: Stopping, profile: Profile, values: Values | None, sound: bool
 
 
 def _climbs(stop: Stopping, values: Values) -> bool:
-    """Whether velocity and height both show a climb that does not end by itself."""
+    """Whether velocity and height both show a climb that is not braked already: less thrust would drop it then."""
     said, shown, _ = speeds(stop, values)
     if said is None or stop.lasted < SMOOTH_S or max(said, shown) >= -CLIMBS_M_S:
         return False
     mean = stop.said / (SMOOTH_S * (1.0 - exp(-stop.lasted / SMOOTH_S)))  # what was said since it began
-    return said - mean < RESTS_M_S
+    return said < mean
 
 
 def _off(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
