@@ -293,8 +293,9 @@ class Crew:
     def _begin(self) -> bool:
         """Reset, wait until all is there, start; False: the guard refuses where the robot is."""
         self.number += 1
+        held = ("stopping", "holding", "stopped")  # while the guard holds the robot a reset of that is a leap
+        self.need("a guard that lets go", START_S, self.again(0.6, "mission/reset", lambda: self.mode not in held))
         self.tell("sim/reset", self.number)
-        self.tell("mission/reset")
         again = time.monotonic()
 
         def ready() -> bool:
