@@ -115,7 +115,7 @@ LAST_WORDS = ("operator", "autopilot")  # codes that end a stop action, too
 NEARER_M = 0.001  # of links: what sensors' noise is worth; chosen
 RESET_AFTER_S = 0.5  # a reset that is heard sooner after a stop may be the older word. Chosen: what comes in 20 ms
 # is heard together, network and busy computers add to that; who has seen the robot stop needs longer to answer
-OFF_S = 1.0  # a robot that was silent for longer may have been off. Chosen: no driver starts again sooner
+GONE_S = 1.0  # a robot that was silent for longer may have been off. Chosen: no driver starts again sooner
 RESCUE_S = 26.0  # at most, for the last stop action of a guard that failed: a quadrotor sinks slowly
 
 
@@ -499,16 +499,7 @@ class GuardNode:
         """Whether a hold can begin for which the measured place was not to be believed before: said again, it does."""
         if action != "hold" or self.stopping.action != "ramp" or self.flight.action != "hold":
             return False
-        return self._place_values(self.transport.monotonic()) is not None
-
-    def _place_values(self, now: float) -> Values | None:
-        """The newest signals if the robot may be led to the place that they say; else None, as where they are stale."""
-        values = self._fresh_values(now)
-        try:
-            return values if self.watch.of_now(now, self._moved()) else None
-        except Exception:
-            self.blind += 1
-            return None
+        return self._fresh_values(self.transport.monotonic(), place=True) is not None
 
     def _moved(self) -> float:
         """How far [rad or m] the command has gone since the measured place last changed in any bit."""
@@ -524,7 +515,7 @@ class GuardNode:
             self._look()
             self.next_look = now + IDLE_LOOK_S
         # not to where a state that lies, or is old, says that it is
-        values = self._place_values(now) if action == "hold" else self._fresh_values(now)
+        values = self._fresh_values(now, place=action == "hold")
         self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values)
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
@@ -592,11 +583,12 @@ class GuardNode:
             mode, self.due = "finished", np.inf
         self._say(mode)
 
-    def _fresh_values(self, now: float) -> Values | None:
-        """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
-        can do without."""
+    def _fresh_values(self, now: float, place: bool = False) -> Values | None:
+        """The newest signals; None while those that the profile reads are stale, or the robot may not be led to the
+        ``place`` that they say, and where the watch fails: every stop can do without."""
         try:
-            return self.watch.values if self.watch.seen(now) else None
+            good = self.watch.seen(now) and (not place or self.watch.of_now(now, self._moved()))
+            return self.watch.values if good else None
         except Exception:
             self.blind += 1
             return None
@@ -690,7 +682,7 @@ class GuardNode:
             self._let_go()
         fresh = self.watch.complete and self.watch.fresh(now)
         self.unlocked = self.unlocked and fresh  # a robot that was silent may have been off: its lock is on again
-        if self.motion is not None and (self.rival or not self.transport.active or self.watch.age(now) > OFF_S):
+        if self.motion is not None and (self.rival or not self.transport.active or self.watch.age(now) > GONE_S):
             self.motion = None  # the last command may be in force no more, and to go on from it would be a leap
         ready = greeted and fresh and self.watch.known(now)
         if self.mode != "finished" and ready != (self.mode == "ready"):

@@ -276,7 +276,7 @@ def trimmed(stop: Stopping, profile: Profile, values: Values | None, sound: bool
     elif not sound or lasted > LONGEST * level["max_s"]:
         rate = -DOWN_S
     else:
-        rate = min(max(TRIM * _off(stop, values, level["sink_m_s"], late), -DOWN_S if late else -TRIM_S), TRIM_S)
+        rate = min(max(TRIM * _faster(stop, values, level["sink_m_s"], late), -DOWN_S if late else -TRIM_S), TRIM_S)
     carries = min(max(stop.carries + rate * period, 0.0 if late else LEAST_CARRIED), shield.MOST_THRUST)
     told = None if stop.told is None else stop.told + period
     return standing(replace(stop, carries=carries, lasted=lasted, told=told), level, values, sound, period)
@@ -291,7 +291,7 @@ def _climbs(stop: Stopping, values: Values) -> bool:
     return said < mean
 
 
-def _off(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
+def _faster(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
     """By how much [m/s] the robot sinks faster than ``wanted``, as far as velocity and height agree in that; too slowly
     by the height alone where it is ``late``, and where there is no velocity."""
     said, shown, more = speeds(stop, values)
@@ -299,8 +299,8 @@ def _off(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
         return shown - wanted
     if said is None:
         return 0.0
-    off = sorted((said, shown, wanted))[1] - wanted
-    return 0.0 if off * more < 0.0 and abs(more) > RESTS_M_S else off
+    faster = sorted((said, shown, wanted))[1] - wanted
+    return 0.0 if faster * more < 0.0 and abs(more) > RESTS_M_S else faster
 
 
 class Flown(NamedTuple):
@@ -356,8 +356,8 @@ def levelled(
     landed = (sound and values is not None and now - stop.since >= SMOOTH_S
               and max(float(values["height"]), stop.height) < level["landed_m"])
     if landed or _over(level, stop, values, now, autopilot, sound):
-        off = landed or (values is not None and not autopilot)
-        return Step(np.zeros(spec.shape) if off else None, over=True)
+        cut = landed or (values is not None and not autopilot)
+        return Step(np.zeros(spec.shape) if cut else None, over=True)
     quat = None if values is None else values.get("base_quat_w")
     sink = sinking(stop, values, level["sink_m_s"]) if sound and values is not None else None
     command = shield.level_and_descend(quat, carried(stop, autopilot) * hover, level, sink)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import acos, atan2, exp, hypot, inf
+from math import atan2, exp, hypot, inf
 
 import numpy as np
 
@@ -166,7 +166,7 @@ class Watch:
         """Is it farther from one sample to the next than ``most``, which the robot can go?"""
         turns = name in self.profile.attitudes
         a, b = before.ravel().tolist(), value.ravel().tolist()
-        change = angle(a, b) if turns else max(abs(x - y) for x, y in zip(a, b, strict=True))
+        change = hypot(*turn(a, b)) if turns else max(abs(x - y) for x, y in zip(a, b, strict=True))
         if change > most:
             how = "turned" if turns else "jumped"
             self.jumped = ("jump", f"{name} {how} by {change:.3g}, {most:g} is the most from one sample to the next")
@@ -245,8 +245,7 @@ class Watch:
     def sound(self, now: float, stands: bool = False) -> bool:
         """Whether nothing speaks against what a fresh state says of places: they are alive, of now, did not jump, and
         are of one mind with their rates. A velocity that jumped is no reason to distrust them (:attr:`believed` has it
-        no more). What only an attitude's rate does is not asked. ``stands``:
-        nor whether they are alive."""
+        no more). What only an attitude's rate does is not asked; with ``stands``, nor whether they are alive."""
         return self.stamps(read=True) == NOTHING and self.leapt <= self.profile.velocities and (
             stands or not self._stand(self.alive, now)) and not any(
             pair.lied for pair in self.pairs if not (pair.rule.turns or pair.rule.rate in self.leapt))
@@ -417,8 +416,3 @@ def turn(a: Sequence[float], b: Sequence[float]) -> list[float]:
     scale = 2.0 * atan2(sine, abs(w)) / sine if sine else 0.0
     scale = scale if w >= 0 else -scale
     return [scale * x, scale * y, scale * z]
-
-
-def angle(a: Sequence[float], b: Sequence[float]) -> float:
-    """Between two attitudes (unit quaternions, of either sign) [rad]."""
-    return 2.0 * acos(min(abs(sum(x * y for x, y in zip(a, b, strict=True))), 1.0))
