@@ -168,7 +168,8 @@ def remarks(recording: Recording, partial: int, refused: int) -> list[str]:
     if partial:
         out.append(f"{partial} flights began before the recording and were left out.")
     if refused:
-        out.append(f"{refused} flight{'s were' if refused > 1 else ' was'} left out: the guard did not let them begin, or no state was recorded.")
+        out.append(f"{refused} flight{'s were' if refused > 1 else ' was'} left out: not let begin by the guard, or no "
+                   "state was recorded.")
     return out
 
 
