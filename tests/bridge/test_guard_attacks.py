@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from policies.export.manifest import identity
+from robots.frames import from_rotation_vector
 from robots.motion import Bounds
 from robots.spec import load_robot
 from temporeal_bridge import link, mission, node, safety
@@ -376,7 +377,8 @@ def test_frozen_is_what_has_no_signal_left_that_changes():
     for alive, frozen in ((rule.signals, False), (rule.signals[:1], False), (rule.signals[1:], False), ((), True)):
         watch = Watch(quadrotor_profile(), [100.0])
         for k in range(40):
-            watch.take(0, k, {name: np.full(3, k * (name in alive)) for name in rule.signals}, 0.01 * k, k)
+            place, attitude = (np.full(3, 0.001 * k * (name in alive)) for name in rule.signals)
+            watch.take(0, k, {"base_pos_w": place, "base_quat_w": from_rotation_vector(attitude)}, 0.01 * k, k)
         assert (watch.frozen(0.39)[0] == "frozen") == frozen, alive
 
 
