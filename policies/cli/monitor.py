@@ -18,7 +18,9 @@ SUMMARY = "watch a formula on live topics: bounds, verdict, clause by clause"
 HELP = """\
 Reads the robot's state from its topics and evaluates the formula online: the robustness that the mission can still
 end with, and the verdict as soon as it is known. With an artifact, its formula, from each mission's start; with
---formula, your own, from now. Only listens to the robot; publishes on monitor/verdict and monitor/robustness.
+--formula, your own, from now. Only listens to the robot, and changes nothing about its flight: an artifact's verdict
+goes out on monitor/verdict, which the guard reads where it flies that formula (so does the monitor that `temporeal
+deploy` starts), your own formula's on monitor/own/verdict and monitor/own/robustness, which no node reads.
 Ends after --flights verdicts, with Ctrl-C, or when the robot's state has not come within --wait seconds (a mission may
 begin at any later time). Started before the robot, as on board at power-up: --wait 0.
 
@@ -113,7 +115,7 @@ def watch(
     from policies.cli import runs
     from robots.spec import load_robot
     from temporeal_bridge.interface import load_interface
-    from temporeal_bridge.monitor_node import MonitorNode
+    from temporeal_bridge.monitor_node import OWN, TOPICS, MonitorNode
     from temporeal_bridge.node import spin
     from temporeal_bridge.transport import TransportError, open_transport
 
@@ -124,7 +126,7 @@ def watch(
             transport = open_transport(deploy["transport"], "monitor", deploy["namespace"], domain=deploy["domain"],
                                        loopback=deploy["loopback"])
             interface = load_interface(robot, deploy["interface"], deploy["signals"])
-            node = MonitorNode(transport, manifest, robot, interface)
+            node = MonitorNode(transport, manifest, robot, interface, topics=OWN if now else TOPICS)
     except TransportError as error:
         raise BadInput(str(error)) from error
     if not quiet:

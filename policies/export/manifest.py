@@ -257,6 +257,15 @@ def identity(manifest: Manifest) -> str:
     return digest(canonical(to_json(manifest)).encode())
 
 
+MISSION = ("robot", "formula", "constants", "horizon_s", "rate_hz")  # what a monitor's verdict depends on
+
+
+def mission_digest(content: Mapping[str, Any]) -> str:
+    """SHA-256 of what a manifest (``content``: its JSON values) says of the mission: artifacts that may succeed each
+    other in flight are of one, and a monitor of either judges both."""
+    return digest(canonical({name: content[name] for name in MISSION}).encode())
+
+
 def read(folder: Path, name: str) -> bytes:
     """Content of one file of the artifact in ``folder``."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import identity, load_manifest
+from policies.export.manifest import identity, load_manifest, mission_digest, to_json
 from robots.frames import from_rotation_vector
 from robots.spec import load_robot
 from temporeal_bridge import codecs, link, messages
@@ -1045,6 +1045,25 @@ def test_a_violated_formula_stops_or_is_told(lockstep, artifact, rule, mode):
     world.tell("monitor/verdict", json.dumps({"verdict": "violated", "flight": 1}))
     world.fly(0.02)
     assert world.mode == mode and world.events[-1]["code"] == "violated"
+
+
+def test_a_verdict_on_another_formula_than_the_artifacts_stops_nothing(flying):
+    """Somebody watches a formula of his own beside the flight, or another artifact's. A successor's monitor, or that of
+    the artifact that was relieved, judges the same mission."""
+    manifest, said = flying.guard.manifest, {"verdict": "violated", "at_risk": True, "flight": 1}
+    ours = mission_digest(to_json(manifest))
+    assert ours == mission_digest(to_json(replace(manifest, name="successor", seed=7)))
+    for change in ({"formula": "G[0,4] (height > 5)"}, {"constants": {"a": 1.0}}, {"robot": "other"}, {"rate_hz": 7.0}):
+        other = replace(manifest, **change)
+        flying.tell("monitor/verdict", json.dumps(
+            {**said, "artifact": identity(other), "mission": mission_digest(to_json(other))}))
+    for nonsense in (None, [], 7, {}):
+        flying.tell("monitor/verdict", json.dumps({**said, "mission": nonsense}))
+    flying.fly(0.1)
+    assert flying.mode == "active" and flying.events == []
+    flying.tell("monitor/verdict", json.dumps({**said, "artifact": "of the one before", "mission": ours}))
+    flying.fly(0.1)
+    assert flying.mode == "stopping" and flying.code == "violated"
 
 
 def test_an_early_warning_is_told_and_nothing_else(flying):

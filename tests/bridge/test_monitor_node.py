@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.export.manifest import load_manifest
+from policies.export.manifest import identity, load_manifest, mission_digest, to_json
 from robots.spec import load_robot
 from sim.stl import stream_kernels
 from temporeal_bridge import codecs, messages
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, Held, MonitorNode
+from temporeal_bridge.monitor_node import BEHIND_S, LATE_S, OWN, Held, MonitorNode
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")
@@ -195,6 +195,23 @@ def test_it_warns_before_the_formula_is_violated(artifact):
     watched.peer.wait(0.0)
     # one sample is always waited for; violated is said once
     assert said == [("undecided", False), ("undecided", True), ("violated", False)]
+
+
+def test_a_verdict_says_what_it_judges_and_one_of_an_own_formula_is_told_elsewhere(artifact):
+    """What is on ``monitor/verdict`` the guard reads: a formula of the user's own must not be there."""
+    manifest, interface, bus = load_manifest(artifact), load_interface(ROBOT), Bus()
+    peer, heard = MemoryTransport(bus, "peer", "/cf1"), dict[str, Any]()
+    for topic in ("monitor/verdict", "monitor/own/verdict"):
+        peer.subscribe(topic, "std_msgs/msg/String", QOS["latched"], lambda r: heard.__setitem__(
+            r.topic, json.loads(messages.decode(r.type, r.data).data)))
+    MonitorNode(MemoryTransport(bus, "monitor_node", "/cf1"), manifest, ROBOT, interface)
+    own = replace(manifest, formula="G[0,4] (height > 5)")
+    MonitorNode(MemoryTransport(bus, "monitor", "/cf1"), own, ROBOT, interface, topics=OWN)
+    peer.wait(0.0)
+    assert {topic: (said["artifact"], said["mission"]) for topic, said in heard.items()} == {
+        "/cf1/monitor/verdict": (identity(manifest), mission_digest(to_json(manifest))),
+        "/cf1/monitor/own/verdict": (identity(own), mission_digest(to_json(own)))}
+    assert heard["/cf1/monitor/own/verdict"]["mission"] != heard["/cf1/monitor/verdict"]["mission"]
 
 
 def test_only_what_is_in_force_at_a_grid_point_is_read(artifact):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from rosbags.rosbag2 import Reader
 
-from policies.export.manifest import load_manifest
+from policies.export.manifest import load_manifest, mission_digest, to_json
 from robots.spec import load_robot
 from temporeal_bridge import bags, hindsight, logbook, messages, policy_node, swap
 from temporeal_bridge.guard_node import GuardNode
@@ -418,6 +418,18 @@ def test_a_bag_of_before_the_guard_said_when_a_command_had_gone_is_refused(bag):
         m.type, messages.array64(np.delete(m.decode().data, 4)))) for m in recording.said]
     with pytest.raises(bags.BagError, match=r"1\d numbers are no record of a command; was the bag"):
         logbook.flights(bags.Recording(bag, before, {}, ""), namespace)
+
+
+def test_a_verdict_on_another_formula_is_not_the_flights(bag, artifact):
+    recording = bags.read(bag)
+    flight = logbook.flights(recording, "/cf1").found[0]
+    ours = mission_digest(to_json(load_manifest(artifact)))
+    for mission, is_ours in (("another", False), (ours, True)):
+        said = text("monitor/verdict", {"flight": flight.number, "start_ns": flight.start_ns, "verdict": "violated",
+                                        "mission": mission})
+        late = bags.Said(flight.start_ns + 3_000_000_000, f"/cf1/{said.topic}", said.type, said.data)
+        read = bags.Recording(bag, sorted([*recording.said, late], key=lambda m: m.at), {}, "")
+        assert (logbook.flights(read, "/cf1").found[0].verdict.get("mission") == mission) == is_ours
 
 
 def with_foreign(recording: bags.Recording, folder: Path) -> Path:

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -247,7 +248,13 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
     signals = {"base_pos_w": [0, 0, 1], "base_quat_w": [1, 0, 0, 0], "base_vel_w": [0, 0, 0]}
     message = codecs.encode_odometry(signals, 0, ("world", "cf1"), {"linear": "world", "angular": "absent"})
 
+    advertised = []
+
     class Own(MemoryTransport):
+        def advertise(self, topic: str, *rest: Any) -> Any:
+            advertised.append(topic)
+            return super().advertise(topic, *rest)
+
         def wait(self, timeout_s: float) -> int:
             if self.bus.seconds == 0:
                 talker.publish(state, messages.encode(state.type, message))
@@ -261,6 +268,7 @@ def test_a_robot_that_is_not_there_is_not_awaited_for_ever(
     assert "/cf1/odom" not in told
     assert "within 20 s" in told and "--wait 0 waits for ever" in told
     assert 20 < bus.seconds < 21
+    assert advertised == ["monitor/own/robustness", "monitor/own/verdict"]  # the guard reads monitor/verdict
     assert monitor.parser().get_default("wait") == monitor.WAIT_S > 0
 
 

@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, load_manifest
+from policies.export.manifest import Manifest, load_manifest, mission_digest, to_json
 from robots import shield
 from robots.collision import Nearness
 from robots.course import course
@@ -296,6 +296,9 @@ class GuardNode:
             began = said.get("start_ns", self.flight.start_ns)  # monitors of before did not say it
             ours = (said.get("flight"), began) == (self.flight.number, self.flight.start_ns) and self.mode == "active"
             violated, at_risk = said.get("verdict") == "violated", bool(said.get("at_risk"))
+            if ours and "mission" in said:  # ... nor which formula they judge: not to be another one
+                ours = said.get("artifact") == self.identity or (
+                    said["mission"] == mission_digest(to_json(self.manifest)))
         except (ValueError, AttributeError, RecursionError):  # no JSON, no object, or one without end
             self._count_garbled()
             return

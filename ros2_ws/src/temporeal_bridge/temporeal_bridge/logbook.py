@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from policies.export.manifest import mission_digest
 from temporeal_bridge import mission, records
 from temporeal_bridge.bags import BagError, Recording
 from temporeal_bridge.mission import IDLE, NOT_RESET, Announced, Told, ToldChunk
@@ -51,6 +52,7 @@ class Flight:
     mixed: dict[int, np.ndarray] = field(default_factory=dict)  # by step, the mix of two controllers that was asked for
     swapped: int | None = None  # the last step of the artifact that the flight began with; None: it flew to the end
     flown_by: str = ""  # name of that artifact, and the beginning of its identity
+    judges: str = ""  # digest of its robot, formula, constants, horizon and rate
     chunks: list[ToldChunk] = field(default_factory=list)  # those that were used, of a policy that gives chunks
     shifts: list[int] = field(default_factory=lambda: [0])
     misfits: set[int] = field(default_factory=set)
@@ -250,8 +252,10 @@ def stops(told: records.Event) -> bool:
 
 def _verdict(found: list[Flight], at: int, said: dict[str, Any]) -> None:
     flight = among(found, said["flight"], at)
-    if flight is not None and abs(said.get("start_ns", flight.start_ns) - flight.start_ns) < SAME_NS:
-        flight.verdict = said  # else it is of an earlier flight of this number
+    if flight is None or abs(said.get("start_ns", flight.start_ns) - flight.start_ns) >= SAME_NS:
+        return  # it is of an earlier flight of this number
+    if not flight.judges or said.get("mission", flight.judges) == flight.judges:  # else of another formula
+        flight.verdict = said
 
 
 def _swap(found: list[Flight], at: int, told: records.Mix) -> None:
@@ -268,6 +272,7 @@ def _artifact(found: list[Flight], at: int, said: dict[str, Any]) -> None:
     for flight in found:
         if flight.start_ns > at or not flight.flown_by:
             flight.flown_by = f"{said['name']} ({said['identity'][:12]})"
+            flight.judges = mission_digest(said["manifest"])
 
 
 TAKERS: Mapping[str, Taker] = {

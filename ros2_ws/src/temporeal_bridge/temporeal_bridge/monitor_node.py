@@ -15,6 +15,10 @@ Topics, in the robot's namespace:
 - ``monitor/robustness`` (std_msgs/Float64MultiArray: lower bound, upper bound, mission time [s]), 10 Hz;
 - ``monitor/verdict`` (std_msgs/String, latched): JSON with verdict, bounds and each clause, at every change.
   ``at_risk`` warns early: nothing is decided, but whatever happens now, robustness ends below ``--warn-below``.
+  ``artifact`` is the digest of the manifest whose formula is judged, ``mission`` that of its robot, formula, constants,
+  horizon and rate: the guard heeds only a verdict on the mission that it flies.
+
+A formula that is no artifact's (`temporeal monitor --formula`) is told on ``monitor/own/...``, which no node reads.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from policies.export.manifest import Manifest, check_robot, load_manifest
+from policies.export.manifest import Manifest, check_robot, identity, load_manifest, mission_digest, to_json
 from robots.spec import RobotSpec
 from sim.stl.monitor import Reading, keeping_pace
 from sim.stl.parse import parse
@@ -49,6 +53,7 @@ OVER = ("stopping", "finished", "holding", "stopped")  # modes of the guard in w
 AHEAD_NS = 1_000_000_000  # a state whose stamp is so far ahead of the last one is read at once: it would hide others
 STEP_S = 0.05  # the longest that one step evaluates: messages and signals are seen in between
 BEHIND_S = 1.0  # said once per mission
+TOPICS, OWN = "monitor", "monitor/own"  # where a formula is told: an artifact's, one of the user's own
 EVER = 1  # ns, as a stamp: before everything
 LATE_S = 2.0  # a grid point this far in the past takes what has come; less, and a busy machine looks like a lost state
 
@@ -131,9 +136,10 @@ class MonitorNode:
 
     def __init__(
         self, transport: Transport, manifest: Manifest, robot: RobotSpec, interface: Interface, *,
-        warn_below: float = WARN_BELOW, wanted: Collection[str] | None = None,
+        warn_below: float = WARN_BELOW, wanted: Collection[str] | None = None, topics: str = TOPICS,
     ) -> None:
-        """``wanted``: signals without which samples may be (None: all are given), for what costs much to compute."""
+        """``wanted``: signals without which samples may be (None: all are given), for what costs much to compute.
+        ``topics``: what the names of those that it publishes begin with."""
         self.warn_below = warn_below
         self.transport, self.manifest, self.robot = transport, manifest, robot
         self.hold_ns = 1e9 * interface.safety["stale_after_s"]
@@ -149,8 +155,10 @@ class MonitorNode:
             transport.subscribe(topic.topic, topic.type, qos_named("deep" if topic.rate_hz > 0 else topic.qos),
                                 partial(self._on_state, i)) for i, topic in enumerate(interface.states)]
         transport.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], self._on_mission)
-        self.robustness = transport.advertise("monitor/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
-        self.verdict = transport.advertise("monitor/verdict", "std_msgs/msg/String", QOS["latched"])
+        self.robustness = transport.advertise(
+            f"{topics}/robustness", "std_msgs/msg/Float64MultiArray", QOS["default"])
+        self.verdict = transport.advertise(f"{topics}/verdict", "std_msgs/msg/String", QOS["latched"])
+        self.judges = {"artifact": identity(manifest), "mission": mission_digest(to_json(manifest))}
         self.flight, self.start, self.samples, self.lost, self.said = -1, 0, 0, 0, ("", False)
         self.running = self.behind = self.warned = False
         self.end: int | None = None
@@ -279,7 +287,7 @@ class MonitorNode:
 
     def _say(self, verdict: str, reading: Reading | None = None) -> None:
         self.said = verdict, reading is not None and self.at_risk(reading)
-        text = json.dumps(plain(self.result(verdict, reading)))
+        text = json.dumps(plain(self.result(verdict, reading) | self.judges))
         message = messages.record("std_msgs/msg/String")(data=text)
         self.transport.publish(self.verdict, messages.encode("std_msgs/msg/String", message))
 

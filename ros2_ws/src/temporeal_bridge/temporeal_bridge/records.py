@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from policies.export.manifest import canonical, digest
+from policies.export.manifest import canonical, digest, mission_digest
 from temporeal_bridge import messages
 from temporeal_bridge.mission import MODES, Announced, Told, ToldChunk
 
@@ -155,6 +155,7 @@ def artifact(message: Any) -> dict[str, Any]:
     for key in ("name", "robot"):
         if said[key] != manifest[key]:
             raise RecordError(f"its {key} is {said[key]!r}, its manifest's {manifest[key]!r}")
+    mission_digest(manifest)  # all that it is of is there
     return said
 
 
