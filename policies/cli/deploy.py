@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +42,11 @@ Settings are those of the group deploy: deploy=dds (no ROS needed) or deploy=rcl
 
 Read "Flying a real machine" in the README before you fly one.
 
-Exit status: 0 every flight satisfied the formula, 1 one did not or failed, 2 the nodes could not run.
+When the monitor or the recorder ends by itself the robot flies on, and that is told; when another node does, the guard
+stops the robot, and all end.
+
+Exit status: 0 every flight satisfied the formula, 1 one did not or failed, or was not watched or recorded to its end,
+2 the nodes could not run.
 
 Example:
   temporeal deploy outputs/artifact --sim --flights 3
@@ -75,10 +83,48 @@ def run(argv: Sequence[str]) -> int:
     deploy = settings(options.overrides)
     if options.sim:
         check_sim(options)
-    out = options.out or Path("outputs/deploy") / time.strftime("%Y%m%d-%H%M%S")
-    runs.check_writable(out)
+    runs.check_writable(options.out or DEFAULT)
     robot = runs.load_artifact(options.artifact, options.trust).manifest.robot
-    return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
+    if not options.sim:
+        check_real(options, deploy, robot)
+    with own_folder(options.out) as out:
+        return simulate(options, deploy, robot, out) if options.sim else operate(options, deploy, robot, out)
+
+
+DEFAULT = Path("outputs/deploy")  # a folder in it for each
+
+
+@contextmanager
+def own_folder(given: Path | None) -> Iterator[Path]:
+    """The folder for what comes of this run, its own while it lasts: the one ``given``, or a new one."""
+    out = new_folder(time.strftime("%Y%m%d-%H%M%S")) if given is None else given
+    out.mkdir(parents=True, exist_ok=True)
+    handle = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(f"--out {out}: another temporeal deploy writes there now; end it, or choose another folder"
+                           ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield out
+    finally:
+        os.close(handle)
+        if given is None:
+            with suppress(OSError):  # nothing came of it
+                out.rmdir()
+
+
+def new_folder(name: str) -> Path:
+    """``name``, or ``name-2``, ``name-3``, ..., made: of two that are started in one second each has its own."""
+    DEFAULT.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        with suppress(FileExistsError):
+            out = DEFAULT / (name if number == 1 else f"{name}-{number}")
+            out.mkdir()
+            return out
+    raise AssertionError("numbers do not end")
 
 
 WORD, NUMBER, FLAG, NULL = "a word", "a whole number", "true or false", "null"
@@ -214,10 +260,6 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
     from temporeal_bridge.processes import fresh, how_ended
     from temporeal_bridge.recorder import rescue
 
-    for name in ("flights", "parallel", "seed", "spread"):
-        if getattr(options, name) != parser().get_default(name):
-            raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
-    check_bus(deploy, robot, options.artifact)
     bag = fresh(out / "bag")
     folder = worker_folder(options.artifact, deploy["worker"])
     nodes = node_words(deploy, robot, options.artifact, out, bag, folder, options.trust)
@@ -225,13 +267,16 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
         say(f"nodes: {', '.join(nodes)}; results: {out}; Ctrl-C stops them all")
     for name in ("monitor.json", "guard.json"):  # of an earlier flight into this folder
         (out / name).unlink(missing_ok=True)
+    lost: list[Process] = []
     try:
-        ended = run_nodes(nodes)
+        ended = run_nodes(nodes, lost)
     finally:
         if folder is not None and deploy["worker"] is None:
             shutil.rmtree(folder, ignore_errors=True)
     if ended:
-        complain(f"temporeal: {how_ended(ended)}; the other nodes were stopped{rescue(bag)}")
+        complain(f"temporeal: {how_ended(ended)}; the other nodes were stopped")
+    for each in lost:
+        complain(f"temporeal: {how_ended(each)}, before the end{rescue(bag) if each.name == 'recorder' else ''}")
     flights = summary(out / "monitor.json")
     if options.json:
         print_json({"flights": flights, "out": out})
@@ -243,7 +288,15 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
                  f"{out / 'monitor.json'} has nothing of it")
     if ended and ended.returncode:
         return BAD_INPUT
-    return OK if not unseen and all(row["verdict"] == "satisfied" for row in flights) else FAILED
+    return OK if not unseen and not lost and all(row["verdict"] == "satisfied" for row in flights) else FAILED
+
+
+def check_real(options: Any, deploy: Mapping[str, Any], robot: str) -> None:
+    """What a flight of a robot that is there refuses, before anything is made or started."""
+    for name in ("flights", "parallel", "seed", "spread"):
+        if getattr(options, name) != parser().get_default(name):
+            raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
+    check_bus(deploy, robot, options.artifact)
 
 
 def node_words(
@@ -312,33 +365,37 @@ def node_options(deploy: Mapping[str, Any], robot: str) -> list[str]:
     return out + (["--loopback"] if deploy["loopback"] else [])
 
 
-def run_nodes(nodes: Mapping[str, Sequence[str]]) -> Process | None:
+def run_nodes(nodes: Mapping[str, Sequence[str]], lost: list[Process]) -> Process | None:
     """Run all until interrupted (None) or until one ends by itself: that one. Then stop the others: the first, which is
     the guard, stops the robot, and only when it has ended the rest, so that the stop is watched and recorded.
 
     A controller that ends well has been relieved by one with another artifact (``policy_node --takeover``), which is
-    not ours: the guard and the others go on.
+    not ours: the guard and the others go on. So they do without what no flight needs, which is told at once and added
+    to ``lost``.
     """
-    from temporeal_bridge.processes import end, start
+    from temporeal_bridge.processes import WITHOUT, end, how_ended, start
 
     running: list[Process] = []
     try:
         running += [start(name, words) for name, words in nodes.items()]
         while True:
-            for process in running:
-                if process.poll() == 0 and process.name == "policy_node":
+            for process in [each for each in running if each.poll() is not None]:
+                if process.returncode == 0 and process.name == "policy_node":
                     complain("temporeal: policy_node has ended in order: another controller relieved it, or somebody "
                              "asked it to; the guard and the others go on")
-                    running.remove(process)
-                    break
-                if process.poll() is not None:
+                elif process.name in WITHOUT:
+                    complain(f"temporeal: ERROR: {how_ended(process)}: {WITHOUT[process.name]}")
+                    lost.append(process)
+                else:
                     return process
+                running.remove(process)
             time.sleep(0.05)
     except KeyboardInterrupt:
         return None
     finally:
         end(running[:1])
         end(running[1:])
+        lost += [each for each in running if each.name in WITHOUT and each.returncode]  # as they ended
 
 
 def unjudged(flown: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -6,20 +6,25 @@ Not ROS: what it cannot tell is told by test_ros2_flights.py, where a ROS 2 is s
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
 class Context:
-    """What is given on the command line and declared; others' names may be among them."""
+    """What is given on the command line and declared; others' names may be among them. ``failed``: what made launch's
+    exit status 1 (its loop has a handler of exceptions that does)."""
 
     def __init__(self, values: Mapping[str, str], is_shutdown: bool = False) -> None:
         self.launch_configurations, self.is_shutdown = dict(values), is_shutdown
+        self.failed: list[str] = []
+        self.asyncio_loop = SimpleNamespace(
+            call_exception_handler=lambda context: self.failed.append(context["message"]))
 
 
 @dataclass
@@ -91,6 +96,7 @@ MODULES = {
     "launch": {"LaunchDescription": LaunchDescription},
     "launch.actions": {"DeclareLaunchArgument": DeclareLaunchArgument, "OpaqueFunction": OpaqueFunction,
                        "Shutdown": Shutdown},
+    "launch.logging": {"get_logger": logging.getLogger},
     "launch.substitutions": {"LaunchConfiguration": LaunchConfiguration},
     "launch_ros": {}, "launch_ros.actions": {"Node": Node}}
 

@@ -27,7 +27,7 @@ from temporeal_bridge import (
     worker_node,
 )
 from temporeal_bridge.guard_node import RESCUE_S
-from temporeal_bridge.processes import END_S
+from temporeal_bridge.processes import END_S, WITHOUT
 from temporeal_bridge.safety import LONGEST
 from temporeal_bridge.transport import TransportError
 
@@ -129,7 +129,6 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
                 remaps = [(f"/{name}/{old}", f"/{name}/{new}") for old, new in remaps for name in names]
             assert row.remappings == remaps
             assert Path(row.parameters[0]).is_file() and len(row.parameters) == 1
-            assert (row.on_exit is None) == (kind == "swarm")
             own = tmp_path / "out" / names[i] if kind == "swarm" and executable != "recorder" else tmp_path / "out"
             assert (args.transport, args.signals, args.out) == ("rclpy", signals, own)
             if executable != "recorder":
@@ -300,9 +299,27 @@ def test_a_process_that_failed_fails_the_launch_and_one_that_ended_ends_it(made)
     assert ended("guard_node", 0) == double.Shutdown(reason="guard_node ended with status 0")
     assert ended("policy_node", 0) is None  # a successor has relieved it
     for executable in nodes:
-        with pytest.raises(launching.LaunchError, match=f"{executable} ended with status 2"):
-            ended(executable, 2)
+        if executable not in WITHOUT:
+            with pytest.raises(launching.LaunchError, match=f"{executable} ended with status 2"):
+                ended(executable, 2)
         assert ended(executable, -2, is_shutdown=True) == double.Shutdown(reason=f"{executable} ended with status -2")
+
+
+@pytest.mark.parametrize("kind, executables", [
+    ("arm", tuple(WITHOUT)), ("swarm", ("guard_node", "policy_node", "monitor_node", "recorder"))])
+def test_the_others_go_on_and_the_launch_has_failed(kind, executables, made, caplog):
+    """Without its monitor or recorder a robot flies on, without one of its own processes the rest of a swarm does."""
+    nodes = launched(kind, made("quadrotor" if kind == "swarm" else kind))
+    for executable in executables:
+        for returncode in (-9, 0):
+            context, relieved = double.Context({}), executable == "policy_node" and not returncode
+            assert nodes[executable][0].on_exit(SimpleNamespace(returncode=returncode), context) is None
+            assert len(context.failed) == (0 if relieved else 1)
+            told = f"{executable} ended with status {returncode}"
+            assert any(told in row.message and row.levelname == "ERROR" for row in caplog.records) != relieved
+        ending = double.Context({}, is_shutdown=True)
+        nodes[executable][0].on_exit(SimpleNamespace(returncode=-2), ending)
+        assert ending.failed == []
 
 
 def test_a_guard_has_the_time_to_stop_its_robot(made):

@@ -217,6 +217,7 @@ def killed_bag(path, torn: bytes = b"") -> list:
     bag.write("/words", STRING, 999, text("not flushed"))
     with (path / "bag.mcap").open("ab") as file:
         file.write(torn)
+    bag.file.close()  # as the kernel does, and gives up its lock
     return kept
 
 
@@ -230,6 +231,23 @@ def test_nothing_that_was_on_disk_is_lost_when_the_recorder_is_killed(tmp_path, 
             "/words": (30, messages.type_hash(STRING)), "/never": (0, messages.type_hash(STRING))}
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["bag", "bag.mcap", "metadata.yaml"]
     assert rescue(tmp_path / "bag") == ""
+
+
+def test_a_bag_that_is_being_written_is_not_rescued(tmp_path):
+    """Whose recorder found it there already must not cut off, and replace, what another one is writing."""
+    bag = Bag(tmp_path / "bag")
+    bag.add("/words", STRING)
+    bag.write("/words", STRING, 1, text("before"))
+    bag.flush()
+    inode = (tmp_path / "bag" / "bag.mcap").stat().st_ino
+    with pytest.raises(RecorderError, match="never overwritten"):
+        Bag(tmp_path / "bag")
+    assert rescue(tmp_path / "bag") == f"; {tmp_path}/bag is another recorder's, which is writing it"
+    bag.write("/words", STRING, 2, text("after"))
+    bag.flush()
+    bag.close()
+    assert (tmp_path / "bag" / "bag.mcap").stat().st_ino == inode
+    assert [stamp for _, _, stamp, _ in read(tmp_path / "bag")] == [1, 2]
 
 
 def test_a_bag_that_cannot_be_written_anew_is_left_as_it_is(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_when_one_node_ends_the_others_are_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sleeper(monkeypatch, tmp_path)
     note, ready = tmp_path / "note", tmp_path / "ready"
-    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]})
+    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "fails": [str(ready)]}, [])
     assert ended is not None
     assert processes.how_ended(ended) == "fails ended with status 3"
     assert note.read_text() == "stopped"
@@ -110,10 +110,55 @@ def test_a_controller_that_was_relieved_is_no_failure(
     note, ready, over = tmp_path / "note", tmp_path / "ready", tmp_path / "over"
     (tmp_path / "temporeal_bridge" / "policy_node.py").write_text(
         "import sys; open(sys.argv[1], 'w').close()\n")
-    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]})
+    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "policy_node": [str(over)], "fails": [str(over)]}, [])
     assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
-    deploy.run_nodes({"policy_node": [str(over)], "fails": [str(over)]})
+    deploy.run_nodes({"policy_node": [str(over)], "fails": [str(over)]}, [])
     assert "another controller relieved it" in capsys.readouterr().err
+
+
+def test_the_others_go_on_without_recorder_and_monitor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is told at once, and by whom; the flight's end is another process's."""
+    sleeper(monkeypatch, tmp_path)
+    note, ready, over = tmp_path / "note", tmp_path / "ready", tmp_path / "over"
+    package = tmp_path / "temporeal_bridge"
+    (package / "recorder.py").write_text("import sys; sys.exit(2)\n")
+    (package / "monitor_node.py").write_text(
+        "import os, sys\nopen(sys.argv[1], 'w').close()\nos.kill(os.getpid(), 9)\n")
+    lost: list[processes.Process] = []
+    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "recorder": [], "monitor_node": [str(over)],
+                              "fails": [str(over)]}, lost)
+    assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
+    assert sorted(each.name for each in lost) == ["monitor_node", "recorder"]
+    told = capsys.readouterr().err
+    assert "ERROR: recorder ended with status 2: the robot flies on, and nothing is recorded any more" in told
+    assert "ERROR: monitor_node was killed by SIGKILL: the robot flies on, and nobody judges its flights" in told
+
+
+@pytest.mark.parametrize("lost, status", [([], 0), (["recorder"], 1), (["monitor_node"], 1)])
+def test_who_was_lost_is_in_the_exit_status(
+    lost: list[str], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = [SimpleNamespace(name=name, returncode=2, log=None) for name in lost]
+    monkeypatch.setattr(deploy, "run_nodes", lambda nodes, told: told.extend(gone))
+    monkeypatch.setattr(deploy, "node_words", lambda *_: {})
+    monkeypatch.setattr(deploy, "worker_folder", lambda *_: None)
+    options = deploy.parser().parse_args([str(tmp_path)])
+    assert deploy.operate(options, {"worker": None}, "crazyflie", tmp_path) == status
+    assert all(f"{name} ended with status 2, before the end" in capsys.readouterr().err for name in lost)
+
+
+def test_two_that_are_started_at_once_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda _: "20260101-000000")
+    with deploy.own_folder(None) as one, deploy.own_folder(None) as two:
+        assert (one.name, two.name) == ("20260101-000000", "20260101-000000-2")
+        (one / "guard.json").touch()
+        with pytest.raises(BadInput, match=f"--out {one}: another temporeal deploy writes there now"):
+            deploy.own_folder(one).__enter__()
+    with deploy.own_folder(one):  # the first has ended
+        assert not two.exists()  # nothing came of it
 
 
 def test_interrupt_stops_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +172,7 @@ def test_interrupt_stops_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     threading.Thread(target=terminate, daemon=True).start()
     with on_signals([signal.SIGTERM], interrupt):
-        assert deploy.run_nodes({"sleeps": [str(note), str(ready)]}) is None
+        assert deploy.run_nodes({"sleeps": [str(note), str(ready)]}, []) is None
     assert note.read_text() == "stopped"
 
 
@@ -147,7 +192,7 @@ def test_a_flight_that_nobody_judged_is_told() -> None:
 def test_sim_options_need_sim(tmp_path: Path) -> None:
     options = deploy.parser().parse_args([str(tmp_path), "--flights", "3"])
     with pytest.raises(BadInput, match="--flights needs --sim"):
-        deploy.operate(options, {}, "crazyflie", tmp_path)
+        deploy.check_real(options, {}, "crazyflie")
 
 
 @pytest.mark.parametrize(("seed", "flights", "told"), [

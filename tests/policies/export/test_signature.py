@@ -244,7 +244,7 @@ def test_export_signs_what_it_wrote_and_every_node_is_told_whom_to_trust(
     assert json.loads(capsys.readouterr().out)["signed"] is True
     assert load_manifest(out, public).name == "still"
 
-    monkeypatch.setattr(deploy, "run_nodes", lambda nodes: told.update(nodes))
+    monkeypatch.setattr(deploy, "run_nodes", lambda nodes, lost: told.update(nodes))
     monkeypatch.setattr(deploy, "summary", lambda path: [])
     words = ["deploy", str(out), "--trust", str(public), "--out", str(tmp_path / "out"), "deploy.transport=dds"]
     main([*words, "deploy.loopback=true", "deploy.namespace=/cf1"])

@@ -24,7 +24,7 @@ from temporeal_bridge.cameras import cameras_of
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import GREATEST
-from temporeal_bridge.processes import LAUNCHED_END_S, fresh
+from temporeal_bridge.processes import LAUNCHED_END_S, WITHOUT, fresh
 from temporeal_bridge.ros_arguments import meant, read_parameters
 from temporeal_bridge.transport import resolve_name
 
@@ -242,10 +242,12 @@ def description(kind: str, launch_file: Path) -> Any:
     """The LaunchDescription of launch file ``kind``.
 
     Where a process of a single robot ends, the others are stopped, the robot with them; not where a controller ends
-    well, for a successor has relieved it (:mod:`temporeal_bridge.swap`). Where one failed, launch does, too. Those of a
-    swarm are left alone: one robot's monitor must not bring the others down.
+    well, for a successor has relieved it (:mod:`temporeal_bridge.swap`), nor where it is the monitor or the recorder.
+    Those of a swarm are left alone: one robot's process must not bring the others down. What ended early is told as an
+    error, and where one failed launch's own exit status is 1, at once or in the end.
     """
     from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
+    from launch.logging import get_logger
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
 
@@ -256,10 +258,22 @@ def description(kind: str, launch_file: Path) -> Any:
     def ended(executable: str) -> Any:
         def react(event: Any, context: Any) -> Any:
             told = f"{executable} ended with status {event.returncode}"
+            relieved = executable == "policy_node" and not event.returncode
+            if relieved or (context.is_shutdown and kind == "swarm"):
+                return None
+            if not context.is_shutdown and (kind == "swarm" or executable in WITHOUT):
+                without = WITHOUT.get(executable, "its robot is stopped, or left to its own watchdog")
+                return fail(context, f"{told}: {without}")
             if event.returncode and not context.is_shutdown:
                 raise LaunchError(told)  # else `ros2 launch` ends with status 0
-            return None if executable == "policy_node" and not event.returncode else Shutdown(reason=told)
+            return Shutdown(reason=told)
         return react
+
+    def fail(context: Any, told: str) -> None:
+        """All go on, and launch ends with status 1: it does once its loop was told of an exception
+        (``LaunchService.run_async``). To raise one would end them all."""
+        get_logger("launch").error(told)
+        context.asyncio_loop.call_exception_handler({"message": told})
 
     def start(context: Any) -> list[Any]:
         misspelt(context.launch_configurations, known)
@@ -269,7 +283,7 @@ def description(kind: str, launch_file: Path) -> Any:
             Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
                  output="screen", arguments=list(row.options), remappings=list(row.remaps),
                  parameters=[str(params), *filter(None, [dict(row.parameters)])], sigterm_timeout=str(LAUNCHED_END_S),
-                 on_exit=None if kind == "swarm" else ended(row.executable))
+                 on_exit=ended(row.executable))
             for row in processes(kind, given, params)]
 
     declared = [DeclareLaunchArgument(name, default_value=default, description=text)

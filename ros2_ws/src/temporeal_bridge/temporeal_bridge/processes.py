@@ -13,6 +13,10 @@ from pathlib import Path
 END_S = 28.0  # to bring a quadrotor down, which sinks slowly, to write summaries and to finish the bag
 LAUNCHED_END_S = 32.0  # the same under ros2 launch, which would kill a guard that is stopping its robot after 10 s
 LOG_LINES = 15
+WITHOUT = {
+    "monitor_node": "the robot flies on, and nobody judges its flights: nothing stops it for its formula",
+    "recorder": "the robot flies on, and nothing is recorded any more"}
+"""What is so once a process has ended that no flight needs. Any other process's end is that of the flight."""
 STARTED_BY = "TEMPOREAL_STARTED_BY"  # in a node's environment: process id of the starter
 
 

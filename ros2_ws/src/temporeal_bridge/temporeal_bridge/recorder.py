@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import errno
+import fcntl
 import os
 import shutil
 import struct
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -99,6 +101,8 @@ class Bag:
         storage: Any = self.writer.storage
         storage.bio.close()
         storage.bio = self.file = WholeFile(storage.path)  # unbuffered: nothing fails later than it is written
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self.file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # while it is written, see :func:`written`
         self.storage = storage
         self.ballast = self.path / ".reserve"
         self.ballast.write_bytes(b"\0" * BALLAST_BYTES)
@@ -160,10 +164,24 @@ def rescue(path: Path) -> str:
     file = path / f"{path.name}.mcap"
     if (path / "metadata.yaml").exists() or not file.exists():
         return ""
+    if written(file):
+        return f"; {path} is another recorder's, which is writing it"
     try:
         return f"; the {recover(path)} messages that were on disk are kept in {path}"
     except (OSError, RecorderError, ReaderError) as error:
         return f"; {file} is without its index ({error}): `mcap recover` rebuilds it"
+
+
+def written(file: Path) -> bool:
+    """Whether the recorder that opened this file lives: only then has somebody locked it."""
+    with file.open("rb") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
 
 
 def recover(path: Path) -> int:
