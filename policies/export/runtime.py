@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from policies.export.enclosed import outside
 from policies.export.manifest import (
     ENGAGED,
     GOLDEN,
@@ -237,8 +238,19 @@ def verified(folder: Path, name: str, stated: str) -> bytes:
 
 
 def open_session(data: bytes, name: str = POLICY) -> Any:
-    """An inference session on one thread: a control loop has no use for a thread pool that wakes late."""
+    """An inference session on one thread: a control loop has no use for a thread pool that wakes late.
+
+    A network that has tensors in other files is refused: no digest and no signature is of those.
+    """
+    try:
+        tensor = outside(data)
+    except ValueError as error:
+        raise ArtifactError(f"{name} is not a network in ONNX's format: {error}") from error
+    if tensor is not None:
+        raise ArtifactError(f"{name} has the tensor {tensor!r} in another file (ONNX external data), which the "
+                            f"manifest's digests are not of: all of a network is in {name}")
     options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # what was looked at, no other
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL

@@ -1,0 +1,74 @@
+"""Whether a network is all in its file. ONNX lets a tensor lie in another file, which no digest of ours is of.
+
+onnxruntime reads such a file wherever its name leads, and the package `onnx` need not be on a robot: so the file's
+protobuf (onnx.proto, protobuf.dev/programming-guides/encoding) is walked here, without a copy of its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+CHILDREN: Mapping[str, Mapping[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {}}
+"""Fields of each message of onnx.proto that hold tensors, or what holds some."""
+NAME, EXTERNAL_DATA, DATA_LOCATION = 8, 13, 14  # fields of TensorProto
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
+
+
+def outside(data: bytes) -> str | None:
+    """Name of a tensor that the network in ``data`` has in another file, None: it has none. ValueError: no protobuf."""
+    waiting = [("model", memoryview(data))]
+    while waiting:
+        kind, part = waiting.pop()
+        name = ""
+        elsewhere = False
+        for field, value in fields(part):
+            child = CHILDREN[kind].get(field)
+            if child is not None and isinstance(value, memoryview):
+                waiting.append((child, value))
+            elif kind == "tensor":
+                elsewhere |= field == EXTERNAL_DATA or (field == DATA_LOCATION and value != 0)
+                if field == NAME and isinstance(value, memoryview):
+                    name = bytes(value).decode(errors="replace")
+        if elsewhere:
+            return name
+    return None
+
+
+def fields(part: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Number and content of each field of a message; of numbers of fixed width no content."""
+    at = 0
+    while at < len(part):
+        tag, at = varint(part, at)
+        field, wire = tag >> 3, tag & 7
+        value: int | memoryview = 0
+        if wire == VARINT:
+            value, at = varint(part, at)
+        elif wire == BYTES:
+            length, at = varint(part, at)
+            value, at = part[at : at + length], at + length
+        elif wire in (FIXED64, FIXED32):
+            at += 8 if wire == FIXED64 else 4
+        # a tag has 32 bits: others' parsers drop what is above, and would read another field than we do
+        if field == 0 or tag >> 32 or wire not in (VARINT, FIXED64, BYTES, FIXED32) or at > len(part):
+            raise ValueError(f"it is no protobuf: field {field} of wire type {wire}")
+        yield field, value
+
+
+def varint(part: memoryview, at: int) -> tuple[int, int]:
+    """The number that begins at ``at``, and where it ends."""
+    value = 0
+    for k in range(10):  # of 64 bits
+        if at + k >= len(part):
+            break
+        value |= (part[at + k] & 0x7F) << 7 * k
+        if part[at + k] < 0x80:
+            return value, at + k + 1
+    raise ValueError("it is no protobuf: a number without end")
