@@ -162,6 +162,7 @@ def check_sim(options: Any) -> None:
         if key.startswith("deploy.") and key not in SIMULATED:
             raise BadInput(f"{word}: with --sim the nodes run on a bus of their own; only {', '.join(SIMULATED)} can "
                            "be set")
+    needs_training("deploy --sim", "; without --sim a robot that is there needs none of it")
     from policies.cli import runs
     from temporeal_bridge.mission import check_numbers
 

@@ -71,6 +71,7 @@ class Heard:
         node: full name of the listener, which is among ``nodes``.
         nodes: full names of all nodes on the bus; one that two nodes bear is there twice.
         rivals: by full name, the robot's other topics for commands, and who publishes there.
+        guards: who publishes on ``guard/command``, as a guard of ours does.
         buttons: who publishes on ``estop``. pressed: what it said last; None: nothing. What cannot be read is true.
     """
 
@@ -85,6 +86,7 @@ class Heard:
     buttons: tuple[Peer, ...] = ()
     pressed: bool | None = None
     rivals: Mapping[str, tuple[Peer, ...]] = field(default_factory=dict)
+    guards: tuple[Peer, ...] = ()
 
     def newest(self) -> dict[str, np.ndarray]:
         """The last value of every signal that was heard."""
@@ -127,7 +129,8 @@ def listen(transport: Transport, interface: Interface, command: str, seconds: fl
     rivals = {transport.resolve(topic): tuple(transport.publishers(topic)) for topic in interface.rivals_of(command)}
     own = full_name(transport.namespace, transport.node)
     return Heard(begin, end, step, states, commands, own, transport.namespace, tuple(transport.nodes()),
-                 tuple(transport.publishers(TOPIC)), pressed(stops), rivals)
+                 tuple(transport.publishers(TOPIC)), pressed(stops), rivals,
+                 tuple(transport.publishers("guard/command")))
 
 
 def pressed(heard: Sequence[Received]) -> bool | None:

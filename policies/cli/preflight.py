@@ -129,11 +129,15 @@ def refusals(peers: Sequence[Peer], type: str, own: QoS, *, publishes: bool) -> 
 
 
 def alone(heard: Heard, plan: Plan) -> Iterator[Check]:
-    """Nobody else commands the robot, and somebody listens to commands."""
+    """Nobody but this robot's guard, if it is up, commands the robot, and somebody listens to commands."""
     for command in heard.commands:
         row = command.topic
-        if command.publishers:
-            yield Check(f"{row.topic} alone", "fail", f"{told(command.publishers)} publishes on {command.name}",
+        strangers = [peer for peer in command.publishers if not own_guard(heard, peer)]
+        if command.publishers and not strangers:
+            yield Check(f"{row.topic} alone", "ok",
+                        f"this robot's guard is up, and nobody else commands {command.name}")
+        elif strangers:
+            yield Check(f"{row.topic} alone", "fail", f"{told(strangers)} publishes on {command.name}",
                         "end it: two who command one robot fight; is another `temporeal deploy`, a teleoperation or a "
                         "demo running?")
         else:
@@ -145,6 +149,13 @@ def alone(heard: Heard, plan: Plan) -> Iterator[Check]:
                         "end it, though it may say nothing yet: the guard does not fly beside it")
     if heard.rivals and not any(heard.rivals.values()):
         yield Check("other commands", "ok", f"nobody publishes on {shown(list(heard.rivals))}")
+
+
+def own_guard(heard: Heard, peer: Peer) -> bool:
+    """Whether this publisher of commands is the one guard of this robot: a node of its name and in its place, which in
+    the same process says what it sends. Where two do, none is."""
+    name = f"{heard.namespace.rstrip('/')}/guard_node"
+    return peer.node == name and [(one.node, one.participant) for one in heard.guards] == [(name, peer.participant)]
 
 
 def listener(command: CommandHeard) -> Check:

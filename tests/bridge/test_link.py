@@ -130,4 +130,6 @@ def test_each_robot_has_a_line_of_its_own(monkeypatch):
     monkeypatch.setenv("ROS_DOMAIN_ID", "5")
     assert link.default_path(None, "/cf1") == Path("/run/user/7/temporeal/5-cf1.sock")
     assert link.default_path(42, "/swarm/cf1") == Path("/run/user/7/temporeal/42-swarm.cf1.sock")
-    assert link.default_path(0, "/") == Path("/run/user/7/temporeal/0-robot.sock")
+    assert link.default_path(0, "/") == Path("/run/user/7/temporeal/0-no-namespace.sock")
+    spaces = ("/", "/robot", "/no_namespace", "/a/b", "/a_b", "/a")
+    assert len({link.default_path(0, space) for space in spaces}) == len(spaces)

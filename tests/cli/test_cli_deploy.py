@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -187,6 +188,15 @@ def test_a_flight_that_nobody_judged_is_told() -> None:
              {"flight": 2, "start_ns": 12, "sent": 0}]
     assert deploy.unjudged(flown, [{"flight": 1, "start_ns": 5}]) == [flown[1]]
     assert deploy.unjudged(flown, [{"flight": 1, "start_ns": 5}, {"flight": 1, "start_ns": 9}]) == []
+
+
+def test_what_a_simulated_flight_needs_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "mujoco" else find(name, *a))
+    assert main(["deploy", str(tmp_path), "--sim"]) == 2
+    assert "deploy --sim needs mujoco, not installed here: pip install 'temporeal[train]'" in capsys.readouterr().err
 
 
 def test_sim_options_need_sim(tmp_path: Path) -> None:

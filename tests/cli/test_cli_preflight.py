@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -154,6 +154,29 @@ def test_qos_that_does_not_connect_names_the_policy() -> None:
 def test_a_second_commander_is_named() -> None:
     sample = heard(commands=(command(publishers=(peer(COMMAND.type, "/teleop"),)),))
     only(sample, "cmd_vel_legacy alone", "fail", "/teleop publishes on /cf1/cmd_vel_legacy", "end it")
+
+
+def test_this_robots_own_guard_is_no_stranger():
+    """Somebody asks the doctor why the guard of a deployment that is up stays waiting."""
+    twist, text = "geometry_msgs/msg/Twist", "std_msgs/msg/Float64MultiArray"
+
+    def said(by: Sequence[tuple[str, str]], guards: Sequence[tuple[str, str]]) -> dict[str, preflight.Check]:
+        def peers(kind: str, whose: Sequence[tuple[str, str]]) -> tuple[Peer, ...]:
+            return tuple(replace(peer(kind, node), participant=process) for node, process in whose)
+
+        command = replace(heard().commands[0], publishers=peers(twist, by))
+        return {c.name: c for c in preflight.alone(heard(commands=(command,), guards=peers(text, guards)), PLAN)}
+
+    guard = ("/cf1/guard_node", "a")
+    found = said([guard], [guard])["cmd_vel_legacy alone"]
+    assert found.status == "ok" and "this robot's guard is up, and nobody else commands" in found.found
+    for by, guards in (([guard], []), ([guard], [("/cf1/guard_node", "b")]), ([("/cf2/guard_node", "a")], [guard]),
+                       ([guard, ("/cf1/guard_node", "b")], [guard, ("/cf1/guard_node", "b")])):
+        found = said(by, guards)["cmd_vel_legacy alone"]
+        assert found.status == "fail" and "guard_node publishes on" in found.found
+    found = said([guard, ("/teleop", "c")], [guard])["cmd_vel_legacy alone"]
+    assert found.status == "fail" and found.found.startswith("/teleop publishes on")
+
 
 
 def test_who_could_command_it_by_another_topic_is_named() -> None:

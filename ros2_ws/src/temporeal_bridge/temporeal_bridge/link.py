@@ -167,7 +167,7 @@ def default_path(domain: int | str | None, namespace: str) -> Path:
     """Where the processes of one robot meet: a folder of this user only, a name for each domain and namespace."""
     root = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(root) / "temporeal" if root else Path(tempfile.gettempdir()) / f"temporeal-{os.getuid()}"
-    name = namespace.strip("/").replace("/", ".") or "robot"
+    name = namespace.strip("/").replace("/", ".") or "no-namespace"  # which no namespace is called: of the -
     return folder / f"{domain if domain is not None else os.environ.get('ROS_DOMAIN_ID') or 0}-{name}.sock"
 
 
