@@ -420,6 +420,23 @@ def test_a_bag_of_before_the_guard_said_when_a_command_had_gone_is_refused(bag):
         logbook.flights(bags.Recording(bag, before, {}, ""), namespace)
 
 
+@pytest.mark.parametrize("late_s", [0.006, 0.012, 0.018])
+def test_a_stop_that_is_told_late_was_made_with_its_first_command(bag, artifact, late_s):
+    """On a busy machine the guard may be held up between the first command of a stop and its event: states that came
+    meanwhile had no part in that command."""
+    recording = bags.read(bag, needed(INTERFACE, "/cf1"))
+    said = list(recording.said)
+    for i, message in enumerate(said):
+        if message.topic == "/cf1/guard/event":
+            event = json.loads(message.decode().data)
+            told = text("guard/event", event | {"t": event["t"] + late_s})
+            said[i] = bags.Said(message.at, message.topic, message.type, told.data)
+    found = replay(bags.Recording(bag, said, {}, ""), policy_node.load(artifact, ROBOT, INTERFACE), ROBOT, INTERFACE,
+                   "/cf1")
+    assert [flight.own.count > 0 for flight in found.flights] == [False, True]
+    assert all(flight.own.equal and flight.sent.equal for flight in found.flights), found.flights[1].own
+
+
 def test_a_verdict_on_another_formula_is_not_the_flights(bag, artifact):
     recording = bags.read(bag)
     flight = logbook.flights(recording, "/cf1").found[0]

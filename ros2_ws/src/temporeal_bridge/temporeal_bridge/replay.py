@@ -70,6 +70,7 @@ STOPS = ("operator", "violated")  # codes of stops that somebody asked for
 LEAD_S = 1.0  # that the nodes are there before the first message
 FIRST_S = 0.2  # of a recording: a recorder that has just started may have got what had waited for it all at once
 AT_ONCE_NS = 2_000_000  # between the reason and the first command of the stop action, where that does not wait
+TOLD_NS = 50_000_000  # ... and from that to its event, on a busy machine; chosen
 ARMED_NS = 20_000_000  # so late may a recorder hear, chosen, that the autopilot obeys, by which a mission has begun
 NOT_SEEN: tuple[float, Mapping[str, np.ndarray]] = (-inf, {})
 ASKED_S = (-0.005, 0.05)  # from when such a word was recorded to the event that it led to
@@ -425,6 +426,8 @@ class Stage:
             own[0], self.rerun or artifact, robot, interface, link.MemoryController(self.line))
         self.new_guard = lambda: GuardNode(self.own[1], artifact.manifest, robot, interface, self.line)
         self.guard = self.new_guard()
+        # one that keeps its robot says so at once, and its first command comes a period later
+        self.told_late = 0 if self.guard.keeps else TOLD_NS
         self.guard.watch.seen_since = -inf  # the guard had seen the robot for long enough: it began
         self.players = [MemoryTransport(bus, "player", namespace) for bus in self.buses]
         self.endpoints: dict[tuple[int, str], Any] = {}
@@ -535,11 +538,11 @@ class Stage:
         for n, message in enumerate(sorted(said, key=lambda message: message.at)):
             yield Cue(self._asked(message, commands), 4, n, lambda message=message: self._give(1, message))
         for n, (event, i, reason) in enumerate(self._unexplained(said)):
-            yield Cue(acted(event, commands), 4, n, lambda i=i, reason=reason: self._stop(i, reason))
+            yield Cue(acted(event, commands, self.told_late), 4, n, lambda i=i, reason=reason: self._stop(i, reason))
         stops = [(flight.start_ns + round(1e9 * at), i) for i, flight in enumerate(self.flights)
                  for at, _, _ in flight.stops]
         for n, (at, i) in enumerate(stops):
-            if acted(at, commands) == at:  # else its first command says of which state it is
+            if acted(at, commands, self.told_late) == at:  # else its first command says of which state it is
                 yield Cue(at, 7, n, lambda i=i, at=at: self._found(i, at))
         statuses = self.recording.of(self.status) if self.status else []
         for n, (message, at) in enumerate(zip(statuses, self._heard(statuses))):
@@ -602,7 +605,7 @@ class Stage:
             for since in told:
                 event = flight.start_ns + round(1e9 * since)
                 if led_to(message, event, flight.shifts):
-                    return event if reset else acted(event, commands)
+                    return event if reset else acted(event, commands, self.told_late)
         return message.at
 
     def _unexplained(self, said: Sequence[Said]) -> Iterable[tuple[int, int, str]]:
@@ -727,10 +730,12 @@ def led_to(message: Said, event: int, shifts: Sequence[int]) -> bool:
     return any(ASKED_S[0] <= 1e-9 * (event - (message.at - shift)) <= ASKED_S[1] for shift in shifts)
 
 
-def acted(event: int, commands: Sequence[tuple[int, int, Row]]) -> int:
+def acted(event: int, commands: Sequence[tuple[int, int, Row]], late: int) -> int:
     """When the guard acted on what it says in an event [ns]: it says so after it has begun its stop, and that knows the
-    time of its first command."""
-    own = [at for at, _, row in commands if row.step < 0 and abs(at - event) < AT_ONCE_NS]
+    time of its first command. ``late``: it may say so that much after it [ns]."""
+    first = [at for (_, _, before), (at, _, row) in zip(commands, commands[1:])
+             if before.step >= 0 > row.step and 0 <= event - at < late]
+    own = first or [at for at, _, row in commands if row.step < 0 and abs(at - event) < AT_ONCE_NS]
     return min(own, key=lambda at: abs(at - event), default=event)
 
 
