@@ -49,7 +49,7 @@ from robots.collision import Nearness
 from robots.course import course
 from robots.motion import Array, Motion, at_rest, resting
 from robots.spec import RobotSpec
-from temporeal_bridge import admission, codecs, link, messages, safety, stop_actions
+from temporeal_bridge import admission, codecs, holding, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.guard_voice import Voice
@@ -205,13 +205,10 @@ class GuardNode:
         self.origin: Array | None = None  # where the robot was when the mission began
         self.nearest = np.inf  # m: its links may come so near to each other, if not the margin, for they began so
         self.stopping = Stopping("silence", 0.0)
-        self.holds = bool(self.watch.lively)
-        # of a robot that may be held: the command in force when its place last changed, and when that was
-        self.under: Motion | None = None
-        self.under_at = -np.inf
-        self.told: Motion | None = None  # the last one sent
-        if self.holds:
-            stop_actions.gentle(self.limits)  # takes its time: not at the stop
+        self.left: Motion | None = None  # of an earlier mission, which the robot may hold for ever
+        self.unheld: list[int] = []  # components of a hold of which was said that nobody knows where they are
+        if self.profile.fingers is not None:
+            holding.gentle(self.limits)  # takes its time: not at the stop
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
@@ -320,7 +317,7 @@ class GuardNode:
         if refused:
             return self._tell("operator", f"{NOT_RESET}: {refused}")
         self._release()
-        self.due, self.motion = np.inf, None
+        self.due, self.left, self.motion = np.inf, self.motion or self.left, None
         self.flight = self.flight.again()
         if self.offboard is not None:
             self.offboard.reset()
@@ -424,11 +421,11 @@ class GuardNode:
             self.flights[-1].close()
         self.flight = Flight(p.flight, p.stamp_ns, now)
         self.flights.append(self.flight)
+        self.left = self.motion or self.left
         self.heard, self.origin, self.motion, self.flown = now, None, None, Flown()
         self.word_at, self.freed = -np.inf, True
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
-        self.under = self.told = None
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
 
@@ -468,48 +465,33 @@ class GuardNode:
         """End the mission for a reason, which is latched.
 
         A stop action that is under way goes on, but the operator can end it by the one that the profile has for him,
-        and an autopilot that does not obey any more by silence. A hold that could not begin, for nobody knew where the
-        robot was, begins when the operator says stop again. His stop is latched in every mode: a start that is on its
-        way must not begin after it; and after a mission it ends the grip that is left (:meth:`_grips`).
+        and an autopilot that does not obey any more by silence. His stop is latched in every mode: a start that is on
+        its way must not begin after it; and it ends the grip that a mission has left (:meth:`_grips`).
         """
         stood = self.transport.monotonic() - self.stepped
         if self.mode == "active" and code in UNHEARD and stood > self.profile.silent_after_s:  # within a step
             code, reason = "guard", f"the guard itself stood still for {stood:.3f} s"
-        silent = self.mode in (*IDLE, "arming") and not self._grips()
-        action, again = "silence" if silent else self.profile.action(code), False
+        left = code == "operator" and self._grips()
+        action = "silence" if self.mode in (*IDLE, "arming") and not left else self.profile.action(code)
         if self.mode in ("stopping", "holding"):
-            again = code in LAST_WORDS and self._may_hold(action)
-            if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action and not again):
+            if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action):
                 return
-        elif self.mode == "stopped" or (self.mode in IDLE and code != "operator"):
+        elif (self.mode == "stopped" and not left) or (self.mode in IDLE and code != "operator"):
             return
         if self.mode in IDLE:  # of the mission that was flown before it is no reason
             self.flight = self.flight.again()
         if not self.flight.reason:
             self.flight.code, self.flight.reason, self.flight.answer = code, reason, action
-        if self.mode != "stopping" or action != self.flight.action or again:  # else it goes on, but needs a reset now
+        if self.mode != "stopping" or action != self.flight.action:  # else it goes on, but needs a reset now
             self.flight.action = action
             self._begin_stop(action)
         self._tell(code, reason)
 
     def _grips(self) -> bool:
-        """Whether a mission has ended whose last command the robot holds for ever, maybe with a grip, which a hold can
-        end. A stop that is a ramp would say the same place again, to a robot that somebody may have moved since."""
-        return (self.mode == "finished" and self.motion is not None and self.profile.action("operator") == "hold"
+        """Whether the robot may hold for ever what a mission told it last, maybe with a grip, and a hold can end that.
+        A stop that is a ramp would say the same place again, to a robot that somebody may have moved since."""
+        return ((self.motion or self.left) is not None and self.profile.action("operator") == "hold"
                 and self.offboard is None and self.transport.active and not self.rival)
-
-    def _may_hold(self, action: str) -> bool:
-        """Whether a hold can begin for which the measured place was not to be believed before: said again, it does."""
-        if action != "hold" or self.stopping.action != "ramp" or self.flight.action != "hold":
-            return False
-        return self._fresh_values(self.transport.monotonic(), place=True) is not None
-
-    def _moved(self) -> float:
-        """How far [rad or m] the command has gone since the measured place last changed in any bit."""
-        before = self.under if self.watch.lived == self.under_at else self.told
-        if before is None or self.motion is None:
-            return 0.0
-        return float(np.max(np.abs(self.motion.command - before.command)))
 
     def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
@@ -517,9 +499,10 @@ class GuardNode:
         if not self.transport.active:  # whoever it was deactivated for may be there already, or comes now
             self._look()
             self.next_look = now + IDLE_LOOK_S
-        # not to where a state that lies, or is old, says that it is
-        values = self._fresh_values(now, place=action == "hold")
-        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values)
+        if action == "hold" and self._grips():  # nothing was sent yet in this mission, but something before it
+            self.motion = self.motion or self.left
+        self.unheld = []
+        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, self._fresh_values(now))
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
         self._say("stopping")
@@ -538,6 +521,8 @@ class GuardNode:
         self.motion = step.motion or self.motion
         if step.command is not None:
             self._send(step.command)
+        if step.over and self.stopping.action == "hold":
+            self._tell_held(now)
         keeps = self.stopping.action in safety.KEEPS and self.transport.active
         self.due = np.inf if step.over and not keeps else now + self.period
         if step.over and (self.mode == "stopping" or not keeps):
@@ -575,6 +560,13 @@ class GuardNode:
                 return step
             self.stopping = Stopping("off", now)  # down: a firmware that hears no more would take it for a fall
             return Step(step.command, over=False)
+        if stop.action == "hold" and self.motion is not None:
+            doubts = None if values is None else self._whereabouts(now)[0]
+            self.stopping = stop = holding.aimed(stop, self.profile, self.motion, values, doubts)
+            if self.looks and not self.watch.seen_moving(now):
+                values = None
+            window = admission.window(self.profile, values)
+            return holding.held(stop, self.profile, self.spec.shape, self.motion, window)
         if self.looks and not self.watch.seen_moving(now):
             values = None
         self.stopping = stop = stop_actions.watched(stop, self.profile, values, now)
@@ -586,15 +578,29 @@ class GuardNode:
             mode, self.due = "finished", np.inf
         self._say(mode)
 
-    def _fresh_values(self, now: float, place: bool = False) -> Values | None:
-        """The newest signals; None while those that the profile reads are stale, or the robot may not be led to the
-        ``place`` that they say, and where the watch fails: every stop can do without."""
+    def _fresh_values(self, now: float) -> Values | None:
+        """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
+        can do without."""
         try:
-            good = self.watch.seen(now) and (not place or self.watch.of_now(now, self._moved()))
-            return self.watch.values if good else None
+            return self.watch.values if self.watch.seen(now) else None
         except Exception:
             self.blind += 1
             return None
+
+    def _whereabouts(self, now: float) -> tuple[list[bool] | None, str]:
+        """See :meth:`temporeal_bridge.watch.Watch.whereabouts`: where the watch fails nobody knows."""
+        try:
+            return self.watch.whereabouts(now)
+        except Exception:
+            self.blind += 1
+            return None, "the watch failed"
+
+    def _tell_held(self, now: float) -> None:
+        """Which joints are not held yet, whenever there are fewer of them."""
+        joints = holding.unknown(self.stopping)
+        if len(joints) != len(self.unheld):
+            self.unheld = joints
+            self._tell("held", holding.words(joints, self._whereabouts(now)[1]))
 
     def _release(self) -> None:
         """Nothing follows: the last word to a robot that is told speeds or efforts is zero, for its driver may hold it
@@ -637,6 +643,8 @@ class GuardNode:
             self._idle(now)
         elif self.mode == "arming":
             self._arming_step(now)
+        if self.mode not in MOVING:
+            self._forget(now)
         if self.mode in ("stopping", "holding"):
             barred = self._barred(now)
             if barred:
@@ -685,14 +693,25 @@ class GuardNode:
             self._let_go()
         fresh = self.watch.complete and self.watch.fresh(now)
         self.unlocked = self.unlocked and fresh  # a robot that was silent may have been off: its lock is on again
-        if self.motion is not None and (self.rival or not self.transport.active or self.watch.age(now) > GONE_S):
-            self.motion = None  # the last command may be in force no more, and to go on from it would be a leap
         ready = greeted and fresh and self.watch.known(now)
         if self.mode != "finished" and ready != (self.mode == "ready"):
             self.unlocked = False  # nor was it seen while the mission's reason stood
             self._say("ready" if ready else "waiting")
         if self.mode == "ready" or (self.mode == "finished" and fresh):
             self._unlock(now)
+
+    def _forget(self, now: float) -> None:
+        """A robot that rests, and says nothing for so long, may have been off, or its driver, and has its last command
+        no more; nor has one that somebody else commands. To go on from that command would be a leap."""
+        gone = self.watch.silent(now) > GONE_S
+        if not (gone or self.rival or not self.transport.active) or (self.motion or self.left) is None:
+            return
+        if self.mode == "holding" and gone and self.offboard is None:
+            self.due = np.inf
+            self._say("stopped")
+            self._tell("held", f"the robot has said nothing for {GONE_S:g} s: it is told nothing more")
+        if self.mode != "holding":
+            self.left = self.motion = None
 
     def _unlock(self, now: float) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one. In the air, or
@@ -878,11 +897,9 @@ class GuardNode:
         for topic, data in self._encoded(command, stamp, self.motion):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()
-        if self.holds:
-            lived = self.watch.lived
-            if lived != self.under_at:
-                self.under, self.under_at = self.told or self.motion, lived
-            self.told = self.motion
+        if self.watch.readings is not None:
+            self.watch.readings.sent(np.reshape(command, -1))
+            self.left = None
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active" and self.profile.level is not None:
             thrust = float(command.item(0))
@@ -904,6 +921,7 @@ class GuardNode:
         values = {
             "mode": self.mode, "flight": flight.number, "sent": flight.sent, "limited": flight.limited,
             "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
+            "unheld": len(self.unheld),
             "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
             "garbled": self.garbled, "unsaid": self.voice.unsaid, "blind": self.blind,

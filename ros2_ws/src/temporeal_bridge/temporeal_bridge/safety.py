@@ -36,8 +36,10 @@
 Times after which something is wrong (those above, ``frozen.after_s`` and ``estop.heartbeat_s``) are 5 s at most.
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there. The stop ``hold`` goes to where
-``tracking``, or else ``start``, measures the robot; by a state that is stale or not to be believed (it leapt, stands,
-has foreign stamps) it is ``ramp``.
+``tracking``, or else ``start``, measures the robot, once that is known: while the state is stale or not to be believed
+(it leapt, stands, has foreign stamps), it comes to rest as by ``ramp``. ``closes`` (hands) says, by component, whether
+a greater command closes the hand (1), a smaller one (-1), or neither (0): a joint whose place may be an old one is led
+there only if that does not close the hand (:mod:`temporeal_bridge.holding`).
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings, as far as the height agrees with it (``sink_gain``: share of the
@@ -251,6 +253,14 @@ class SelfCollision:
     late: float = 0.0
 
 
+class Fingers(NamedTuple):
+    """Of a hand: by component, whether a greater command closes it (1), a smaller one (-1), or neither (0); and the
+    signals that say something of each joint, in the order of the command."""
+
+    closes: tuple[float, ...]
+    said: frozenset[str]
+
+
 class Ages(NamedTuple):
     """How old [s] what a topic brings may be: since it came, and by its stamp when it comes; None: nobody asks.
     ``read``: whether a rule or a stop reads some of it."""
@@ -286,6 +296,7 @@ class Profile:
     ends: Ends | None = None
     start: Start | None = None
     self_collision: SelfCollision | None = None
+    fingers: Fingers | None = None
     ages: Sequence[Ages] = ()
 
     def age(self, topic: int) -> Ages:
@@ -352,7 +363,8 @@ class Profile:
 COMMON = ("stale_after_s", "silent_after_s", "stamps_within_s", "geofence", "frozen", "jump", "agree", "violated",
           "estop", "swap", "unlock_below_m", "level", "commands")
 AGES = ("stale_after_s", "stamps_within_s")
-OF_COMMAND = ("stop", *AGES, "jump", "agree", "motion", "tracking", "effort", "ends", "start", "self_collision")
+OF_COMMAND = ("stop", *AGES, "jump", "agree", "motion", "tracking", "effort", "ends", "start", "self_collision",
+              "closes")
 LOW_M = 0.5  # m: motors may be cut below; chosen: a fall from there ends at 3 m/s, and larger quadrotors stand so high
 LONGEST = 4.0  # times max_s: even a quadrotor that says it sinks is down after that, or its state lies
 LEVEL: dict[str, tuple[str, Callable[[float], bool]]] = {  # what each parameter is, and whether a number is it
@@ -417,7 +429,8 @@ def profile(robot: RobotSpec, content: Mapping[str, Any], spec: CommandSpec, per
         effort=effort(f"{where}.effort", robot, own.get("effort"), spec),
         ends=ends(f"{where}.ends", robot, own.get("ends"), spec, period),
         start=start(f"{where}.start", robot, own.get("start"), spec),
-        self_collision=self_collision(f"{where}.self_collision", robot, own, spec))
+        self_collision=self_collision(f"{where}.self_collision", robot, own, spec),
+        fingers=fingers(where, robot, own, spec, content))
 
 
 def parameter(name: str, value: Any) -> float:
@@ -481,6 +494,28 @@ def stop_actions(
             raise SafetyError(f"{where}.{code}: hold needs the section tracking, or start: they say where the robot is "
                               "measured")
     return {**row, **ONLY}
+
+
+def fingers(
+    where: str, robot: RobotSpec, own: Mapping[str, Any], spec: CommandSpec, content: Mapping[str, Any]
+) -> Fingers | None:
+    """What closes a hand, and what shows that its joints' places are of now."""
+    signs = own.get("closes")
+    if signs is None:
+        return None
+    good = isinstance(signs, list) and len(signs) == spec.size and all(is_number(s) and s in (-1, 0, 1) for s in signs)
+    if not good:
+        raise SafetyError(f"{where}.closes is {signs!r}; {spec.size} numbers are needed, one for each component of "
+                          f"{spec.name}: 1 where a greater value closes the hand, -1 where a smaller one does, 0 "
+                          "where neither does")
+    measured = own.get("tracking") or own.get("start") or {}
+    if "hold" not in own["stop"].values() or not measured.get("signal"):
+        raise SafetyError(f"{where}.closes is for the stop hold, and needs a section tracking or start: that says "
+                          "where the hand is measured")
+    place = robot.signals[measured["signal"]]
+    alive = (content.get("frozen") or {}).get("signals") or ()
+    said = {place.name, *(name for name in alive if robot.signals[name].shape == place.shape)}
+    return Fingers(tuple(float(s) for s in signs), frozenset(said))
 
 
 def check_carried(profile: Profile, carried: Collection[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import exp, inf
 from typing import NamedTuple
 
@@ -25,7 +24,6 @@ from temporeal_bridge.safety import LONGEST, Profile, is_rate
 Values = Mapping[str, np.ndarray]
 GRAVITY = 9.81  # m/s^2
 AT_REST = 1e-9  # of a command's range
-GENTLE = 1.0  # rad/s or m/s, of a hold on its way to where the robot is measured: letting go needs no more. Chosen
 SINKS_M, SINKS_S = 0.1, 1.0  # who has come down by so much in so long still sinks: no noise, and no gust, is that large
 SMOOTH_S = 0.3  # of the height, for that
 SHOWN_S = 3 * SMOOTH_S  # after so long it shows how fast the robot sinks: to 5 % of what that was at the beginning
@@ -60,13 +58,13 @@ FASTER = 0.05  # share of a joint's speed limit: by so much more than at the beg
 
 @dataclass(frozen=True)
 class Stopping:
-    """A stop action under way: what, since when [s], and to where [A] (hold); for :func:`looked`, of level: when the
-    state was last fresh [s], the height [m] without its noise, the greatest of those since it last ``sank`` [s]; by how
-    much [m] that height would be above the newest one if the robot sank as the velocity ``said``; for :func:`trimmed`,
-    the share of the hover thrust that ``carries`` it, and how long it ``lasted`` [s] by its commands; for how long it
-    ``stood`` [s], at the height ``stands`` [m], and for how long its ``velocity`` [m/s] has been ``same`` [s]; for how
-    long the operator has ``told`` it to end [s] (None: he has not). What is summed up counts whole periods, or a
-    replay, whose times are rounded otherwise, would not come out the same to the digit."""
+    """A stop action under way: what, since when [s], and to where [A] (hold; NaN: not known yet); for :func:`looked`,
+    of level: when the state was last fresh [s], the height [m] without its noise, the greatest of those since it last
+    ``sank`` [s]; by how much [m] that height would be above the newest one if the robot sank as the velocity ``said``;
+    for :func:`trimmed`, the share of the hover thrust that ``carries`` it, and how long it ``lasted`` [s] by its
+    commands; for how long it ``stood`` [s], at the height ``stands`` [m], and for how long its ``velocity`` [m/s] has
+    been ``same`` [s]; for how long the operator has ``told`` it to end [s] (None: he has not). What is summed up counts
+    whole periods, or a replay, whose times are rounded otherwise, would not come out the same to the digit."""
 
     action: str
     since: float
@@ -100,17 +98,7 @@ def begun(profile: Profile, action: str, now: float, motion: Motion | None, valu
     """``action`` begins, or what can be done in its place. ``motion``: of the last command of this mission."""
     if motion is None and action in ("hold", "ramp"):  # nothing was ever sent: nothing moves because of us
         return Stopping("silence", now)
-    if action == "hold" and values is None:
-        action = "ramp"  # where the robot is now, nobody knows: come to rest where it was sent
-    target = measured(profile, motion, values) if action == "hold" and motion and values is not None else None
-    return Stopping(action, now, target, fastest=-inf if (share := swiftness(profile, values)) is None else share)
-
-
-@lru_cache(maxsize=8)
-def gentle(limits: Bounds) -> Bounds:
-    """``limits`` of a hold: with a speed of GENTLE at most. Kept, for it is made of arrays."""
-    return Bounds(limits.low, limits.high, limits.dt, speed=np.minimum(limits.speed, GENTLE),
-                  acceleration=limits.acceleration, jerk=limits.jerk)
+    return Stopping(action, now, fastest=-inf if (share := swiftness(profile, values)) is None else share)
 
 
 def swiftness(profile: Profile, values: Values | None) -> float | None:
@@ -140,28 +128,18 @@ def braking(stop: Stopping, profile: Profile, values: Values | None) -> bool:
     return share is None or share <= max(stop.fastest, 0.0) + FASTER
 
 
-def measured(profile: Profile, motion: Motion, values: Values) -> Array:
-    """The command [A] that keeps the robot where it is measured, inside the limits."""
-    if not profile.place:
-        return motion.command
-    value = values[profile.place].reshape(-1)
-    return inside(profile.limits, np.concatenate([value, motion.command[value.size :]]))
-
-
 def calmed(
     stop: Stopping, profile: Profile, spec: CommandSpec, motion: Motion | None, values: Values | None, now: float
 ) -> Step:
-    """Hold (slowly: GENTLE), ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more
-    effort than its servos may give."""
+    """Ramp, damp: the robot comes to rest within its limits of motion, and is kept, with no more effort than its servos
+    may give. (Hold: :mod:`temporeal_bridge.holding`.)"""
     limits, window = profile.limits, admission.window(profile, values)
     before = motion or at_rest(inside(limits, np.zeros(spec.size)))
     if stop.action == "ramp":
         after = ramped(limits, before, window)
         return Step(after.command.reshape(spec.shape), not after.speed.any(), after)
-    target = damping(profile, spec, values) if stop.target is None else stop.target
-    target = inside(limits, admission.within(target, window))  # as near as the servos may go
-    slow = gentle(limits) if stop.action == "hold" else limits
-    after, _ = shield.spare(limits, before, following(slow, before, target)[0], window)
+    target = inside(limits, admission.within(damping(profile, spec, values), window))  # as near as the servos may go
+    after, _ = shield.spare(limits, before, following(limits, before, target)[0], window)
     near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
     # that an effort is what brakes does not say that the joints rest
     over = bool(near.all()) and (now - stop.still >= STILL_S or now - stop.since > DAMPED_S)

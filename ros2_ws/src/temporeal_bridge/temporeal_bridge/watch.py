@@ -9,6 +9,7 @@ import numpy as np
 
 from robots import shield
 from robots.signals import FEW
+from temporeal_bridge.readings import Lately, Readings
 from temporeal_bridge.safety import Agree, Profile
 
 Reason = tuple[str, str]
@@ -21,8 +22,7 @@ DRIFT = 1e-3  # s/s: clocks drift apart, and are slewed, by less. Chosen
 REST_S = 0.05  # so long a robot must have rested before it is started
 STOOD_S = 1.0  # so long it is remembered how far a place that stands in every bit went by its rate: what a gyro is off
 # by, less than 0.05 rad/s, is no turn. Chosen
-NOW_S, NOW_SAMPLES = 0.05, 3.0  # a place is of now that is not older, in s or in periods of its topic. Chosen
-STANDS = 0.05  # rad or m: a place is an old one that stands for longer while the command moves by more. Chosen
+NOW_S, NOW_SAMPLES = 0.05, 3.0  # a hand's place is of now that is not older, in s or in periods of its topic. Chosen
 RESTS = 0.2  # of what the first command may be off: it rests while it moves less
 
 
@@ -48,7 +48,7 @@ class Pair:
     def rated(self, rate: list[float], now: float) -> None:
         """How fast it is: [B] or, about the body's axes, [3]. Between two of these it changed evenly."""
         since = now - self.rated_at
-        if abs(since) > GAP_S:
+        if not 0.0 <= since <= GAP_S:  # before the last: a clock was set
             self.placed_at, self.way = -inf, [0.0] * len(rate)
         else:
             half, rest = 0.5 * since, now - self.until
@@ -59,7 +59,7 @@ class Pair:
         """Where it is: [B], or a unit quaternion."""
         before, since = self.place, now - self.placed_at
         self.place, self.placed_at = place, now
-        if abs(since) > GAP_S or abs(now - self.rated_at) > GAP_S:
+        if not 0.0 <= since <= GAP_S or abs(now - self.rated_at) > GAP_S:
             return self.forget()
         rest, self.until = now - self.until, now
         way = [w + rest * r for w, r in zip(self.way, self.rate)]
@@ -100,14 +100,17 @@ class Watch:
         # of late, by both: what clocks differ, and the least that messages take
         self.least = list(zip(self.offset, self.beside))
         self.soonest = [inf] * len(rates_hz)  # the least of late by the monotonic clock, of earlier missions, too
+        self.lately = [Lately() for _ in rates_hz]  # the same, of the last seconds
         self.values: dict[str, np.ndarray] = {}
         self.pairs = [Pair(rule) for rule in profile.moving]
         self.rate_of = {rule.place: rule.rate for rule in profile.moving if not rule.turns}
         self.alive, self.each = (profile.frozen.signals, profile.frozen.each) if profile.frozen else ((), ())
         self.attitudes = tuple(pair.rule.place for pair in self.pairs if pair.rule.turns)
-        # what shows that the place a hold leads to is not an old one; none: nobody is held
-        self.lively = (profile.place, *self.alive) if "hold" in profile.stop.values() and profile.place else ()
-        self.restless = {*self.alive, *self.each, *self.attitudes, *self.lively}
+        self.restless = {*self.alive, *self.each, *self.attitudes}
+        joints = profile.fingers
+        self.readings = None if joints is None else Readings(joints.said, len(joints.closes))
+        # of a hand: what leapt a moment ago, when, from where, and which pairs had lied before
+        self.was: dict[str, tuple[float, np.ndarray, list[bool]]] = {}
         self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
         self.leapt: set[str] = set()  # signals that jumped in this mission
@@ -120,6 +123,9 @@ class Watch:
         """A mission begins: what was before it is forgiven."""
         self.jumped, self.behind_since, self.upright = NOTHING, inf, True
         self.leapt.clear()
+        self.was.clear()
+        if self.readings is not None:
+            self.readings.begin()
         for pair in self.pairs:
             pair.forget()
             pair.lied = False
@@ -134,7 +140,9 @@ class Watch:
                 self.changed[name] = now
             limit = (self.profile.jump or {}).get(name)
             if limit is not None and before is not None:
-                self._leap(name, before, value, self._farthest(name, limit, topic, now - self.at[topic]))
+                self._leap(name, before, value, self._farthest(name, limit, topic, now - self.at[topic]), now)
+            if self.readings is not None and before is not None and name in self.readings.names:
+                self.readings.seen(before, value, now)
             self.values[name] = value
             if self.profile.start is not None and name == self.profile.start.signal:
                 self._rest(np.reshape(value, -1), now)
@@ -146,8 +154,9 @@ class Watch:
         self.least[topic] = (min(wall + gone, self.offset[topic]), min(beside + gone, self.beside[topic]))
         soonest = min(self.soonest[topic] + gone, self.beside[topic])
         self.soonest[topic] = soonest if self.beside[topic] - soonest < CLOCK_SET_S else self.beside[topic]
+        sampled = now - (self.beside[topic] - self.lately[topic].least(self.beside[topic], now))
         for pair in self.pairs:
-            self._compare(pair, signals, now - (self.beside[topic] - self.soonest[topic]))
+            self._compare(pair, signals, sampled)
 
     def _farthest(self, name: str, limit: float, topic: int, gap: float) -> float:
         """How far a signal may go over a ``gap`` [s], if ``limit`` is the most from one sample to the next: a place as
@@ -162,16 +171,28 @@ class Watch:
         rate = self.values.get(self.rate_of.get(name, ""))
         return limit * max(gap / GAP_S, 1.0) + (0.0 if rate is None else gap * largest(rate.ravel().tolist()))
 
-    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, most: float) -> None:
-        """Is it farther from one sample to the next than ``most``, which the robot can go?"""
+    def _leap(self, name: str, before: np.ndarray, value: np.ndarray, most: float, now: float) -> None:
+        """Is it farther from one sample to the next than ``most``, which the robot can go? What a hand
+        says that is soon back was one sample that was garbled: it says where its fingers are."""
         turns = name in self.profile.attitudes
         a, b = before.ravel().tolist(), value.ravel().tolist()
         change = hypot(*turn(a, b)) if turns else max(abs(x - y) for x, y in zip(a, b, strict=True))
         if change > most:
+            if self.readings is not None and name not in self.leapt:
+                self.was[name] = now, before, [pair.lied for pair in self.pairs]
             how = "turned" if turns else "jumped"
             self.jumped = ("jump", f"{name} {how} by {change:.3g}, {most:g} is the most from one sample to the next")
             self.leapt.add(name)
             self.upright = self.upright and not turns
+        if self.was and name in self.was and now > self.was[name][0]:
+            since, place, lied = self.was[name]
+            back = largest((value - place).ravel().tolist()) <= most
+            if back or now - since > GAP_S:
+                del self.was[name]
+            if back and now - since <= GAP_S:
+                self.leapt.discard(name)
+                for pair, before_it in zip(self.pairs, lied):
+                    pair.lied = before_it if pair.rule.place == name else pair.lied
 
     def _rest(self, value: np.ndarray, now: float) -> None:
         """Since when the robot is where it is."""
@@ -250,23 +271,33 @@ class Watch:
             stands or not self._stand(self.alive, now)) and not any(
             pair.lied for pair in self.pairs if not (pair.rule.turns or pair.rule.rate in self.leapt))
 
-    def of_now(self, now: float, moved: float) -> bool:
-        """Whether the robot may be led to the place that is measured: that is sound, by no clock old, and did not stand
-        in every bit while the command ``moved``, rad or m, since it last changed (:attr:`lived`). Else the robot has
-        gone on, and would be driven back. Where the command rests, fingers that press on a thing may stand, too."""
-        if not self.sound(now, stands=moved <= STANDS):
-            return False
+    def whereabouts(self, now: float) -> tuple[list[bool] | None, str]:
+        """By joint, whether its measured place may be an old one, or None where the robot may not be led to it at all;
+        and why. Of what is no hand a place that is sound is none. See :mod:`temporeal_bridge.holding`."""
+        readings = self.readings
+        if not self.sound(now, stands=readings is not None):
+            return None, self._unsound(now)
+        if readings is None:
+            return [], ""
         topics = [i for _, read in self.stale_read for i in read]
         longest = {i: max(NOW_S, NOW_SAMPLES / self.rates_hz[i]) for i in topics}
-        if any(now - self.at[i] + max(self.offset[i], self.late(i)) > longest[i] for i in topics):
-            return False
-        return moved <= STANDS or now - self.lived <= max(longest.values(), default=NOW_S)
+        old = {i: now - self.at[i] + max(self.offset[i], self.late(i), self.beside[i] - self.soonest[i])
+               for i in topics}
+        oldest = max(topics, key=lambda i: old[i] / longest[i], default=None)
+        if oldest is not None and old[oldest] > longest[oldest]:
+            return [True] * len(readings.changed), f"what is said of it may be {old[oldest]:.2f} s old"
+        return readings.stood(now, max(longest.values(), default=NOW_S)), "it stood while it was told to move"
 
-    @property
-    def lived(self) -> float:
-        """When the measured place, or what ``frozen`` asks, last changed in any bit: an arm that is blocked may stand,
-        but its torques do not; and a place that stands against its own rate is found by ``agree``."""
-        return max((self.changed.get(name, -inf) for name in self.lively), default=-inf)
+    def _unsound(self, now: float) -> str:
+        """Why nobody may be led to the measured place."""
+        stale, stamps = self.stale(now, read=True), self.stamps(read=True)
+        return next((reason for _, reason in (stale, stamps, self.jumped, self.frozen(now), self.speeds()) if reason),
+                    "what is said of it is not to be believed")
+
+    def silent(self, now: float) -> float:
+        """For how long [s] the robot has said nothing of what the profile reads."""
+        read = [i for _, topics in self.stale_read or self.stale_after for i in topics]
+        return now - max((self.at[i] for i in read), default=now)
 
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, as its rate says, and of

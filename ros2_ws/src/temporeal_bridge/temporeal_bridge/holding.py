@@ -1,0 +1,98 @@
+"""The stop action ``hold``: where each joint is led, and what of its measured place is to be believed.
+
+A robot that is held goes to where it is measured, joint by joint, as soon as that is known; until then a joint comes to
+rest where it was sent. Fingers so let go of what they press on.
+
+Of a hand (``closes`` of the command in its ``ros.yaml``) a place may be old although it comes in time: a driver says
+the last one of a motor that does not answer, or its clock is behind. Nothing tells such a joint from one that is
+blocked, and stands. What is never wrong is to open: a joint whose place is in doubt is led there only if that does not
+close the hand. What opens it goes as fast as the motors may, for it takes a grip away; anything else goes slowly.
+
+[A]: components of the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import nan
+
+import numpy as np
+
+from robots import shield
+from robots.motion import Array, Bounds, Motion, following
+from temporeal_bridge import admission
+from temporeal_bridge.safety import Profile
+from temporeal_bridge.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped
+
+GENTLE = 1.0  # rad/s or m/s, of a finger that does not open when it is held. Chosen: slower than a grip closes
+
+
+def aimed(
+    stop: Stopping, profile: Profile, motion: Motion, values: Values | None, doubts: Sequence[bool] | None
+) -> Stopping:
+    """``stop``, a hold that goes on from ``motion``, with the targets [A] of joints that are known now; NaN: not yet.
+
+    Args:
+        values: the newest signals, None: stale. doubts: by joint, whether its place may be an old one; None: nobody
+            knows where the robot is.
+    """
+    target = np.full(motion.command.size, nan) if stop.target is None else stop.target
+    unknown = np.isnan(target)
+    if not unknown.any():
+        return stop
+    measured, sure = motion.command, np.ones(target.size, bool)
+    if profile.place:
+        if values is None or doubts is None:
+            sure[:] = False
+        else:
+            value = values[profile.place].reshape(-1)
+            measured = inside(profile.limits, np.concatenate([value, measured[value.size :]]))
+            sure[: len(doubts)] = ~np.asarray(doubts, bool) | (closing(profile, motion, measured)[: len(doubts)] <= 0)
+    known = unknown & sure
+    return replace(stop, target=np.where(known, measured, target)) if known.any() or stop.target is None else stop
+
+
+def closing(profile: Profile, motion: Motion, target: Array) -> Array:
+    """How far [A] the way from ``motion`` to ``target`` closes a hand; below 0: it opens it. Of others 0."""
+    closes = np.zeros(target.size) if profile.fingers is None else np.asarray(profile.fingers.closes)
+    return closes * (target - motion.command)
+
+
+@lru_cache(maxsize=8)
+def gentle(limits: Bounds) -> Bounds:
+    """``limits`` with a speed of GENTLE at most. Kept, for it is made of arrays."""
+    return Bounds(limits.low, limits.high, limits.dt, speed=np.minimum(limits.speed, GENTLE),
+                  acceleration=limits.acceleration, jerk=limits.jerk)
+
+
+def held(stop: Stopping, profile: Profile, shape: Sequence[int], before: Motion, window: shield.Window | None) -> Step:
+    """The next command of a hold that goes on from ``before``, in the ``window`` of what servos may give; it has come
+    to its end where every joint rests, whether it is known where that is or not."""
+    assert stop.target is not None  # aimed
+    limits, known = profile.limits, ~np.isnan(stop.target)
+    target = np.where(known, stop.target, before.command)
+    target = inside(limits, admission.within(target, window))  # as near as the servos may go
+    ways = [ramped(limits, before).states, following(limits, before, target)[0].states]
+    slow = np.zeros(target.size, bool)
+    if profile.fingers is not None:
+        slow = closing(profile, before, target) >= 0
+        ways.append(following(gentle(limits), before, target)[0].states)
+    way = np.where(known, np.where(slow, 2, 1), 0).tolist()
+    moved = Motion([ways[which][joint] for joint, which in enumerate(way)])
+    after, _ = shield.spare(limits, before, moved, window)
+    near = np.abs(after.command - target) <= AT_REST * (limits.high - limits.low)
+    over = bool(np.where(known, near, after.speed == 0.0).all())
+    return Step(after.command.reshape(shape), over, after)
+
+
+def unknown(stop: Stopping) -> list[int]:
+    """Components of a hold of which nobody knows yet where they are."""
+    return [] if stop.target is None else np.flatnonzero(np.isnan(stop.target)).tolist()
+
+
+def words(joints: Sequence[int], why: str) -> str:
+    """What is said of them."""
+    return (f"components {list(joints)} are not held yet: where they are is not known ({why}); what they press on "
+            "stays pressed") if joints else "it is held where it is measured now"
