@@ -115,15 +115,21 @@ def test_signals_are_theirs_again_afterwards():
 
 
 def scheduled(*options: str) -> list[str]:
-    """Of a node process with these options: its cores, and how much it goes ahead of others."""
+    """Of a node process with these options: its cores, and how much it goes ahead of others, when it starts the
+    middleware and when it runs."""
     code = ("import os, sys; from temporeal_bridge import node\n"
             "def tell(*_, **__):\n"
             "    print(sorted(os.sched_getaffinity(0)), os.sched_getparam(0).sched_priority)\n"
             "    raise ValueError('told')\n"
-            "node.open_transport = tell\n"
+            "class Bus:\n"
+            "    def close(self): pass\n"
+            "def opened(*_, **__):\n"
+            "    print(sorted(os.sched_getaffinity(0)), os.sched_getparam(0).sched_priority)\n"
+            "    return Bus()\n"
+            "node.open_transport, node.spin = opened, tell\n"
             "options = node.parser('guard_node', '')\n"
             "node.add_awake(options, '')\n"
-            "sys.exit(node.run(options, sys.argv[1:], None, '', ahead=node.AHEAD, wakes=True))")
+            "sys.exit(node.run(options, sys.argv[1:], lambda *_: None, '', ahead=node.AHEAD, wakes=True))")
     done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True)
     assert done.returncode == 2
     return (done.stdout + done.stderr).splitlines()
@@ -133,8 +139,8 @@ def scheduled(*options: str) -> list[str]:
 def test_a_node_runs_on_the_core_that_it_is_given() -> None:
     """Before the middleware starts its threads."""
     core = max(os.sched_getaffinity(0))
-    assert scheduled("--core", str(core))[0] == f"[{core}] 0"
-    assert scheduled()[0] == f"{sorted(os.sched_getaffinity(0))} 0"
+    assert scheduled("--core", str(core))[:2] == [f"[{core}] 0"] * 2
+    assert scheduled()[:2] == [f"{sorted(os.sched_getaffinity(0))} 0"] * 2
     count = os.cpu_count()
     assert scheduled("--core", str(count)) == [
         f"guard_node: error: core {count}: this machine has cores 0 to {count - 1}; leave it out for any"]
@@ -144,8 +150,10 @@ def test_a_node_runs_on_the_core_that_it_is_given() -> None:
 
 @pytest.mark.skipif(not may_be_realtime(), reason="no real-time priority here")
 def test_the_guard_goes_ahead_of_the_controller() -> None:
-    assert scheduled("--priority", "realtime")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
-    assert scheduled("--priority", "auto")[0].endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
+    """Once it has loaded."""
+    for kind in ("realtime", "auto"):
+        loads, runs, *_ = scheduled("--priority", kind)
+        assert loads.endswith(" 0") and runs.endswith(f" {node.FIFO_PRIORITY + node.AHEAD}")
 
 
 def test_a_step_is_rehearsed_shortly_before_its_turn() -> None:
@@ -233,6 +241,23 @@ def test_a_core_is_kept_awake_by_who_stands_in_nobodys_way_and_for_as_long_as_th
         started.kill()  # no word of farewell
         started.wait()
     assert soon(lambda: not running(keeper))
+
+
+@pytest.mark.skipif(not may_be_realtime(), reason="no real-time priority here")
+def test_who_loads_is_in_nobodys_way_and_goes_ahead_with_all_of_its_threads_afterwards() -> None:
+    """Nodes that started with real-time priority had both cores for 0.1 s and more: a robot that flew was stopped."""
+    code = ("import os, threading; from temporeal_bridge import node\n"
+            "node.take_priority('realtime', 5)\n"
+            "node.load_behind()\n"
+            "assert os.sched_getscheduler(0) == os.SCHED_OTHER\n"
+            "end, found = threading.Event(), []\n"
+            "thread = threading.Thread(target=end.wait); thread.start()\n"
+            "node.take_priority('realtime', 5)\n"
+            "for each in (0, thread.native_id):\n"
+            "    found.append((os.sched_getscheduler(each), os.sched_getparam(each).sched_priority))\n"
+            "end.set()\n"
+            "assert found == [(os.SCHED_FIFO, node.FIFO_PRIORITY + 5)] * 2, found")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30.0)
 
 
 def soon(true: Callable[[], bool]) -> bool:

@@ -226,8 +226,11 @@ class Crew:
 
     def start(self, module: str, *options: str) -> Process:
         """A node process."""
-        made = start(module, [*self.shared(), *options], self.out / "logs" / f"{module}.log")
-        if module in BESIDE:
+        real = os.sched_getscheduler(0) == os.SCHED_FIFO
+        first = real and module not in BESIDE
+        made = start(module, [*self.shared(), *(["--priority", "realtime"] if first else []), *options],
+                     self.out / "logs" / f"{module}.log")
+        if real:  # it inherits that, and takes it once it has loaded
             ordinary(made.pid)
         self.processes[module] = made
         return made
@@ -235,8 +238,6 @@ class Crew:
     def start_guarded(self, own: Sequence[str] = (), thinks: Sequence[str] = ()) -> None:
         """Guard and controller, with options of their ``own`` and of the controller (``thinks``); ahead of others
         where this process is."""
-        if os.sched_getscheduler(0) == os.SCHED_FIFO:
-            own = ["--priority", "realtime", *own]
         for module in ("guard_node", "policy_node"):
             self.start(module, "--artifact", str(self.artifact), *own, *(
                 ["--peer-timeout", "60", *thinks] if module == "policy_node" else []))

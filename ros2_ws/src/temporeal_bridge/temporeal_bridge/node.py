@@ -204,7 +204,7 @@ def live(
         ros_arguments.misspelt(parameters, legal)
         args = parsed.parse_args([*ros_arguments.as_options(parameters, legal), *own])
         check_awake(getattr(args, "awake", False), args.core, args.priority)
-        take_core(args.core)  # before the middleware starts its threads: they inherit both
+        take_core(args.core)  # before the middleware starts its threads: they inherit it
         if wakes and args.awake:
             waking = keep_awake()
         take_priority(args.priority, ahead)
@@ -212,11 +212,13 @@ def live(
             raise RuntimeError("awake needs real-time priority, which is not permitted here, or the process that keeps "
                                "the core busy would have half of it: allow it (rtprio in /etc/security/limits.conf) or "
                                "leave awake out")
+        load_behind()
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
         if hasattr(transport, "declare"):
             transport.declare({**vars(args), "namespace": transport.namespace})  # a launch file says it by __ns
         node = make(args, transport)
+        take_priority(args.priority, ahead)
         if getattr(args, "awake", False) and not wakes:
             give_way()
         gc.collect()
@@ -296,12 +298,12 @@ def check_core(number: Any) -> None:
 
 
 def take_priority(kind: str, ahead: int = 0) -> None:
-    """Schedule this process ahead of ordinary ones, if asked for, and of others of ours by ``ahead``; ``auto`` does
-    without where that is not permitted."""
+    """Schedule this process, with all of its threads, ahead of ordinary ones, if asked for, and of others of ours by
+    ``ahead``; ``auto`` does without where that is not permitted."""
     if kind == "normal" or (kind == "auto" and not hasattr(os, "sched_setscheduler")):
         return
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY + ahead))
+        schedule(os.SCHED_FIFO, FIFO_PRIORITY + ahead)
     except (PermissionError, OSError) as error:
         if kind == "realtime":
             raise RuntimeError(
@@ -309,10 +311,26 @@ def take_priority(kind: str, ahead: int = 0) -> None:
             ) from error
 
 
+def load_behind() -> None:
+    """Go behind those that have real-time priority until :func:`take_priority` is asked again: who imports and loads
+    for seconds must not be in the way of another robot that flies. That it is permitted is known by now."""
+    if hasattr(os, "SCHED_FIFO") and os.sched_getscheduler(0) == os.SCHED_FIFO:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def give_way() -> None:
-    """Let threads of this process that were started before go ahead of this one, where it has real-time priority."""
+    """Let other processes of ours go ahead of this one, where it has real-time priority, and its own threads, which
+    the middleware has, too."""
     if hasattr(os, "SCHED_FIFO") and os.sched_getscheduler(0) == os.SCHED_FIFO:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_getparam(0).sched_priority - 1))
+
+
+def schedule(policy: int, priority: int) -> None:
+    """... of all threads that this process has; those that it starts later inherit it of the one that does."""
+    tasks = Path("/proc/self/task")
+    for thread in [int(entry.name) for entry in tasks.iterdir()] if tasks.is_dir() else [0]:
+        with suppress(ProcessLookupError):  # it has ended
+            os.sched_setscheduler(thread, policy, os.sched_param(priority))
 
 
 def plain(value: Any) -> Any:
