@@ -502,7 +502,9 @@ class GuardNode:
         if action == "hold" and self._grips():  # nothing was sent yet in this mission, but something before it
             self.motion = self.motion or self.left
         self.unheld = []
-        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, self._fresh_values(now))
+        values = self._fresh_values(now)
+        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values)
+        self._aim(values, now)
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
         self._say("stopping")
@@ -527,6 +529,13 @@ class GuardNode:
         self.due = np.inf if step.over and not keeps else now + self.period
         if step.over and (self.mode == "stopping" or not keeps):
             self._rest("holding" if keeps else "stopped")
+
+    def _aim(self, values: Values | None, now: float) -> Stopping:
+        """The stop action, which knows where it leads, of a hold, as far as that can be known now."""
+        if self.stopping.action == "hold" and self.motion is not None:
+            doubts = None if values is None else self._whereabouts(now)[0]
+            self.stopping = holding.aimed(self.stopping, self.profile, self.motion, values, doubts)
+        return self.stopping
 
     def _goes_on(self, now: float) -> bool:
         """Whether a node that was deactivated may go on with its stop, for as long as nobody else commands the robot:
@@ -561,8 +570,7 @@ class GuardNode:
             self.stopping = Stopping("off", now)  # down: a firmware that hears no more would take it for a fall
             return Step(step.command, over=False)
         if stop.action == "hold" and self.motion is not None:
-            doubts = None if values is None else self._whereabouts(now)[0]
-            self.stopping = stop = holding.aimed(stop, self.profile, self.motion, values, doubts)
+            stop = self._aim(values, now)
             if self.looks and not self.watch.seen_moving(now):
                 values = None
             window = admission.window(self.profile, values)

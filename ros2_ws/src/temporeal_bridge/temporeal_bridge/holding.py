@@ -42,16 +42,21 @@ def aimed(
     unknown = np.isnan(target)
     if not unknown.any():
         return stop
-    measured, sure = motion.command, np.ones(target.size, bool)
+    place, sure = motion.command, np.ones(target.size, bool)
     if profile.place:
         if values is None or doubts is None:
             sure[:] = False
         else:
-            value = values[profile.place].reshape(-1)
-            measured = inside(profile.limits, np.concatenate([value, measured[value.size :]]))
-            sure[: len(doubts)] = ~np.asarray(doubts, bool) | (closing(profile, motion, measured)[: len(doubts)] <= 0)
+            place = measured(profile, motion, values)
+            sure[: len(doubts)] = ~np.asarray(doubts, bool) | (closing(profile, motion, place)[: len(doubts)] <= 0)
     known = unknown & sure
-    return replace(stop, target=np.where(known, measured, target)) if known.any() or stop.target is None else stop
+    return replace(stop, target=np.where(known, place, target)) if known.any() or stop.target is None else stop
+
+
+def measured(profile: Profile, motion: Motion, values: Values) -> Array:
+    """The command [A] that keeps the robot where it is measured, inside the limits."""
+    value = values[profile.place].reshape(-1)
+    return inside(profile.limits, np.concatenate([value, motion.command[value.size :]]))
 
 
 def closing(profile: Profile, motion: Motion, target: Array) -> Array:

@@ -47,7 +47,7 @@ import numpy as np
 from policies.export.manifest import Manifest
 from policies.export.runtime import Artifact
 from robots.spec import RobotSpec
-from temporeal_bridge import codecs, link, logbook, stop_actions
+from temporeal_bridge import codecs, holding, link, logbook, stop_actions
 from temporeal_bridge.bags import BagError, Recording, Said
 from temporeal_bridge.chunked import ChunkedPolicy, Used
 from temporeal_bridge.guard_node import TICK_S, GuardNode
@@ -661,7 +661,7 @@ class Stage:
         for message in sorted(about, key=lambda message: abs(message.at - at)):
             with suppress(Exception):  # bytes from anywhere: the guard counted them
                 signals = reader.signals(reader.message(message.type, message.data)[0])
-                place = stop_actions.measured(guard.profile, guard.motion, signals)
+                place = holding.measured(guard.profile, guard.motion, signals)
                 if (np.abs(own - place) <= apart_by).all(axis=1).any():
                     return {rule.signal: signals[rule.signal]}
         return {}
@@ -672,8 +672,10 @@ class Stage:
         if guard.stopping.target is None or guard.motion is None or abs(guard.stopping.since - at) > guard.period:
             return
         self.seen = NOT_SEEN
-        guard.stopping = replace(
-            guard.stopping, target=stop_actions.measured(guard.profile, guard.motion, values))
+        known = ~np.isnan(guard.stopping.target)
+        if guard.profile.place:
+            place = holding.measured(guard.profile, guard.motion, values)
+            guard.stopping = replace(guard.stopping, target=np.where(known, place, guard.stopping.target))
 
     def _begin(self, i: int) -> None:
         """A mission is about to start: the next state is its first."""
