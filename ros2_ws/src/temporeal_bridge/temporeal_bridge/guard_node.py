@@ -210,6 +210,8 @@ class GuardNode:
         if self.profile.fingers is not None:
             holding.gentle(self.limits)  # takes its time: not at the stop
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
+        self.lifts = stop_actions.lifts(robot) if self.levels else np.inf  # N: less lifts no robot
+        self.lifted_at, self.pushed = -np.inf, 0.0  # when it was last sent so much; how fast it may be by that, m/s
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
@@ -426,6 +428,7 @@ class GuardNode:
         self.word_at, self.freed = -np.inf, True
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
+        self.watch.grounded, self.pushed = self.levels and not self._flies(now), 0.0
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
 
@@ -493,6 +496,30 @@ class GuardNode:
         return ((self.motion or self.left) is not None and self.profile.action("operator") == "hold"
                 and self.offboard is None and self.transport.active and not self.rival)
 
+    def _flies(self, now: float) -> bool:
+        """Whether a robot whose mission begins is in the air because of this guard: it lifted it a moment ago, in an
+        earlier mission, and it has not landed. That it is high, or moves, says nothing: it may stand on a table, or be
+        carried. What somebody else flies goes on by his setpoints, and what an earlier guard flew by its firmware; an
+        autopilot lands by itself."""
+        level = self.profile.level
+        return (level is not None and self.offboard is None and now - self.lifted_at < stop_actions.FLIES_S
+                and float(self.watch.values["height"]) > level["landed_m"])
+
+    def _grounded(self, now: float) -> bool:
+        """Whether nothing that was sent can have lifted the robot; after a command that is less than that, and yet one,
+        all that is known must say that it rests, for the mission may have begun in the air."""
+        return self.watch.grounded and self.lifted_at < self.flight.began and (
+            self.motion is None or (self.watch.seen(now) and self.watch.rests(now)))
+
+    def _push(self, thrust: float, now: float) -> None:
+        """So much [N] is sent: it may lift the robot, sooner or later."""
+        if thrust >= self.lifts:
+            self.lifted_at = now
+        if self.watch.grounded:
+            self.pushed = max(self.pushed + stop_actions.GRAVITY * (thrust / self.lifts - 1.0) * self.period, 0.0)
+            if self.pushed >= stop_actions.LIFTED_M_S:
+                self.watch.lift(now)
+
     def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
         self._catch_up(now)
@@ -503,8 +530,11 @@ class GuardNode:
             self.motion = self.motion or self.left
         self.unheld = []
         values = self._fresh_values(now)
-        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values)
+        grounded = action == "level" and self._grounded(now)
+        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values, grounded)
         self._aim(values, now)
+        if self.stopping.action == "off" and self.offboard is not None:  # its own business, once nothing comes
+            self.stopping = Stopping("silence", now)
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
         self._say("stopping")
@@ -544,7 +574,7 @@ class GuardNode:
         if self.rival:
             return False
         if self.stopping.action in ("level", "off"):
-            return self.offboard is None and self.sent_at > -np.inf
+            return self.offboard is None
         if not self.rates or self.motion is None or now - self.stopping.since > stop_actions.DAMPED_S:
             return False
         return stop_actions.braking(self.stopping, self.profile, self._fresh_values(now))
@@ -902,6 +932,8 @@ class GuardNode:
             self.offboard.outputs(now, True, stamp)
             if self._barred(now):  # the next step stops for it
                 return
+        if self.levels:
+            self._push(command.item(0), now)
         for topic, data in self._encoded(command, stamp, self.motion):
             self.transport.publish(self.endpoints[topic], data)
         self.sent_at = self.stands_at = self.transport.monotonic()

@@ -48,6 +48,11 @@ AGAIN_S = 2.0  # so long after level began, and after the word before, an operat
 OFF_S = 2.5  # so long zeros are sent after landing. A Crazyflie that is silent sooner than IS_FLYING_HYSTERESIS (2 s,
 # supervisor.c) after its last thrust counts as falling, and is locked until somebody starts it again
 LET_DOWN = 0.2  # of the hover thrust: who has come to that flies no more, its motors may be cut. Chosen
+LANDS_M_S = 0.1  # in SMOOTH_S: who is faster has not landed, however low its height is said to be. Chosen: 5 x noise
+FLIES_S = 1.5  # so long after the last command a Crazyflie still flies: it levels out with its thrust, which it cuts
+# after 2 s (supervisor.c). Chosen: 0.5 s less, for what the radio loses and the next command takes
+LIFTED_M_S = 2.0  # who was sent what would make the lightest and strongest so fast has left the ground. Chosen: who
+# takes off with 1.05 of its weight needs 0.5 s for its first mm, for its motors are 0.14 s late
 FLOWN_S, ENOUGH_S = 2.0, 0.8  # over so long accelerations nearly cancel out; after so long enough was flown. Chosen:
 # sooner the start of the motors counts too much, 6 % of the thrust at 0.8 s and 10 % at 0.5 s
 HOVERS = (0.7, 1.35)  # of the nominal hover thrust: other thrusts hover no robot. Chosen: 0.74 to 1.25 are published
@@ -94,10 +99,15 @@ class Step(NamedTuple):
     motion: Motion | None = None
 
 
-def begun(profile: Profile, action: str, now: float, motion: Motion | None, values: Values | None) -> Stopping:
-    """``action`` begins, or what can be done in its place. ``motion``: of the last command of this mission."""
-    if motion is None and action in ("hold", "ramp"):  # nothing was ever sent: nothing moves because of us
+def begun(
+    profile: Profile, action: str, now: float, motion: Motion | None, values: Values | None, grounded: bool = False,
+) -> Stopping:
+    """``action`` begins, or what can be done in its place. ``motion``: of the last command of this mission;
+    ``grounded``: nothing that the guard sent can have lifted the robot, and nothing says that it moves."""
+    if motion is None and (grounded or action in ("hold", "ramp")):  # nothing was sent: nothing moves because of us
         return Stopping("silence", now)
+    if action == "level" and grounded:  # a thrust that levels would lift it
+        return Stopping("off", now)
     return Stopping(action, now, fastest=-inf if (share := swiftness(profile, values)) is None else share)
 
 
@@ -292,6 +302,11 @@ class Flown(NamedTuple):
     height: float = 0.0
     once: float = 0.0
     twice: float = 0.0
+
+
+def lifts(robot: RobotSpec) -> float:
+    """The least thrust [N] that may lift the robot: with less none of those that are published hovers."""
+    return HOVERS[0] * robot.parameters["mass"].nominal[0] * GRAVITY
 
 
 def flown(before: Flown, level: Mapping[str, float], thrust: float, values: Values, period: float) -> Flown:

@@ -23,6 +23,8 @@ REST_S = 0.05  # so long a robot must have rested before it is started
 STOOD_S = 1.0  # so long it is remembered how far a place that stands in every bit went by its rate: what a gyro is off
 # by, less than 0.05 rad/s, is no turn. Chosen
 NOW_S, NOW_SAMPLES = 0.05, 3.0  # a hand's place is of now that is not older, in s or in periods of its topic. Chosen
+STILL_M_S, STILL_RAD_S, UPRIGHT = 0.05, 0.3, 0.996  # who stands on the ground says that it is slower, and at least so
+# upright (cosine of 5 degrees). Chosen: two to ten times what velocity and gyro are off by
 RESTS = 0.2  # of what the first command may be off: it rests while it moves less
 
 
@@ -38,6 +40,14 @@ class Pair:
         self.way, self.apart, self.stood = list[float](), list[float](), list[float]()
         self.differs = self.stands = False  # whether it is too far apart; whether it stands, though it goes by its rate
         self.lied = False  # whether it did one of these in this mission
+
+    @property
+    def still(self) -> bool:
+        """Whether what it says is said of a robot that stands on the ground."""
+        if not self.rule.turns:
+            return bool(self.rate) and largest(self.rate) < STILL_M_S
+        return bool(self.place) and largest(self.rate) < STILL_RAD_S and (
+            1.0 - 2.0 * (self.place[1] ** 2 + self.place[2] ** 2) > UPRIGHT)
 
     def forget(self) -> None:
         """After a gap nobody knows."""
@@ -105,6 +115,7 @@ class Watch:
         self.pairs = [Pair(rule) for rule in profile.moving]
         self.rate_of = {rule.place: rule.rate for rule in profile.moving if not rule.turns}
         self.alive, self.each = (profile.frozen.signals, profile.frozen.each) if profile.frozen else ((), ())
+        self.rates = frozenset(pair.rule.rate for pair in self.pairs)
         self.attitudes = tuple(pair.rule.place for pair in self.pairs if pair.rule.turns)
         self.restless = {*self.alive, *self.each, *self.attitudes}
         joints = profile.fingers
@@ -114,6 +125,7 @@ class Watch:
         self.changed: dict[str, float] = {}  # when one of those last differed from before
         self.jumped: Reason = NOTHING
         self.leapt: set[str] = set()  # signals that jumped in this mission
+        self.grounded = False  # whether what was sent in this mission has not lifted it: place and attitude may stand
         self.upright = True  # whether the attitude neither jumped nor lied in this mission
         self.behind_since = inf
         self.place: np.ndarray | None = None  # where a robot rests that has a rule for its start
@@ -131,6 +143,11 @@ class Watch:
             pair.lied = False
         self.least = list(zip(self.offset, self.beside))
         self.changed = dict.fromkeys(self.changed, now)
+
+    def lift(self, now: float) -> None:
+        """It was sent what has lifted it: from now on place and attitude must change."""
+        self.grounded = False
+        self.changed.update((name, now) for name in self.alive if name in self.changed)
 
     def take(self, topic: int, stamp_ns: int, signals: Mapping[str, np.ndarray], now: float, wall_ns: int) -> None:
         """A message of state topic number ``topic`` (:class:`temporeal_bridge.state.StateInput` drops repetitions)."""
@@ -301,11 +318,20 @@ class Watch:
 
     def sees_attitude(self, now: float) -> bool:
         """Whether a robot may be turned by the attitude that it says: alive, without a leap, as its rate says, and of
-        now. By one that stands, or that comes late, it would be turned over. Where its rate stands, it must change."""
-        if not self.upright or self._stand(self.alive, now) or self.overdue(read=True) != NOTHING:
+        now. By one that stands, or that comes late, it would be turned over. Where its rate stands, it must change.
+        On the ground it may stand with the place (:meth:`rests`): should that be in the air after all, its rate shows
+        the first turn that is made by it, and it has lied."""
+        if not self.upright or self.overdue(read=True) != NOTHING or (
+                self._stand(self.alive, now) and not self.rests(now)):
             return False
         dead = any(self._stand((name,), now) for name in self.each)
         return not dead or (bool(self.attitudes) and not self._stand(self.attitudes, now))
+
+    def rests(self, now: float) -> bool:
+        """Whether everything says of a robot that has a velocity and an attitude that it stands on the ground: no
+        speed, upright, and no turn by rates that are alive."""
+        return {pair.rule.turns for pair in self.pairs} == {False, True} and self.leapt.isdisjoint(self.rates) and (
+            all(pair.still for pair in self.pairs) and not any(self._stand((name,), now) for name in self.each))
 
     def overdue(self, read: bool = False) -> Reason:
         """A topic comes as much later than before as its state may be old; ``read``: one that the profile reads."""
@@ -358,8 +384,9 @@ class Watch:
         return NOTHING
 
     def frozen(self, now: float) -> Reason:
-        """Signals that do not change any more, though messages come, or though they say how fast they change."""
-        for names in (self.alive, *((name,) for name in self.each)):
+        """Signals that do not change any more, though messages come, or though they say how fast they change. Before
+        it was lifted, place and attitude may stand, where their rates say that they do not change."""
+        for names in (() if self.grounded else self.alive, *((name,) for name in self.each)):
             if self._stand(names, now):
                 assert self.profile.frozen is not None
                 return "frozen", f"{', '.join(names)} did not change in any bit for {self.profile.frozen.after_s:g} s"
