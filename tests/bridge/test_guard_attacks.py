@@ -24,7 +24,7 @@ from temporeal_bridge import link, mission, node, safety
 from temporeal_bridge.guard_node import EARLY, PACE
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
-from temporeal_bridge.stop_actions import damping
+from temporeal_bridge.stop_actions import FLIES_S, damping
 from temporeal_bridge.watch import Watch
 
 
@@ -499,12 +499,13 @@ def test_a_guard_whose_stop_fails_too_tries_again(moving):
 
 
 def test_a_guard_that_fails_first_brings_the_quadrotor_down(flying):
-    """Its state stops with it in this test: it levels blindly for as long as its profile says, and is silent."""
+    """Its state stops with it in this test: it levels blindly for as long as its profile says, and is silent, and gone
+    once the firmware flies it no more."""
     count, began = len(flying.commands), flying.own.monotonic()
     spin_into(flying.guard, ZeroDivisionError("by zero"))
     flying.own.wait(0.0)
     assert flying.guard.mode == "stopped" and len(flying.commands) > count + 5
-    assert flying.own.monotonic() - began < 1.0
+    assert flying.commands[-1][0] - began < 1.0 and flying.own.monotonic() - began < 1.0 + FLIES_S
 
 
 def test_a_stop_action_that_cannot_be_sent_does_not_keep_the_process_for_ever(flying):

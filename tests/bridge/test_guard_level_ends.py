@@ -1,18 +1,20 @@
-"""How the stop `level` begins: not on the ground."""
+"""How the stop `level` begins and ends: not on the ground, not by one signal in the air, not for ever while blind."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from robots.frames import from_rotation_vector
 from temporeal_bridge import link
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.stop_actions import FLIES_S, LIFTED_M_S, OFF_S
-from tests.bridge.test_guard_node import HOVER, World, ready
+from tests.bridge.test_guard_node import HOVER, Sinking, World, ready
 
-FROZEN_S = 0.2  # of ros.yaml
+BLIND_S, STALE_S, FROZEN_S = 0.3, 0.1, 0.2  # of ros.yaml
 PAD_M = 0.1  # a height that says of nobody that he has landed
 IDLE = np.array([0.02, 0.0, 0.0, 0.0])
 
@@ -131,3 +133,154 @@ def test_before_it_was_lifted_its_gyro_may_not_stand(pad):
     pad.begin()
     stand(pad, FROZEN_S + 0.05, IDLE, base_ang_vel_b=np.full(3, 0.01))
     assert pad.code == "frozen" and "base_ang_vel_b" in pad.guard.flight.reason
+
+
+# on the ground again
+
+
+def test_who_stands_with_values_that_stand_is_let_down(lockstep, artifact):
+    """It was blind, then silent with 0.84 of its thrust, and its firmware locked."""
+    world = ready(lockstep, artifact, jump=None, agree={
+        "base_pos_w": {"rate": "base_vel_w", "within": 9.0}, "base_quat_w": {"rate": "base_ang_vel_b", "within": 0.6}})
+    world.begin()
+    world.fly(1.0)
+    world.tell("mission/stop")
+    world.fly(0.2, None)
+    assert world.mode == "stopping"
+    begun = world.own.monotonic()
+    stand(world, 6.0)
+    told = thrusts(world, begun)
+    run = told[told > 0.0]
+    assert 2.5 < 0.02 * run.size < 5.0 and run[-1] < 0.25 * HOVER[0] and not told[run.size:].any()
+    assert world.own.monotonic() - world.commands[-1][0] < 0.03  # zeros, not silence
+
+
+@pytest.mark.parametrize("changes", [
+    {"base_vel_w": np.array([0.0, 0.0, -0.3])},  # it sinks
+    {"base_quat_w": from_rotation_vector(np.array([0.2, 0.0, 0.0]))},  # it is tilted
+    {"base_ang_vel_b": np.array([0.01, 0.0, 0.0])},  # nothing says how it turns
+], ids=lambda changes: next(iter(changes)))
+def test_values_that_stand_and_do_not_say_that_it_rests_turn_nobody(changes, lockstep, artifact):
+    """In the air: it is blind, as without a state."""
+    world = ready(lockstep, artifact, jump=None, agree={
+        "base_pos_w": {"rate": "base_vel_w", "within": 9.0}, "base_quat_w": {"rate": "base_ang_vel_b", "within": 3.0}})
+    world.begin()
+    world.fly(1.0)
+    world.tell("mission/stop")
+    stand(world, FROZEN_S + 0.05, height=1.0, **changes)
+    begun = world.own.monotonic()
+    stand(world, 1.0, height=1.0, **changes)
+    sent = [command for at, command in world.commands if at > begun]
+    assert 0 < len(sent) <= BLIND_S / 0.02 + 1 and not np.any(sent, axis=0)[1:].any()
+
+
+# by more than one signal
+
+
+def sink(world: World, robot: Sinking, seconds: float, creeps: float) -> None:
+    """Until its motors are off: with a height that goes away from the true one by so much [m/s]."""
+    for k in range(round(seconds / 0.01)):
+        thrust = world.commands[-1][1][0] if world.commands else 0.0
+        robot.speed += 0.01 * (thrust / robot.mass - 9.81)
+        robot.height += 0.01 * robot.speed
+        if robot.height < 0.0:
+            robot.height, robot.speed = 0.0, 0.0
+        noise = 1e-3 * world.rng.normal(size=3)
+        position = np.array([0.0, 0.0, robot.height + creeps * 0.01 * k]) + noise
+        world.publish({**world.state(), "base_quat_w": from_rotation_vector(noise), "base_pos_w": position,
+                       "base_vel_w": np.array([0.0, 0.0, robot.speed]) + noise, "height": position[2]})
+        world.pause()
+        if not world.commands[-1][1][0]:
+            return
+
+
+@pytest.mark.parametrize("creeps, comes_down", [(-0.1, True), (-0.2, True), (-0.4, False)])
+def test_a_height_that_creeps_down_cuts_no_motors_in_the_air(creeps, comes_down, lockstep, artifact):
+    """With -0.2 m/s from 1 m they were cut at 0.47 m, with -0.4 m/s at 0.87 m: there it hovers, and its velocity says,
+    too, that it does not sink, but with all of its thrust."""
+    world = ready(lockstep, artifact, jump=None, agree=None)
+    world.begin()
+    world.fly(0.3)
+    world.tell("mission/stop")
+    robot = Sinking(world, 1.0, 0.0)
+    sink(world, robot, 8.0, creeps)
+    assert comes_down == (not world.commands[-1][1][0])
+    assert robot.height == 0.0 if comes_down else robot.height > 0.5
+
+
+@pytest.mark.parametrize("says, within_s", [(0.0, 0.6), (-0.2, 5.0), (0.2, 5.0)])
+def test_a_low_height_ends_it_on_the_ground_whatever_the_velocity_says(says, within_s, lockstep, artifact):
+    """With one that is off it is let down as who stands."""
+    world = ready(lockstep, artifact, jump=None, agree=None)
+    world.begin()
+    world.fly(0.3)
+    world.tell("mission/stop")
+    robot = Sinking(world, 0.3, -0.3, says=lambda speed, t: speed + says)
+    while robot.height > 0.0 and world.own.monotonic() < 10.0:
+        robot.fall(0.01)
+    assert robot.height == 0.0 and world.commands[-1][1][0] > 0.2
+    down = world.own.monotonic()
+    while world.commands[-1][1][0] and world.own.monotonic() < 20.0:
+        robot.fall(0.01)
+    assert world.own.monotonic() - down < within_s
+
+
+# what is seen again
+
+
+@pytest.mark.parametrize("gap_s, again", [(0.45, True), (STALE_S + BLIND_S + FLIES_S - 0.1, True),
+                                          (STALE_S + BLIND_S + FLIES_S + 0.2, False)])
+def test_whom_the_firmware_still_flies_is_levelled_once_it_is_seen_again(gap_s, again, lockstep, artifact):
+    """After 0.45 s without a state it was never heard of again: its firmware cut the motors at 3.5 m."""
+    flying = ready(lockstep, artifact)
+    flying.begin()
+    flying.fly(0.3)
+    flying.fly(gap_s, states=False)
+    assert flying.mode == ("stopping" if again else "stopped") and flying.code == "stale"
+    seen = flying.own.monotonic()
+    assert seen - flying.commands[-1][0] > gap_s - STALE_S - BLIND_S - 0.05  # silent meanwhile
+    flying.fly(0.3, None)
+    assert (thrusts(flying, seen).size >= 14) == again
+    assert np.any([command[1:] for at, command in flying.commands if at > seen]) == again
+
+
+@pytest.mark.parametrize("why", ["told again", "deactivated", "attitude leapt"])
+def test_who_is_to_be_silent_is_not_levelled_again(why, lockstep, artifact):
+    world = ready(lockstep, artifact)
+    world.begin()
+    world.fly(0.3)
+    world.tell("mission/stop")
+    world.fly(2.2, None)
+    if why == "told again":
+        world.tell("mission/stop")
+        world.fly(0.02, None)
+    elif why == "attitude leapt":
+        world.publish({**world.state(), "base_quat_w": from_rotation_vector(np.array([0.0, 0.0, 2.0]))})
+    world.fly(0.45, None, states=False)
+    if why == "deactivated":
+        world.guard.transport.active = False
+    world.fly(0.05, None, states=False)
+    assert world.mode == "stopped"
+    count = len(world.commands)
+    world.fly(0.3, None)
+    assert len(world.commands) == count
+
+
+def test_a_stop_that_was_blind_for_a_while_comes_out_the_same_in_a_replay(artifact, lockstep_of, tmp_path):
+    pytest.importorskip("mujoco")
+    from temporeal_bridge.memory import Bus
+    from tests.bridge.test_replay import Flown, again
+
+    flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(1.5)
+    height = flown.robot.true()["height"]
+    flown.robot.set_fault(json.dumps({"name": "stopped", "for_s": 0.6}))
+    flown.lockstep.run(0.55)
+    assert flown.guard.mode == "stopping" and flown.lockstep.bus.seconds - flown.guard.sent_at > 0.1
+    flown.lockstep.run(4.0)
+    assert height > 0.5 and not flown.robot.plant.firmware.locked
+    flown.lockstep.run(5.0, until=lambda: flown.guard.mode == "stopped")
+    found = again(flown.close(), artifact, tolerance=0.0)
+    (flight,) = found.flights
+    assert found.equal and flight.own.count > 100 and flight.own.differing == flight.own.missing == 0

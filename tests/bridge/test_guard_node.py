@@ -23,6 +23,7 @@ from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import Told
 from temporeal_bridge.state import Source
 from temporeal_bridge.stop_actions import (
+    FLIES_S,
     OFF_S,
     SHOWN_S,
     Flown,
@@ -761,8 +762,9 @@ def test_in_the_air_or_beside_somebody_else_nothing_is_unlocked(lockstep, artifa
 def test_a_gap_in_the_state_in_flight_unlocks_nothing(flying):
     """Low and blind: it levels, sinks and falls silent; a zero setpoint is the last word only where it has landed."""
     flying.fly(0.5, states=False)
-    assert flying.mode == "stopped" and flying.commands[-1][1][0] > 0.1
     count = len(flying.commands)
+    flying.fly(FLIES_S, states=False)
+    assert flying.mode == "stopped" and flying.commands[-1][1][0] > 0.1 and len(flying.commands) == count
     on_the_ground(flying, 0.5)
     assert len(flying.commands) == count
 
@@ -788,6 +790,8 @@ class Sinking:
             if thrust:  # else it stands, or was cut in the air: there it is looked at
                 self.speed += 0.01 * (self.strength * thrust / self.mass - 9.81)
                 self.height += 0.01 * self.speed
+            if self.height < 0.0:  # the floor
+                self.height, self.speed = 0.0, max(self.speed, 0.0)
             self.fastest, self.highest = max(self.fastest, -self.speed), max(self.highest, self.height)
             noise = 1e-3 * self.world.rng.normal(size=3)
             position = np.array([0.0, 0.0, self.height]) + noise

@@ -226,7 +226,7 @@ def test_stale_state_stops_blind_then_silent(bench):
     bench.begin()
     bench.fly(1.0)
     last = bench.own.monotonic()
-    bench.fly(1.0, states=False)
+    bench.fly(1.0 + stop_actions.FLIES_S, states=False)
     safety = bench.interface.safety
     stopped = [at for at, c in bench.commands if at > last + safety["stale_after_s"]]
     assert "old" in bench.guard.flight.reason and bench.mode == "stopped"
@@ -240,7 +240,7 @@ def test_stale_state_stops_blind_then_silent(bench):
 def test_a_stop_is_latched_until_it_is_reset(bench):
     bench.begin()
     bench.fly(1.0)
-    bench.fly(1.0, states=False)
+    bench.fly(1.0 + stop_actions.FLIES_S, states=False)
     count = len(bench.commands)
     bench.begin(2)
     bench.fly(0.5)

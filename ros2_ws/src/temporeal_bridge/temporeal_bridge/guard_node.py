@@ -589,12 +589,16 @@ class GuardNode:
         if stop.action == "level":
             self.freed = self.freed or not self.button.set
             values = self.watch.believed if values is not None and self.watch.sees_attitude(now) else None
-            sound = values is not None and self.watch.sound(now)
-            stop = stop_actions.looked(stop, values, now, self.period)
-            self.stopping = stop = stop_actions.trimmed(stop, self.profile, values, sound)
+            # on the ground a quiet estimator's last bits rest
+            sound = values is not None and self.watch.sound(now, stands=self.watch.rests(now))
+            stop = stop_actions.looked(stop_actions.unseen(stop, values, self.period), values, now, self.period)
+            if not stop_actions.silent(stop, self.profile):  # else nothing is sent that could be trimmed
+                stop = stop_actions.trimmed(stop, self.profile, values, sound)
+            self.stopping = stop
             hover = stop_actions.hover_thrust(self.robot, self.flown)
             step = stop_actions.levelled(
-                self.profile, hover, self.spec, stop, values, now, self.offboard is not None, sound)
+                self.profile, hover, self.spec, stop, values, now, self.offboard is not None, sound,
+                waits=self.offboard is None and self.transport.active and self.watch.upright)
             if not step.over or step.command is None or self.offboard is not None:
                 return step
             self.stopping = Stopping("off", now)  # down: a firmware that hears no more would take it for a fall

@@ -47,14 +47,16 @@ thrust that carries the robot, per m/s), from ``descend`` to 1.3 of that thrust.
 mission, where it flew for long enough, else its nominal weight, and is slowly corrected, up by a sink that velocity and
 height both show to be too fast, down where neither shows it. Without a velocity, or after that jumped, the height alone
 says how fast it sinks, and 0.4 of that is answered. After another signal jumped, while the state is frozen, has foreign
-stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, then the motors are
-off. After ``max_s`` an autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is
-then let down by 5 % of it a second while the height does not show the sink, or is not to be believed, and after four
-times ``max_s`` anyway, for a state that says for so long that it sinks lies; with a fifth of it left, the motors are
-off. Once the state is stale it is over after ``blind_s``; after the attitude jumped, or lied (``agree``), nobody knows
-which way is up, and it is as if the state were stale. So a ``geofence`` may only be so high that the robot comes down
-from there in four times ``max_s``, and not begin far below ``landed_m``: a height below that is a robot that has
-landed.
+stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, where no velocity
+that is alive says that the robot moves or has more thrust than who stands, then the motors are off. Where nothing
+lifted the robot it does not begin: silence, or zeros (:func:`temporeal_bridge.stop_actions.begun`). After ``max_s`` an
+autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 % of
+it a second while the height does not show the sink, or is not to be believed, and after four times ``max_s`` anyway,
+for a state that says for so long that it sinks lies; with a fifth of it left, the motors are off. Once the state is
+stale it is silent after ``blind_s``, and over 1.5 s later if it does not come back; after the attitude jumped, or lied
+(``agree``), nobody knows which way is up, and it is as if the state were stale. So a ``geofence`` may only be so high
+that the robot comes down from there in four times ``max_s``, and not begin far below ``landed_m``: a height below that
+is a robot that has landed.
 
 ``agree`` finds a place, or a rate, that lies: what the place changed by of late minus what its ``rate`` says
 (:mod:`temporeal_bridge.watch`) may be ``within`` so much; of an attitude (``wxyz``) both are turns about the body's

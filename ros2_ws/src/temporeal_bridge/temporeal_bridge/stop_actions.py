@@ -86,6 +86,7 @@ class Stopping:
     velocity: tuple[float, ...] = ()
     same: float = inf
     told: float | None = None
+    blind: float = 0.0  # of level: for how long [s] nobody has seen the attitude, by whole periods
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
 
@@ -211,15 +212,28 @@ def sinking(stop: Stopping, values: Values, wanted: float) -> float:
     return min(max(said, agreed - AGREE_M_S), agreed + AGREE_M_S)
 
 
+def unseen(stop: Stopping, values: Values | None, period: float) -> Stopping:
+    """``stop``, a ``period`` [s] later, with for how long it has been blind."""
+    if values is None:
+        return replace(stop, blind=stop.blind + period)
+    return replace(stop, blind=0.0) if stop.blind else stop
+
+
+def silent(stop: Stopping, profile: Profile) -> bool:
+    """Whether level has been blind for so long that the firmware must level by itself: after ``blind_s``."""
+    return stop.blind - 0.5 * profile.limits.dt > (profile.level or {})["blind_s"]
+
+
 def standing(stop: Stopping, level: Mapping[str, float], values: Values | None, sound: bool, period: float) -> Stopping:
     """``stop``, a ``period`` [s] later, with for how long the robot has stood: by its velocity where that is known and
-    alive, and by its height where that is ``sound``, while it is sent less than carries it."""
+    alive, and by its height where that is ``sound``, while it is sent less than carries it. A velocity that stands at
+    0 says nothing against that; nor does one that never comes to 0 while the height rests where robots have landed."""
     velocity = None if values is None else values.get("base_vel_w")
     said: tuple[float, ...] = () if velocity is None else tuple(velocity.tolist())
     same = 0.0 if said != stop.velocity else stop.same + period
     share = stop.carries * max(level["descend"], 1.0 - level["sink_gain"] * level["sink_m_s"])  # of who does not sink
-    known = values is not None and (sound if velocity is None else same < ALIVE_S)
-    still = velocity is None or abs(stop.said) < STANDS_M_S * SMOOTH_S
+    known = values is not None and (sound or (velocity is not None and same < ALIVE_S))
+    still = velocity is None or abs(stop.said) < STANDS_M_S * SMOOTH_S or (sound and stop.height < level["landed_m"])
     near = not sound or abs(stop.height - stop.stands) <= STANDS_M
     stays = known and still and share < STANDS_SHARE
     return replace(stop, velocity=said, same=same, stood=stop.stood + period if stays and near else 0.0,
@@ -339,16 +353,20 @@ def hover_thrust(robot: RobotSpec, told: Flown) -> float:
 
 def levelled(
     profile: Profile, hover: float, spec: CommandSpec, stop: Stopping, values: Values | None, now: float,
-    autopilot: bool, sound: bool,
+    autopilot: bool, sound: bool, waits: bool = False,
 ) -> Step:
     """Level out and sink, no faster than the profile says where the state has the velocity and is ``sound`` (it is
     alive and did not jump); ``hover``: :func:`hover_thrust`. With no attitude, do not turn, and soon be silent: the
-    firmware levels by itself. An ``autopilot`` lands by itself what is still in the air. Motors are cut by a height
-    that is sound, and was low for ``SMOOTH_S``, or once next to nothing carries: else that is a fall."""
+    firmware levels by itself. For as long as it does (FLIES_S), who ``waits`` goes on once the attitude is seen again.
+    An ``autopilot`` lands by itself what is still in the air. Motors are cut by a height that is sound, was low for
+    ``SMOOTH_S``, and is not alone (:func:`_rests`), or once next to nothing carries: else that is a fall."""
     level = profile.level or {}
     landed = (sound and values is not None and now - stop.since >= SMOOTH_S
-              and max(float(values["height"]), stop.height) < level["landed_m"])
-    if landed or _over(level, stop, values, now, autopilot, sound):
+              and max(float(values["height"]), stop.height) < level["landed_m"] and _rests(level, stop, values))
+    if values is None and silent(stop, profile):
+        waits = waits and stop.told is None and stop.blind <= level["blind_s"] + FLIES_S
+        return Step(None, over=not waits)
+    if landed or _over(level, stop, now, autopilot, sound):
         cut = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if cut else None, over=True)
     quat = None if values is None else values.get("base_quat_w")
@@ -357,13 +375,19 @@ def levelled(
     return Step(shield.clamp(spec, command).command, over=False)
 
 
-def _over(
-    level: Mapping[str, float], stop: Stopping, values: Values | None, now: float, autopilot: bool, sound: bool
-) -> bool:
-    """Whether levelling is over without having landed: blind, the firmware goes on; after ``max_s`` an autopilot does,
-    but not while it sinks. Without one the robot was let down (:func:`carried`)."""
-    if values is None:
-        return now - max(stop.since, stop.seen) > level["blind_s"]
+def _rests(level: Mapping[str, float], stop: Stopping, values: Values) -> bool:
+    """Whether no velocity that is alive says that the robot moves, nor has it more thrust than one that stands: who
+    hovers by a height that creeps down says that it does not sink, too, but that takes all of the thrust."""
+    velocity, wanted = values.get("base_vel_w"), level["sink_m_s"]
+    if velocity is None or stop.same >= ALIVE_S:
+        return True
+    share = 1.0 + level["sink_gain"] * (sinking(stop, values, wanted) - wanted)
+    return abs(stop.said) < LANDS_M_S * SMOOTH_S and share <= STANDS_SHARE
+
+
+def _over(level: Mapping[str, float], stop: Stopping, now: float, autopilot: bool, sound: bool) -> bool:
+    """Whether levelling is over without having landed: after ``max_s`` an autopilot goes on, but not while it sinks.
+    Without one the robot was let down (:func:`carried`)."""
     if not autopilot:
         return carried(stop, autopilot) < LET_DOWN
     sinks = sound and now - stop.sank <= SINKS_S
