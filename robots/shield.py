@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from robots.motion import Bounds, Motion, at_rest, confined, following
 from robots.signals import CommandSpec, all_finite
 
 MOST_THRUST = 1.3  # of the hover thrust: what a quadrotor that stops may push with at most; chosen
+LEAST_THRUST, CLIMB_M_S = 0.6, 0.1  # of the hover thrust, at least, to brake a climb that is faster than that; chosen
 LEAST_UP = 0.7  # cosine of the tilt, at least, that thrust is raised for: 45 degrees
 Array = NDArray[Any]
 Window = tuple[Array, Array]
@@ -140,37 +142,45 @@ def _differs(spec: CommandSpec, asked: Array, sent: Array) -> str:
     return f"{spec.name} moves faster than allowed, component {np.flatnonzero(slow).tolist()}" if slow.any() else ""
 
 
-def level_rates(quat_wxyz: Array, gain: float, limit: float) -> Array:
+def level_rates(quat_wxyz: Array, gain: float, limit: float, lean: tuple[float, float] = (0.0, 0.0)) -> Array:
     """Body rates [3] rad/s that turn the body's z axis up: ``gain`` [1/s] times the sine of the tilt, up to ``limit``.
+    "Up" may ``lean`` a little towards the world's x and y (sines).
 
     The axis from the body's z to the world's up, seen in the body, is z x up = (-up_y, up_x, 0): yaw is left alone.
     """
-    up = rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([0.0, 0.0, 1.0]))
+    x, y = lean
+    up = rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([x, y, sqrt(1.0 - x * x - y * y)]))
     lever = 1.0 if up[2] >= 0 else 1.0 / max(float(np.hypot(up[0], up[1])), 1e-3)  # upside down: full effort
     return np.clip(gain * lever * np.array([-up[1], up[0], 0.0]), -limit, limit)
 
 
 def level_and_descend(
-    quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float], sink: float | None = None
+    quat_wxyz: Array | None, hover_thrust: float, config: Mapping[str, float], sink: float | None = None,
+    climb: float = 0.0, lean: tuple[float, float] = (0.0, 0.0),
 ) -> Array:
     """Collective thrust [N] and body rates [4] of a quadrotor that stops: level out and sink. ``hover_thrust`` [N]:
     what carries it, as far as that is known.
 
     With no attitude (None: the state is stale) the rates are zero: turning blindly is worse than not turning. Where the
-    speed of its ``sink`` [m/s, down] is known it is brought to ``sink_m_s``, else the thrust is ``descend``.
+    speed of its ``sink`` [m/s, down] is known it is brought to ``sink_m_s``, else the thrust is ``descend``. ``climb``:
+    see :func:`sinking_share`, ``lean``: :func:`level_rates`.
     ``config``: ``descend`` (share of the hover thrust), ``gain`` [1/s], ``limit`` [rad/s], and :func:`sinking_share`'s.
     """
-    rates = np.zeros(3) if quat_wxyz is None else level_rates(quat_wxyz, config["gain"], config["limit"])
-    share = config["descend"] if quat_wxyz is None or sink is None else sinking_share(quat_wxyz, sink, config)
+    rates = np.zeros(3) if quat_wxyz is None else level_rates(quat_wxyz, config["gain"], config["limit"], lean)
+    share = config["descend"] if quat_wxyz is None or sink is None else sinking_share(quat_wxyz, sink, config, climb)
     return np.concatenate([[share * hover_thrust], rates])
 
 
-def sinking_share(quat_wxyz: Array, sink: float, config: Mapping[str, float]) -> float:
+def sinking_share(quat_wxyz: Array, sink: float, config: Mapping[str, float], climb: float = 0.0) -> float:
     """Share of the hover thrust for a ``sink`` [m/s, down] of ``sink_m_s``: proportional to what it is off
     (``sink_gain`` [s/m]: it is gone with the time constant 1 / (g sink_gain)), over the cosine of the tilt, for only
-    that part of the thrust carries; from ``descend`` to MOST_THRUST. Upside down thrust carries nothing."""
+    that part of the thrust carries; from ``descend`` to MOST_THRUST, of a ``climb`` [m/s, up] that is certain from
+    LEAST_THRUST on: so it ends sooner. Upside down thrust carries nothing."""
     up = float(rotate_inverse(np.asarray(quat_wxyz, dtype=float), np.array([0.0, 0.0, 1.0]))[2])
     if up <= 0:
         return config["descend"]
     share = (1.0 + config["sink_gain"] * (sink - config["sink_m_s"])) / max(up, LEAST_UP)
-    return float(np.clip(share, config["descend"], MOST_THRUST))
+    least = config["descend"]
+    if climb > CLIMB_M_S:
+        least = min(least, max(LEAST_THRUST, least - config["sink_gain"] * (climb - CLIMB_M_S)))
+    return float(np.clip(share, least, MOST_THRUST))

@@ -885,7 +885,7 @@ def test_without_a_velocity_that_can_be_believed_it_sinks_as_it_always_did(flyin
         flying.publish(falling)
         flying.pause()
     shares = [command[0] / hovering() for at, command in flying.commands if at > begun]
-    assert shares[0] == pytest.approx(1.05, abs=1e-3) and shares[20] == pytest.approx(0.85, abs=1e-3)
+    assert shares[0] == pytest.approx(1.05, abs=0.02) and shares[20] == pytest.approx(0.85, abs=1e-3)
     assert flying.mode == "stopped" and flying.own.monotonic() - begun < 7.1
 
 
@@ -952,7 +952,8 @@ def test_blind_it_sinks_with_a_share_of_what_it_hovered_with(lockstep, artifact)
 
 @pytest.mark.parametrize("start, motion", [("at rest", 0.0), ("taking off", 0.8)])
 def test_the_thrust_that_hovers_is_what_was_flown(start, motion):
-    """Less what accelerated it, more where it was tilted, of no more than HOVERS, and nominal if nobody knows."""
+    """Less what accelerated it, more where it was tilted, and nominal if nobody knows: thrust that is next to none, or
+    far too much, while it moves evenly is not what carries it."""
     level, nominal = {"landed_m": 0.06}, hovering()
 
     def after(seconds: float, share: float, degrees: float = 0.0, floor: bool = False) -> float:
@@ -961,15 +962,16 @@ def test_the_thrust_that_hovers_is_what_was_flown(start, motion):
             t = k * PERIOD
             more = motion * np.exp(-t)  # m/s^2: up to ``motion`` m/s
             height = 0.0 if floor else 1.0 + motion * (t + np.exp(-t) - 1.0)
-            thrust = share * nominal * (1.0 + more / 9.81) / np.cos(np.deg2rad(degrees))
-            told = flown(told, level, thrust, {"height": np.array(height), "base_quat_w": quat}, PERIOD)
+            thrust = share * (1.0 + more / 9.81) / np.cos(np.deg2rad(degrees))
+            told = flown(told, level, thrust, {"height": np.array(height), "base_quat_w": quat}, t, PERIOD)
         return hover_thrust(ROBOT, told) / nominal
 
     assert after(0.5, 0.85) == after(3.0, 0.85, floor=True) == 1.0
     assert after(1.2, 0.85) == pytest.approx(0.85, abs=0.02)
     assert [after(3.0, 0.85), after(3.0, 0.85, 40.0)] == pytest.approx([0.85, 0.85], abs=0.01)
     assert after(3.0, 1.25) == pytest.approx(1.25, abs=0.015)
-    assert after(3.0, 0.1) == 0.7 and after(3.0, 9.0) == 1.35
+    assert after(3.0, 1.45) == 1.35
+    assert after(3.0, 0.1) == after(3.0, 9.0) == 1.0  # it stands, or is held
 
 
 LEVELLED = load_interface(ROBOT)

@@ -212,6 +212,7 @@ class GuardNode:
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
         self.lifts = stop_actions.lifts(robot) if self.levels else np.inf  # N: less lifts no robot
         self.lifted_at, self.pushed = -np.inf, 0.0  # when it was last sent so much; how fast it may be by that, m/s
+        self.nominal = stop_actions.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
@@ -591,7 +592,8 @@ class GuardNode:
             values = self.watch.believed if values is not None and self.watch.sees_attitude(now) else None
             # on the ground a quiet estimator's last bits rest
             sound = values is not None and self.watch.sound(now, stands=self.watch.rests(now))
-            stop = stop_actions.looked(stop_actions.unseen(stop, values, self.period), values, now, self.period)
+            stop = stop_actions.looked(
+                stop_actions.unseen(stop, values, self.period), values, now, self.period, self.flown)
             if not stop_actions.silent(stop, self.profile):  # else nothing is sent that could be trimmed
                 stop = stop_actions.trimmed(stop, self.profile, values, sound)
             self.stopping = stop
@@ -946,8 +948,9 @@ class GuardNode:
             self.left = None
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active" and self.profile.level is not None:
-            thrust = float(command.item(0))
-            self.flown = stop_actions.flown(self.flown, self.profile.level, thrust, self.watch.values, self.period)
+            share = float(command.item(0)) / self.nominal
+            self.flown = stop_actions.flown(
+                self.flown, self.profile.level, share, self.watch.values, self.acting, self.period)
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
         self.voice.command(Told(

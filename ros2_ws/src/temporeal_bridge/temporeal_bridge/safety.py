@@ -43,9 +43,11 @@ there only if that does not close the hand (:mod:`temporeal_bridge.holding`).
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings, as far as the height agrees with it (``sink_gain``: share of the
-thrust that carries the robot, per m/s), from ``descend`` to 1.3 of that thrust. That is what it hovered with in this
-mission, where it flew for long enough, else its nominal weight, and is slowly corrected, up by a sink that velocity and
-height both show to be too fast, down where neither shows it. Without a velocity, or after that jumped, the height alone
+thrust that carries the robot, per m/s), from ``descend`` to 1.3 of that thrust, from 0.6 on while velocity and height
+both show a climb. A speed sideways that velocity and place both show is braked by a lean of 9 degrees at most. The
+thrust that carries is what it hovered with in this mission, its accelerations deducted, where it flew for long enough,
+else its nominal weight, and is slowly corrected, up by a sink that velocity and height both show to be too fast, down
+where neither shows it. Without a velocity, or after that jumped, the height alone
 says how fast it sinks, and 0.4 of that is answered. After another signal jumped, while the state is frozen, has foreign
 stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, where no velocity
 that is alive says that the robot moves or has more thrust than who stands, then the motors are off. Where nothing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp, inf
+from math import exp, hypot, inf
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ SMOOTH_S = 0.3  # of the height, for that
 SHOWN_S = 3 * SMOOTH_S  # after so long it shows how fast the robot sinks: to 5 % of what that was at the beginning
 AGREE_M_S, AHEAD_M_S = 0.1, 0.3  # that much faster or slower than its height shows may a robot say it sinks: always
 # (noise of 1 cm is 0.03 m/s), and for a moment (SMOOTH_S) besides. Chosen: whatever a velocity says it still sinks
+AGREED_M = 0.15  # so near are a height and what a velocity says of it, both smoothed: 0.5 m/s times SMOOTH_S. Chosen
 CAUGHT_M_S = 1.0  # the same, of slower: a robot that falls is braked with up to 0.3 g, so its height is 0.9 m/s late
 ANSWERED = 0.4  # of a speed that the height alone shows. Chosen: a time constant of 0.5 s, for it is 0.3 s late
 TRIM, TRIM_S = 0.25, 0.2  # share per m, and per s at most: so slowly is corrected what carries a robot that sinks, with
@@ -41,6 +42,10 @@ CLIMBS_M_S, CLIMB_TRIM_S = 0.1, 1.0  # who climbs faster than that, by velocity 
 STANDS_M_S, STANDS_M, STANDS_S = 0.05, 0.02, 1.0  # who is no faster, and stays so near, for so long stands, or is
 # held: with STANDS_SHARE or less it would move at 1 m/s in the air. Chosen
 STANDS_SHARE = 0.9  # of the hover thrust. Chosen: `descend` and what sinks at 0.3 m/s are below it
+BRAKES, LEAN = 5.0, 0.15  # a speed sideways is gone with a time constant of so many of the attitude's (1 / gain: with 5
+# 1/s 1 s), with so much lean (its sine) at most: 1.5 m/s^2. Chosen: with 3.5 a Crazyflie swings, which is late, too
+SWEPT_S, FASTER_M_S = 0.5, 0.3  # who is faster sideways by so much than in so long after the stop began is not braked:
+# levelling out takes that time, and after it nothing but a gust, or a lie, makes it faster. Chosen
 ALIVE_S = 0.2  # a velocity whose bits do not change for so long says nothing. Chosen: 6 samples at 31 Hz
 STOOD_DOWN_S, TOLD_DOWN_S = 0.3, 0.5  # share per s: who stands is let down so fast; whom the operator tells to. Chosen
 AGAIN_S = 2.0  # so long after level began, and after the word before, an operator's word is a second one. Chosen:
@@ -53,9 +58,14 @@ FLIES_S = 1.5  # so long after the last command a Crazyflie still flies: it leve
 # after 2 s (supervisor.c). Chosen: 0.5 s less, for what the radio loses and the next command takes
 LIFTED_M_S = 2.0  # who was sent what would make the lightest and strongest so fast has left the ground. Chosen: who
 # takes off with 1.05 of its weight needs 0.5 s for its first mm, for its motors are 0.14 s late
-FLOWN_S, ENOUGH_S = 2.0, 0.8  # over so long accelerations nearly cancel out; after so long enough was flown. Chosen:
-# sooner the start of the motors counts too much, 6 % of the thrust at 0.8 s and 10 % at 0.5 s
+FLOWN_S, ENOUGH_S = 2.0, 0.2  # so long it is remembered what carried; after so long of that, smoothed, enough was
+# flown: 0.7 s after the thrust came. Chosen: at 0.5 s a take-off looks 10 % heavier, or lighter, than the robot is
 HOVERS = (0.7, 1.35)  # of the nominal hover thrust: other thrusts hover no robot. Chosen: 0.74 to 1.25 are published
+ANSWERS_S = 0.08  # so late motors, command and state are. Chosen: a Crazyflie's motors alone are 0.06 to 0.15 s
+APART = 0.15  # of the nominal hover thrust: by so much more or less pushes who flies, for motors and state are late.
+# Chosen: thrust that is cut all at once is 0.12 off when it is 0.1 s late
+ROSE_M, STOOD_S = 0.03, 0.5  # who is so far from where the mission began flies, or flew; who is not may stand, and what
+# pushed it is remembered for so long. Chosen: 3 standard deviations of a poor height
 SLOW, STILL_S, DAMPED_S = 0.02, 0.1, 5.0  # share of a joint's speed limit: an effort has braked what is slower for so
 # long, s, and has not just turned round; and after so long, s, it is over: whom somebody pushes never rests. Chosen
 FASTER = 0.05  # share of a joint's speed limit: by so much more than at the beginning, braking is none. Chosen
@@ -87,6 +97,9 @@ class Stopping:
     same: float = inf
     told: float | None = None
     blind: float = 0.0  # of level: for how long [s] nobody has seen the attitude, by whole periods
+    known: float = 0.0  # of level: for how long [s] height and velocity were smoothed before it began
+    place: tuple[float, ...] = ()  # the same: x and y [m] without noise
+    swept: float = 0.0  # the same: the greatest horizontal speed [m/s] at its beginning
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
 
@@ -175,20 +188,40 @@ def eased(profile: Profile, spec: CommandSpec, motion: Motion, values: Values | 
     return shield.spare(profile.limits, motion, after, window)[0]
 
 
-def looked(stop: Stopping, values: Values | None, now: float, period: float) -> Stopping:
+def looked(
+    stop: Stopping, values: Values | None, now: float, period: float, before: Flown | None = None
+) -> Stopping:
     """``stop``, which looks every ``period`` [s], with what it knows of the height: whether the robot still sinks is a
-    question of a second."""
+    question of a second. It begins with what height and velocity agreed on ``before``: who sank fast just now
+    still does."""
     if values is None:
         return stop
     told, velocity = float(values["height"]), values.get("base_vel_w")
+    if stop.lasted < SWEPT_S and velocity is not None:
+        stop = replace(stop, swept=max(stop.swept, hypot(*velocity.tolist()[:2])))
     if stop.seen == -inf:
-        return replace(stop, seen=now, height=told, highest=told)
+        if before is not None and velocity is not None and 0.0 < now - before.at < SHOWN_S:
+            taken = looked(replace(
+                stop, seen=before.at, height=before.height, highest=before.height, said=before.said,
+                place=before.place, known=before.at - before.since), values, now, period)
+            if abs(taken.height - told - taken.said) <= AGREED_M:
+                return taken
+        return replace(stop, seen=now, height=told, highest=told, place=_sideways((), values, 0.0))
     gap = period * max(round((now - stop.seen) / period), 1)
     kept, way = exp(-gap / SMOOTH_S), 0.0 if velocity is None else -gap * float(velocity[2])
     height, said = told + kept * (stop.height - told), kept * (stop.said + way)
-    if height < stop.highest - SINKS_M:
-        return replace(stop, seen=now, height=height, highest=height, sank=now, said=said)
-    return replace(stop, seen=now, height=height, highest=max(stop.highest, height), said=said)
+    sank, place = height < stop.highest - SINKS_M, _sideways(stop.place, values, kept)
+    return replace(stop, seen=now, height=height, highest=height if sank else max(stop.highest, height), said=said,
+                   sank=now if sank else stop.sank, place=place)
+
+
+def _sideways(before: tuple[float, ...], values: Values, kept: float) -> tuple[float, ...]:
+    """The place [m], x and y in the world, smoothed as the height is; (): nobody says it."""
+    place = values.get("base_pos_w")
+    if place is None:
+        return ()
+    here = place.tolist()[:2]
+    return tuple(x + kept * (b - x) for x, b in zip(here, before or here))
 
 
 def speeds(stop: Stopping, values: Values) -> tuple[float | None, float, float]:
@@ -203,13 +236,40 @@ def speeds(stop: Stopping, values: Values) -> tuple[float | None, float, float]:
 
 def sinking(stop: Stopping, values: Values, wanted: float) -> float:
     """How fast [m/s] the robot sinks: as its velocity says, but as its height agrees with. A velocity that lies would
-    lift it out of the room, or drop it: more or less thrust than it hovers with is for a speed that both of them see.
-    Without a velocity only a part of what the height shows is answered, for that is late, and more would swing."""
+    lift it out of the room, or drop it, and a height that creeps would lift it, too: more thrust than it hovers with
+    is for a sink that both of them see. Without a velocity only a part of what the height shows is answered, for that
+    is late, and more would swing."""
     said, shown, more = speeds(stop, values)
     if said is None:
         return wanted + ANSWERED * (shown - wanted)
     agreed = shown + min(max(more, -CAUGHT_M_S), AHEAD_M_S)
-    return min(max(said, agreed - AGREE_M_S), agreed + AGREE_M_S)
+    return min(max(said, agreed - AGREE_M_S), agreed + AGREE_M_S, max(said, wanted))
+
+
+def climbing(stop: Stopping, values: Values) -> float:
+    """How fast [m/s] the robot climbs, as far as velocity and height both say it."""
+    said, shown, _ = speeds(stop, values)
+    return 0.0 if said is None else max(-max(said, shown), 0.0)
+
+
+def leaning(stop: Stopping, values: Values, gain: float) -> tuple[float, float]:
+    """Where the thrust is to point to so that the robot stops sideways, too: sines of the lean towards the world's x
+    and y. ``gain`` [1/s]: of the attitude. Braked is the speed that a velocity which is alive and the place both see,
+    while it gets no faster: by one that lies, or an attitude that is turned, the robot would be driven away."""
+    velocity, place = values.get("base_vel_w"), values.get("base_pos_w")
+    if velocity is None or place is None or not stop.place or stop.same >= ALIVE_S:
+        return 0.0, 0.0
+    (x, y, _), (here_x, here_y, _), (was_x, was_y) = velocity.tolist(), place.tolist(), stop.place
+    if hypot(x, y) > stop.swept + FASTER_M_S:
+        return 0.0, 0.0
+    x, y = _both(x, (here_x - was_x) / SMOOTH_S), _both(y, (here_y - was_y) / SMOOTH_S)
+    lean = -1.0 / max(GRAVITY * BRAKES / gain, hypot(x, y) / LEAN)
+    return lean * x, lean * y
+
+
+def _both(said: float, shown: float) -> float:
+    """What two say of one number: the one nearer to 0, and 0 where they differ in its sign."""
+    return min(max(said, 0.0), max(shown, 0.0)) + max(min(said, 0.0), min(shown, 0.0))
 
 
 def unseen(stop: Stopping, values: Values | None, period: float) -> Stopping:
@@ -289,7 +349,7 @@ def _climbs(stop: Stopping, values: Values) -> bool:
     said, shown, _ = speeds(stop, values)
     if said is None or stop.lasted < SMOOTH_S or max(said, shown) >= -CLIMBS_M_S:
         return False
-    mean = stop.said / (SMOOTH_S * (1.0 - exp(-stop.lasted / SMOOTH_S)))  # what was said since it began
+    mean = stop.said / (SMOOTH_S * (1.0 - exp(-(stop.known + stop.lasted) / SMOOTH_S)))  # what was said of late
     return said < mean
 
 
@@ -306,49 +366,86 @@ def _faster(stop: Stopping, values: Values, wanted: float, late: bool) -> float:
 
 
 class Flown(NamedTuple):
-    """What a mission's commands say of the thrust that hovers: sums that fade with FLOWN_S, of the thrust [N] that
-    carried, of the weights, and of the height [m] above that at the ``beginning``; that height smoothed once and
-    twice."""
+    """What a mission's commands and states say, ``since`` its first command [s] and up to the one ``at`` [s]. Of the
+    thrust that hovers: sums [s] that fade with FLOWN_S of the ``thrust`` that carried, in nominal hover thrusts, and of
+    what it ``carried``, in weights: 1 + acceleration / g. All that goes into them is smoothed twice, for then all is
+    late alike: what the ``motors`` pushed up (``pushed``: smoothed once, twice), the 1 of what is ``counted``, and the
+    ``height`` [m] (once, ``twice``), which changes with ``speed`` [m/s]. Whether the robot ``rose`` from where it began
+    or sank, and whether it ``flies``: it did, or is high. For a stop that begins: ``height``, ``said`` and ``place`` of
+    :class:`Stopping`."""
 
+    at: float = -inf
+    since: float = inf
     thrust: float = 0.0
-    weight: float = 0.0
+    carried: float = 0.0
+    motors: float = 0.0
+    pushed: tuple[float, float] = (0.0, 0.0)
+    counted: tuple[float, float] = (0.0, 0.0)
     beginning: float = 0.0
     height: float = 0.0
-    once: float = 0.0
     twice: float = 0.0
+    speed: float = 0.0
+    said: float = 0.0
+    place: tuple[float, ...] = ()
+    rose: bool = False
+    flies: bool = False
+
+
+def nominal_thrust(robot: RobotSpec) -> float:
+    """The thrust [N] that carries the robot as its ``spec.py`` has it."""
+    return robot.parameters["mass"].nominal[0] * GRAVITY
 
 
 def lifts(robot: RobotSpec) -> float:
     """The least thrust [N] that may lift the robot: with less none of those that are published hovers."""
-    return HOVERS[0] * robot.parameters["mass"].nominal[0] * GRAVITY
+    return HOVERS[0] * nominal_thrust(robot)
 
 
-def flown(before: Flown, level: Mapping[str, float], thrust: float, values: Values, period: float) -> Flown:
-    """One more command, every ``period`` [s], with the collective ``thrust`` [N], if the robot is in the air: only the
-    part of it that points up carries."""
-    height = float(values["height"])
-    if height <= level["landed_m"]:
-        return before
-    beginning = before.beginning if before.weight else height
+def flown(
+    before: Flown, level: Mapping[str, float], share: float, values: Values, now: float, period: float
+) -> Flown:
+    """One more command, a ``period`` [s] or more later, with the collective thrust ``share``, in nominal hover thrusts:
+    only the part of it that points up carries. A thrust that lifts no robot counts once it is known to fly, and what
+    fits no robot that flies (it stands, or is held) never."""
+    height, velocity = float(values["height"]), values.get("base_vel_w")
+    new = before.at == -inf
+    if new:
+        before = Flown(now - period, now, beginning=height, height=height, twice=height)
+    gap = period * max(round((now - before.at) / period), 1)
+    smooth = exp(-gap / SMOOTH_S)
+    once = height + smooth * (before.height - height)
+    twice = once + smooth * (before.twice - once)
+    speed = (twice - before.twice) / gap
+    said = smooth * (before.said - (0.0 if velocity is None else gap * float(velocity[2])))
     _, x, y, _ = values["base_quat_w"].tolist()
-    kept, smooth, up = exp(-period / FLOWN_S), exp(-period / SMOOTH_S), 1.0 - 2.0 * (x * x + y * y)
-    above = height - beginning
-    once = above + smooth * (before.once - above)
-    return Flown(kept * before.thrust + (1.0 - kept) * thrust * up, kept * before.weight + 1.0 - kept, beginning,
-                 kept * before.height + (1.0 - kept) * above, once, once + smooth * (before.twice - once))
+    up = share * (1.0 - 2.0 * (x * x + y * y))
+    motors = up + exp(-gap / ANSWERS_S) * ((up if new and height > level["landed_m"] else before.motors) - up)
+    rose, (least, most) = before.rose or abs(height - before.beginning) > ROSE_M, HOVERS
+    counts = rose or up >= least
+    pushed = _smoothed(before.pushed, motors if counts else 0.0, smooth)
+    counted = _smoothed(before.counted, 1.0 if counts else 0.0, smooth)
+    carried, thrust = counted[1] + (speed - before.speed) / (GRAVITY * gap), pushed[1]
+    sums, slack = (before.thrust, before.carried), APART * counted[1]
+    if least * carried - slack <= thrust <= most * carried + slack:
+        kept = exp(-gap / (FLOWN_S if rose else STOOD_S))
+        sums = kept * sums[0] + gap * thrust, kept * sums[1] + gap * carried
+    return Flown(now, before.since, *sums, motors, pushed, counted, before.beginning, once, twice, speed, said,
+                 _sideways(before.place, values, smooth), rose, rose or height > level["landed_m"])
+
+
+def _smoothed(before: tuple[float, float], value: float, kept: float) -> tuple[float, float]:
+    """``value`` smoothed once and twice."""
+    once = value + kept * (before[0] - value)
+    return once, once + kept * (before[1] - once)
 
 
 def hover_thrust(robot: RobotSpec, told: Flown) -> float:
-    """The thrust [N] that the robot hovers with: as flown, if it was for long enough; else the nominal one. What it
-    carried is the weight and what accelerated it: the mean acceleration, with weights that fade, is by parts that of
-    the speed now less the mean speed, and this that of the heights."""
-    nominal = robot.parameters["mass"].nominal[0] * GRAVITY
-    if told.weight < 1.0 - exp(-ENOUGH_S / FLOWN_S):
+    """The thrust [N] that the robot hovers with: as flown, if it was for long enough; else the nominal one."""
+    nominal = nominal_thrust(robot)
+    if not told.flies or told.carried < ENOUGH_S:
         return nominal
-    speed, mean = (told.once - told.twice) / SMOOTH_S, (told.once - told.height) / FLOWN_S
-    carried = told.weight + (speed - mean) / (FLOWN_S * GRAVITY)
     least, most = HOVERS
-    return nominal * min(max(told.thrust / (nominal * max(carried, LEAST_CARRIED * told.weight)), least), most)
+    return nominal * min(max(told.thrust / told.carried, least), most)
 
 
 def levelled(
@@ -356,10 +453,11 @@ def levelled(
     autopilot: bool, sound: bool, waits: bool = False,
 ) -> Step:
     """Level out and sink, no faster than the profile says where the state has the velocity and is ``sound`` (it is
-    alive and did not jump); ``hover``: :func:`hover_thrust`. With no attitude, do not turn, and soon be silent: the
-    firmware levels by itself. For as long as it does (FLIES_S), who ``waits`` goes on once the attitude is seen again.
-    An ``autopilot`` lands by itself what is still in the air. Motors are cut by a height that is sound, was low for
-    ``SMOOTH_S``, and is not alone (:func:`_rests`), or once next to nothing carries: else that is a fall."""
+    alive and did not jump), and brake sideways by it (:func:`leaning`); ``hover``: :func:`hover_thrust`. With no
+    attitude, do not turn, and soon be silent: the firmware levels by itself. For as long as it does (FLIES_S), who
+    ``waits`` goes on once the attitude is seen again. An ``autopilot`` lands by itself what is still in the air. Motors
+    are cut by a height that is sound, was low for ``SMOOTH_S``, and is not alone (:func:`_rests`), or once next to
+    nothing carries: else that is a fall."""
     level = profile.level or {}
     landed = (sound and values is not None and now - stop.since >= SMOOTH_S
               and max(float(values["height"]), stop.height) < level["landed_m"] and _rests(level, stop, values))
@@ -370,8 +468,11 @@ def levelled(
         cut = landed or (values is not None and not autopilot)
         return Step(np.zeros(spec.shape) if cut else None, over=True)
     quat = None if values is None else values.get("base_quat_w")
-    sink = sinking(stop, values, level["sink_m_s"]) if sound and values is not None else None
-    command = shield.level_and_descend(quat, carried(stop, autopilot) * hover, level, sink)
+    hover *= carried(stop, autopilot)
+    if not sound or values is None:
+        return Step(shield.clamp(spec, shield.level_and_descend(quat, hover, level)).command, over=False)
+    sink, climb = sinking(stop, values, level["sink_m_s"]), climbing(stop, values)
+    command = shield.level_and_descend(quat, hover, level, sink, climb, leaning(stop, values, level["gain"]))
     return Step(shield.clamp(spec, command).command, over=False)
 
 
