@@ -100,7 +100,7 @@ def bag(artifact, lockstep_of, tmp_path_factory) -> Path:
     flown.start(4)
     flown.lockstep.run(2.0)
     flown.send("mission/stop", EMPTY)
-    flown.lockstep.run(7.0)
+    flown.lockstep.run(9.0)
     flown.send("mission/reset", EMPTY)
     flown.lockstep.run(0.5)
     return flown.close()
