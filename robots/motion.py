@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 ROUNDING = 1e-9  # of a limit: what a comparison lets pass
 SOME = 1.0 + ROUNDING
+NEAR = 1e-6  # of a range: who comes so near to where it shall rest is led there
 
 
 class MotionError(ValueError):
@@ -168,6 +169,15 @@ def following(limits: Bounds, before: Motion, target: Any) -> tuple[Motion, Flag
     asked = np.asarray(target, dtype=np.float64).reshape(-1).tolist()
     steps = [follow(*row) for row in zip(limits.axes, before.states, asked)]
     return Motion([step for step, _ in steps]), np.array([changed for _, changed in steps])
+
+
+def approaching(limits: Bounds, before: Motion, target: Any) -> Motion:
+    """The next motion on the way to rest at ``target`` [A]: never over it, where :func:`following` may be there at full
+    speed."""
+    aims = np.asarray(target, dtype=np.float64).reshape(-1).tolist()
+    near = [nearing(axis, state, aim).x for axis, state, aim in zip(limits.axes, before.states, aims)]
+    there = [aim if abs(x - aim) < NEAR * (axis.high - axis.low) else x for axis, x, aim in zip(limits.axes, near, aims)]
+    return following(limits, before, there)[0]
 
 
 def confined(limits: Bounds, before: Motion | None, motion: Motion, low: Array, high: Array) -> tuple[Motion, Flags]:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -396,7 +397,8 @@ def run_nodes(nodes: Mapping[str, Sequence[str]], lost: list[Process]) -> Proces
     finally:
         end(running[:1])
         end(running[1:])
-        lost += [each for each in running if each.name in WITHOUT and each.returncode]  # as they ended
+        # as they ended; who was still loading had no handler for the word that we said
+        lost += [each for each in running if each.name in WITHOUT and each.returncode not in (0, -signal.SIGTERM)]
 
 
 def unjudged(flown: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

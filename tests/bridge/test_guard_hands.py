@@ -197,7 +197,7 @@ class Following(Hand):
         assert self.guard.mode == "active", self.guard.flight.reason
         self.own.publish(self.stop, messages.empty())
         self.opened = self.place
-        self.run(1.6)
+        self.run(2.2)
 
     def closes(self) -> float:
         """How far [rad] the fingers have closed since the stop."""
@@ -445,3 +445,87 @@ def test_what_closes_a_hand_brings_its_fingertips_to_the_thumbs(name, lockstep):
         joints = [motor] if motor in names else [f"{motor[:-1]}1", f"{motor[:-1]}2"]
         bends = all(nearer(names.index(j), 0.3) > 0.003 and nearer(names.index(j), -0.3) < -0.003 for j in joints)
         assert closing == (bends and not re.search("rot|axl|WRJ|J4|THJ3", motor)), motor  # those turn it, or spread
+
+
+def doubted(lockstep: Any) -> tuple[Following, int, float]:
+    """A LEAP hand after a mission in which it opened, but for what one motor's reading says, which stands; that joint,
+    and its last command."""
+    hand, joint = Following(lockstep, "leap_hand"), 14
+    home = hand.place
+    hand.go(1.0, np.clip(home + 1.2, hand.spec.low, hand.spec.high))
+    kept, hand.want = hand.places[-1][joint], None
+
+    def publish(place: np.ndarray | None = None, stamp: float = 0.0) -> None:
+        said = (hand.place if place is None else place) + NOISE * hand.rng.normal(size=16)
+        said[joint], hand.noise = kept, 0.0
+        Hand.publish(hand, said, stamp)
+
+    hand.publish = publish  # type: ignore[method-assign]
+    for k in range(40):
+        hand.place = hand.place + np.clip(home - hand.place, -0.04, 0.04)
+        publish()
+        if k % 5 == 0:
+            hand.step, now = hand.step + 1, hand.own.monotonic()
+            hand.controller.send(Proposal(link.COMMAND, 1, hand.step, 5, now, now, hand.place))
+        hand.lockstep.run(TICK)
+        hand.own.wait(0.0)
+    hand.controller.send(Proposal(link.END, 1, hand.step + 1, 5, text="silence"))
+    hand.run(0.3)
+    assert hand.guard.mode == "finished" and kept > hand.sent[-1][joint] + 0.5
+    return hand, joint, float(hand.sent[-1][joint])
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_start_does_not_forget_which_finger_is_in_doubt(begins, lockstep):
+    """After one the operator's stop closed it by 1.2 rad."""
+    hand, joint, before = doubted(lockstep)
+    if begins:
+        hand.controller.send(Proposal(link.HELLO, text=hand.guard.identity))
+        hand.run(0.1)
+        hand.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+        hand.run(0.03)
+        assert hand.guard.mode == "active"
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(1.5)
+    assert hand.guard.unheld == [joint] and hand.sent[-1][joint] == pytest.approx(before, abs=0.01)
+
+
+def test_no_mission_begins_where_a_reading_stands_that_its_command_has_left(lockstep):
+    """Its first command went to where the joint is "measured": 1.2 rad in 0.2 s."""
+    hand, joint, before = doubted(lockstep)
+    hand.controller.send(Proposal(link.HELLO, text=hand.guard.identity))
+    hand.run(0.1)
+    hand.controller.send(Proposal(link.BEGIN, 2, -1, 6))
+    hand.run(0.03)
+    now = hand.own.monotonic()
+    hand.controller.send(Proposal(link.COMMAND, 2, 0, 6, now, now, hand.at))
+    hand.run(0.3)
+    assert hand.guard.flight.code == "start" and f"[{joint}] stood while" in hand.guard.flight.reason
+    assert hand.sent[-1][joint] == before
+
+
+@pytest.mark.parametrize("name", HANDS)
+def test_garbled_places_of_a_moment_do_not_make_a_grip_for_ever(name, lockstep):
+    hand = Hand(lockstep, name)
+    hand.run(1.5, closes=True)
+    garbled = hand.place.copy()
+    garbled[2] += 3.0
+    for _ in range(4):
+        hand.publish(garbled)
+        hand.lockstep.run(TICK)
+        hand.own.wait(0.0)
+    hand.run(1.0)
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(1.2)
+    assert hand.guard.mode == "holding" and hand.beyond() < 10 * NOISE
+
+
+def test_what_is_let_go_of_is_not_pressed_on_again(lockstep):
+    """The Shadow Hand's commands have a limit of acceleration: they went 0.25 rad too far, and came back."""
+    hand = Hand(lockstep, "shadow_hand")
+    hand.run(1.5, closes=True)
+    count = len(hand.sent) - 1
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(1.5)
+    after = np.array(hand.sent[count:])
+    assert (np.diff(after, axis=0) * hand.guard.profile.fingers.closes < 1e-9).all()

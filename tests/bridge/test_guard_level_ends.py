@@ -10,8 +10,9 @@ import pytest
 
 from robots.frames import from_rotation_vector
 from temporeal_bridge import link
+from temporeal_bridge.ground import LIFTED_M_S
 from temporeal_bridge.link import Proposal
-from temporeal_bridge.stop_actions import FLIES_S, LIFTED_M_S, OFF_S
+from temporeal_bridge.stop_actions import FLIES_S, OFF_S
 from tests.bridge.test_guard_node import HOVER, Sinking, World, ready
 
 BLIND_S, STALE_S, FROZEN_S = 0.3, 0.1, 0.2  # of ros.yaml
@@ -77,22 +78,36 @@ def test_who_was_sent_nothing_in_a_mission_is_sent_nothing_in_its_stop(how, heig
     assert pad.mode == "stopped" and pad.guard.flight.action == "level" and not thrusts(pad).any()
 
 
-@pytest.mark.parametrize("speed, sent", [(0.0, 0.0), (0.2, 0.8)])
-def test_who_waits_on_the_ground_is_sent_zeros_and_who_moves_is_levelled(speed, sent, pad):
-    """Motors that idle have lifted nobody; a mission that began in the air may have told them to."""
-    pad.begin()
-    stand(pad, 0.5, IDLE)
-    assert pad.mode == "active" and (thrusts(pad) <= IDLE[0]).all()
-    velocity = np.array([0.0, 0.0, -speed])
-    stand(pad, 0.02, IDLE, base_vel_w=velocity)
-    begun = pad.own.monotonic()
-    pad.tell("mission/stop")
-    stand(pad, 0.1, base_vel_w=velocity)
-    assert thrusts(pad, begun).size > 3
-    assert (thrusts(pad, begun) >= sent * HOVER[0]).all() and thrusts(pad, begun).max() < 1.2 * sent * HOVER[0] + 1e-9
+@pytest.mark.parametrize("place, height, wait_s, speed, how, sent", [
+    ("floor", 0.02, 0.1, 0.2, "operator", 0.0), ("floor", 0.02, 0.1, 0.0, "stale", 0.0),
+    ("hand", 1.0, 0.6, 0.2, "operator", 0.0), ("hand", 1.0, 0.6, 0.0, "stale", 0.0),
+    ("air", 1.0, 0.04, 0.0, "operator", 0.8), ("air", 1.0, 0.6, -1.5, "operator", 0.8)])
+def test_who_stands_or_is_held_is_sent_zeros_and_who_may_fall_is_levelled(
+        place, height, wait_s, speed, how, sent, lockstep, artifact):
+    """Motors that idle have lifted nobody; a mission that began in the air makes the robot fall by them, and a hover
+    looks like a rest for a moment: zeros dropped it from 1 m."""
+    world = World(lockstep, artifact, jump=None, agree=None)
+    world.hello()
+    stand(world, 0.3, height=height)
+    assert world.mode == "ready"
+    world.begin()
+    velocity = np.array([0.0, 0.0, speed]) + 1e-3
+    stand(world, wait_s, IDLE, height=height, base_vel_w=velocity)
+    assert world.mode == "active" and (thrusts(world) <= IDLE[0]).all()
+    begun = world.own.monotonic()
+    if how == "operator":
+        end(world, "operator")
+        stand(world, 0.1, height=height, base_vel_w=velocity)
+    else:
+        world.fly(0.4, IDLE, states=False)
+        begun += STALE_S + 0.02
+        assert world.guard.flight.code == "stale"
+    assert thrusts(world, begun).size > 3
+    assert (thrusts(world, begun) >= sent * HOVER[0]).all()
+    assert thrusts(world, begun).max() < 1.4 * sent * HOVER[0] + 1e-9
     if not sent:
-        stand(pad, OFF_S)
-        assert pad.mode == "stopped"
+        stand(world, OFF_S, height=height)
+        assert world.mode == "stopped"
 
 
 @pytest.mark.parametrize("wait_s, height, levels", [(0.3, 1.0, True), (FLIES_S, 1.0, False), (0.3, 0.02, False)])
@@ -125,7 +140,7 @@ def test_values_may_stand_until_it_was_sent_what_lifts_it(pad):
     begun = pad.own.monotonic()
     while pad.mode == "active":
         stand(pad, 0.02, HOVER)
-    lifted_s = LIFTED_M_S / (9.81 * (HOVER[0] / pad.guard.lifts - 1.0))
+    lifted_s = LIFTED_M_S / (9.81 * (HOVER[0] / pad.guard.ground.lifts - 1.0))
     assert pad.code == "frozen" and pad.own.monotonic() - begun == pytest.approx(lifted_s + FROZEN_S, abs=0.06)
 
 

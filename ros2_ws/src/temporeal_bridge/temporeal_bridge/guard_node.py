@@ -52,6 +52,7 @@ from robots.spec import RobotSpec
 from temporeal_bridge import admission, codecs, holding, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.fitting import profile_on
+from temporeal_bridge.ground import Ground
 from temporeal_bridge.guard_voice import Voice
 from temporeal_bridge.interface import (
     ARM,
@@ -210,8 +211,7 @@ class GuardNode:
         if self.profile.fingers is not None:
             holding.gentle(self.limits)  # takes its time: not at the stop
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
-        self.lifts = stop_actions.lifts(robot) if self.levels else np.inf  # N: less lifts no robot
-        self.lifted_at, self.pushed = -np.inf, 0.0  # when it was last sent so much; how fast it may be by that, m/s
+        self.ground = Ground(stop_actions.lifts(robot) if self.levels else 1.0)
         self.nominal = stop_actions.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
@@ -429,7 +429,10 @@ class GuardNode:
         self.word_at, self.freed = -np.inf, True
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
-        self.watch.grounded, self.pushed = self.levels and not self._flies(now), 0.0
+        self.watch.grounded = self.levels and not self._flies(now)
+        if self.levels and self.profile.level is not None:
+            self.ground.begin(float(self.watch.values["height"]),
+                              max(self.profile.level["landed_m"], self.profile.unlock_below_m or 0.0))
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
 
@@ -503,23 +506,21 @@ class GuardNode:
         carried. What somebody else flies goes on by his setpoints, and what an earlier guard flew by its firmware; an
         autopilot lands by itself."""
         level = self.profile.level
-        return (level is not None and self.offboard is None and now - self.lifted_at < stop_actions.FLIES_S
+        return (level is not None and self.offboard is None and self.ground.flies(now)
                 and float(self.watch.values["height"]) > level["landed_m"])
 
-    def _grounded(self, now: float) -> bool:
-        """Whether nothing that was sent can have lifted the robot; after a command that is less than that, and yet one,
-        all that is known must say that it rests, for the mission may have begun in the air."""
-        return self.watch.grounded and self.lifted_at < self.flight.began and (
-            self.motion is None or (self.watch.seen(now) and self.watch.rests(now)))
+    def _grounded(self) -> bool:
+        """Whether nothing that was sent in this mission can have lifted the robot, if anything was sent: for a mission
+        may have begun in the air, and then it falls."""
+        return self.watch.grounded and self.ground.lifted_at < self.flight.began and (
+            self.motion is None or self.ground.stands)
 
     def _push(self, thrust: float, now: float) -> None:
         """So much [N] is sent: it may lift the robot, sooner or later."""
-        if thrust >= self.lifts:
-            self.lifted_at = now
-        if self.watch.grounded:
-            self.pushed = max(self.pushed + stop_actions.GRAVITY * (thrust / self.lifts - 1.0) * self.period, 0.0)
-            if self.pushed >= stop_actions.LIFTED_M_S:
-                self.watch.lift(now)
+        velocity = self.watch.believed.get("base_vel_w") if self.watch.seen(now) else None
+        if self.ground.push(thrust, self.period, now, None if velocity is None else velocity.item(2)) and (
+                self.watch.grounded):
+            self.watch.lift(now)
 
     def _begin_stop(self, action: str) -> None:
         now = self.transport.monotonic()
@@ -531,7 +532,7 @@ class GuardNode:
             self.motion = self.motion or self.left
         self.unheld = []
         values = self._fresh_values(now)
-        grounded = action == "level" and self._grounded(now)
+        grounded = action == "level" and self._grounded()
         self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values, grounded)
         self._aim(values, now)
         if self.stopping.action == "off" and self.offboard is not None:  # its own business, once nothing comes
@@ -756,6 +757,8 @@ class GuardNode:
             self._tell("held", f"the robot has said nothing for {GONE_S:g} s: it is told nothing more")
         if self.mode != "holding":
             self.left = self.motion = None
+            if self.watch.readings is not None:
+                self.watch.readings.forget()
 
     def _unlock(self, now: float) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one. In the air, or

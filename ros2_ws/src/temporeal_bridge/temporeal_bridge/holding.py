@@ -21,7 +21,7 @@ from math import nan
 import numpy as np
 
 from robots import shield
-from robots.motion import Array, Bounds, Motion, following
+from robots.motion import Array, Bounds, Motion, approaching
 from temporeal_bridge import admission
 from temporeal_bridge.safety import Profile
 from temporeal_bridge.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped
@@ -79,11 +79,11 @@ def held(stop: Stopping, profile: Profile, shape: Sequence[int], before: Motion,
     limits, known = profile.limits, ~np.isnan(stop.target)
     target = np.where(known, stop.target, before.command)
     target = inside(limits, admission.within(target, window))  # as near as the servos may go
-    ways = [ramped(limits, before).states, following(limits, before, target)[0].states]
+    ways = [ramped(limits, before).states, approaching(limits, before, target).states]
     slow = np.zeros(target.size, bool)
     if profile.fingers is not None:
         slow = closing(profile, before, target) >= 0
-        ways.append(following(gentle(limits), before, target)[0].states)
+        ways.append(approaching(gentle(limits), before, target).states)
     way = np.where(known, np.where(slow, 2, 1), 0).tolist()
     moved = Motion([ways[which][joint] for joint, which in enumerate(way)])
     after, _ = shield.spare(limits, before, moved, window)

@@ -37,8 +37,8 @@ class Readings:
         self.changed, self.under = [-inf] * joints, [nan] * joints
         self.told: list[float] = []
 
-    def begin(self) -> None:
-        """A mission begins: nothing has been sent."""
+    def forget(self) -> None:
+        """The robot has what was sent no more."""
         self.under, self.told = [nan] * len(self.under), []
 
     def seen(self, before: Array, value: Array, now: float) -> None:

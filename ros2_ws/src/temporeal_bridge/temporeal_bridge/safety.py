@@ -130,6 +130,8 @@ APART_RAD, APART_S = 0.1, 0.2  # so far may joints move beyond what their veloci
 # for ever is seen. Chosen: a velocity that is 20 ms late at 3 rad/s is 0.06 rad off
 FINGERS_RAD = 0.2  # the same of servos whose efforts are limited: fingers reach 7 rad/s
 TURNED_S = 1.0  # so long it is remembered how far an attitude turned beyond its rate: it is made of that. Chosen
+WENT_S = 0.5  # the same of a body's place: 0.4 m/s for ever is `within` 0.2 m. Chosen: a velocity that is 0.1 s late at
+# 4 m/s^2 comes to 0.13 m, and honest ones of an estimator to no more than in 0.2 s
 STANDS = 0.05  # rad or m: what stood in every bit though by its rate it went so far is frozen. Chosen: far above the
 # steps of drivers (Crazyswarm2: 1 mm, 1.4 mrad), and no tilt that would matter
 
@@ -619,7 +621,8 @@ def agree(where: str, robot: RobotSpec, row: Mapping[str, Any] | None) -> dict[s
         within = positive(f"{here}.within", own["within"])
         if unit == "wxyz" and within >= np.pi:
             raise SafetyError(f"{here}.within is {within:g}; an angle below pi rad is needed: none is greater")
-        out[name] = Agree(name, own["rate"], within, unit, TURNED_S if unit == "wxyz" else APART_S, STANDS)
+        forgotten = {"wxyz": TURNED_S, "m": WENT_S}.get(unit, APART_S)
+        out[name] = Agree(name, own["rate"], within, unit, forgotten, STANDS)
     return out
 
 

@@ -44,8 +44,10 @@ STANDS_M_S, STANDS_M, STANDS_S = 0.05, 0.02, 1.0  # who is no faster, and stays 
 STANDS_SHARE = 0.9  # of the hover thrust. Chosen: `descend` and what sinks at 0.3 m/s are below it
 BRAKES, LEAN = 5.0, 0.15  # a speed sideways is gone with a time constant of so many of the attitude's (1 / gain: with 5
 # 1/s 1 s), with so much lean (its sine) at most: 1.5 m/s^2. Chosen: with 3.5 a Crazyflie swings, which is late, too
-SWEPT_S, FASTER_M_S = 0.5, 0.3  # who is faster sideways by so much than in so long after the stop began is not braked:
-# levelling out takes that time, and after it nothing but a gust, or a lie, makes it faster. Chosen
+SWEPT_S, FASTER_M_S = 0.5, 0.3  # who is faster sideways by so much than in so long after the stop began is not braked
+# any more: levelling out takes that time, and after it nothing but a gust, or a lie, makes it faster. Chosen
+SLOWED_M_S2, LEAST_M_S = 0.8, 0.3  # nor who does not become slower by so much, but for speeds that noise has. Chosen:
+# half of what braking makes of it, for the wind may push, too; with a yaw that is wrong it is driven on
 ALIVE_S = 0.2  # a velocity whose bits do not change for so long says nothing. Chosen: 6 samples at 31 Hz
 STOOD_DOWN_S, TOLD_DOWN_S = 0.3, 0.5  # share per s: who stands is let down so fast; whom the operator tells to. Chosen
 AGAIN_S = 2.0  # so long after level began, and after the word before, an operator's word is a second one. Chosen:
@@ -56,8 +58,6 @@ LET_DOWN = 0.2  # of the hover thrust: who has come to that flies no more, its m
 LANDS_M_S = 0.1  # in SMOOTH_S: who is faster has not landed, however low its height is said to be. Chosen: 5 x noise
 FLIES_S = 1.5  # so long after the last command a Crazyflie still flies: it levels out with its thrust, which it cuts
 # after 2 s (supervisor.c). Chosen: 0.5 s less, for what the radio loses and the next command takes
-LIFTED_M_S = 2.0  # who was sent what would make the lightest and strongest so fast has left the ground. Chosen: who
-# takes off with 1.05 of its weight needs 0.5 s for its first mm, for its motors are 0.14 s late
 FLOWN_S, ENOUGH_S = 2.0, 0.2  # so long it is remembered what carried; after so long of that, smoothed, enough was
 # flown: 0.7 s after the thrust came. Chosen: at 0.5 s a take-off looks 10 % heavier, or lighter, than the robot is
 HOVERS = (0.7, 1.35)  # of the nominal hover thrust: other thrusts hover no robot. Chosen: 0.74 to 1.25 are published
@@ -99,7 +99,7 @@ class Stopping:
     blind: float = 0.0  # of level: for how long [s] nobody has seen the attitude, by whole periods
     known: float = 0.0  # of level: for how long [s] height and velocity were smoothed before it began
     place: tuple[float, ...] = ()  # the same: x and y [m] without noise
-    swept: float = 0.0  # the same: the greatest horizontal speed [m/s] at its beginning
+    swept: float = 0.0  # the same: the horizontal speed [m/s] that is still braked
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
 
@@ -117,7 +117,7 @@ def begun(
     profile: Profile, action: str, now: float, motion: Motion | None, values: Values | None, grounded: bool = False,
 ) -> Stopping:
     """``action`` begins, or what can be done in its place. ``motion``: of the last command of this mission;
-    ``grounded``: nothing that the guard sent can have lifted the robot, and nothing says that it moves."""
+    ``grounded``: nothing that the guard sent can have lifted the robot."""
     if motion is None and (grounded or action in ("hold", "ramp")):  # nothing was sent: nothing moves because of us
         return Stopping("silence", now)
     if action == "level" and grounded:  # a thrust that levels would lift it
@@ -197,8 +197,8 @@ def looked(
     if values is None:
         return stop
     told, velocity = float(values["height"]), values.get("base_vel_w")
-    if stop.lasted < SWEPT_S and velocity is not None:
-        stop = replace(stop, swept=max(stop.swept, hypot(*velocity.tolist()[:2])))
+    if velocity is not None:
+        stop = replace(stop, swept=_swept(stop, hypot(*velocity.tolist()[:2]), period))
     if stop.seen == -inf:
         if before is not None and velocity is not None and 0.0 < now - before.at < SHOWN_S:
             taken = looked(replace(
@@ -213,6 +213,14 @@ def looked(
     sank, place = height < stop.highest - SINKS_M, _sideways(stop.place, values, kept)
     return replace(stop, seen=now, height=height, highest=height if sank else max(stop.highest, height), said=said,
                    sank=now if sank else stop.sank, place=place)
+
+
+def _swept(stop: Stopping, speed: float, period: float) -> float:
+    """The greatest horizontal speed [m/s] that is still braked, but for FASTER_M_S: of the beginning, then less and
+    less; -inf for good once the robot was faster, for then it is braked the wrong way."""
+    if stop.lasted < SWEPT_S:
+        return max(stop.swept, speed)
+    return -inf if speed > stop.swept + FASTER_M_S else max(stop.swept - SLOWED_M_S2 * period, LEAST_M_S)
 
 
 def _sideways(before: tuple[float, ...], values: Values, kept: float) -> tuple[float, ...]:
@@ -260,7 +268,7 @@ def leaning(stop: Stopping, values: Values, gain: float) -> tuple[float, float]:
     if velocity is None or place is None or not stop.place or stop.same >= ALIVE_S:
         return 0.0, 0.0
     (x, y, _), (here_x, here_y, _), (was_x, was_y) = velocity.tolist(), place.tolist(), stop.place
-    if hypot(x, y) > stop.swept + FASTER_M_S:
+    if stop.swept == -inf:
         return 0.0, 0.0
     x, y = _both(x, (here_x - was_x) / SMOOTH_S), _both(y, (here_y - was_y) / SMOOTH_S)
     lean = -1.0 / max(GRAVITY * BRAKES / gain, hypot(x, y) / LEAN)

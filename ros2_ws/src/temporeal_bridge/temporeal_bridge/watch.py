@@ -9,7 +9,7 @@ import numpy as np
 
 from robots import shield
 from robots.signals import FEW
-from temporeal_bridge.readings import Lately, Readings
+from temporeal_bridge.readings import STANDS, Lately, Readings
 from temporeal_bridge.safety import Agree, Profile
 
 Reason = tuple[str, str]
@@ -120,6 +120,9 @@ class Watch:
         self.restless = {*self.alive, *self.each, *self.attitudes}
         joints = profile.fingers
         self.readings = None if joints is None else Readings(joints.said, len(joints.closes))
+        # by topic that is read, how old a place of now is at most, and the longest of that [s]
+        self.longest = {i: max(NOW_S, NOW_SAMPLES / self.rates_hz[i]) for _, topics in self.stale_read for i in topics}
+        self.now_s = max(self.longest.values(), default=NOW_S)
         # of a hand: what leapt a moment ago, when, from where, and which pairs had lied before
         self.was: dict[str, tuple[float, np.ndarray, list[bool]]] = {}
         self.changed: dict[str, float] = {}  # when one of those last differed from before
@@ -136,8 +139,6 @@ class Watch:
         self.jumped, self.behind_since, self.upright = NOTHING, inf, True
         self.leapt.clear()
         self.was.clear()
-        if self.readings is not None:
-            self.readings.begin()
         for pair in self.pairs:
             pair.forget()
             pair.lied = False
@@ -209,7 +210,8 @@ class Watch:
             if back and now - since <= GAP_S:
                 self.leapt.discard(name)
                 for pair, before_it in zip(self.pairs, lied):
-                    pair.lied = before_it if pair.rule.place == name else pair.lied
+                    if pair.rule.place == name:
+                        pair.lied, pair.placed_at = before_it, -inf  # nor is it compared with the garbled one
 
     def _rest(self, value: np.ndarray, now: float) -> None:
         """Since when the robot is where it is."""
@@ -296,14 +298,14 @@ class Watch:
             return None, self._unsound(now)
         if readings is None:
             return [], ""
-        topics = [i for _, read in self.stale_read for i in read]
-        longest = {i: max(NOW_S, NOW_SAMPLES / self.rates_hz[i]) for i in topics}
+        longest = self.longest
+        topics = list(longest)
         old = {i: now - self.at[i] + max(self.offset[i], self.late(i), self.beside[i] - self.soonest[i])
                for i in topics}
         oldest = max(topics, key=lambda i: old[i] / longest[i], default=None)
         if oldest is not None and old[oldest] > longest[oldest]:
             return [True] * len(readings.changed), f"what is said of it may be {old[oldest]:.2f} s old"
-        return readings.stood(now, max(longest.values(), default=NOW_S)), "it stood while it was told to move"
+        return readings.stood(now, self.now_s), "it stood while it was told to move"
 
     def _unsound(self, now: float) -> str:
         """Why nobody may be led to the measured place."""
@@ -440,6 +442,10 @@ class Watch:
         measured = self.values[rule.signal].reshape(-1)
         if now - self.rests_since < REST_S:
             return "start", f"{rule.signal} is still moving: it must have rested for {REST_S:g} s"
+        doubted = [] if self.readings is None else np.flatnonzero(self.readings.stood(now, self.now_s)).tolist()
+        if doubted:
+            return "start", (f"{rule.signal}{doubted} stood while the command moved by more than {STANDS:g}: it may be "
+                             "an old place, and to begin there a leap; see to that motor")
         text = shield.behind(command[: measured.size], measured, rule.within)
         return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING
 
