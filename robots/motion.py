@@ -176,7 +176,8 @@ def approaching(limits: Bounds, before: Motion, target: Any) -> Motion:
     speed."""
     aims = np.asarray(target, dtype=np.float64).reshape(-1).tolist()
     near = [nearing(axis, state, aim).x for axis, state, aim in zip(limits.axes, before.states, aims)]
-    there = [aim if abs(x - aim) < NEAR * (axis.high - axis.low) else x for axis, x, aim in zip(limits.axes, near, aims)]
+    spans = (limits.high - limits.low).tolist()
+    there = [aim if abs(x - aim) < NEAR * span else x for x, aim, span in zip(near, aims, spans)]
     return following(limits, before, there)[0]
 
 
