@@ -13,8 +13,8 @@ from temporeal_bridge.stop_actions import FLIES_S, GRAVITY
 
 LIFTED_M_S = 2.0  # who was sent what would make the lightest and strongest so fast has left the ground. Chosen: who
 # takes off with 1.05 of its weight needs 0.5 s for its first mm, for its motors are 0.14 s late
-FELL_M_S, HELD_M_S = 3.0, 0.5  # who would fall so fast at least by what it was sent, were it in the air, and is not
-# even so fast, stands or is held. Chosen: with motors that stop at once 0.3 s, and 1.5 m/s where they need 0.14 s
+FELL_M_S, HELD_M_S = 3.0, 0.5  # who would fall so fast at least by what it was sent, were it in the air, and never was
+# even so fast meanwhile, stands or is held. Chosen: with motors that stop at once 0.3 s, 1.5 m/s where they need 0.14 s
 
 
 class Ground:
@@ -22,18 +22,18 @@ class Ground:
 
     ``lifted_at`` [s]: when it was last sent so much. ``pushed``, ``fell`` [m/s]: how fast it may have become by what it
     was sent, upwards on the ground, and downwards in the air. ``stands``: whether it is known to stand, or to be held,
-    in this mission, as long as nothing lifts it.
+    in this mission, as long as nothing lifts it; ``floor``: it began there.
     """
 
     def __init__(self, lifts: float) -> None:
         self.lifts, self.lifted_at = lifts, -inf
         self.pushed = self.fell = 0.0
-        self.stands = False
+        self.stands = self.floor = False
 
     def begin(self, height: float, below: float) -> None:
         """A mission begins at ``height`` [m]; ``below`` [m] robots stand on the ground."""
         self.pushed = self.fell = 0.0
-        self.stands = height < below
+        self.stands = self.floor = height < below
 
     def flies(self, now: float) -> bool:
         """Whether it was lifted a moment ago, so that its firmware still flies it."""
@@ -46,6 +46,8 @@ class Ground:
             self.lifted_at = now
         pushes = GRAVITY * (thrust / self.lifts - 1.0) * period
         self.pushed, self.fell = max(self.pushed + pushes, 0.0), max(self.fell - pushes, 0.0)
-        if self.fell >= FELL_M_S and speed is not None and abs(speed) < HELD_M_S:
+        if speed is not None and abs(speed) >= HELD_M_S:  # it is carried, or in the air, where a climb may turn round
+            self.fell, self.stands = 0.0, self.floor
+        elif speed is not None and self.fell >= FELL_M_S:
             self.stands = True
         return self.pushed >= LIFTED_M_S

@@ -46,8 +46,9 @@ BRAKES, LEAN = 5.0, 0.15  # a speed sideways is gone with a time constant of so 
 # 1/s 1 s), with so much lean (its sine) at most: 1.5 m/s^2. Chosen: with 3.5 a Crazyflie swings, which is late, too
 SWEPT_S, FASTER_M_S = 0.5, 0.3  # who is faster sideways by so much than in so long after the stop began is not braked
 # any more: levelling out takes that time, and after it nothing but a gust, or a lie, makes it faster. Chosen
-SLOWED_M_S2, LEAST_M_S = 0.8, 0.3  # nor who does not become slower by so much, but for speeds that noise has. Chosen:
-# half of what braking makes of it, for the wind may push, too; with a yaw that is wrong it is driven on
+SLOWED_M_S2, LEAST_M_S = 0.8, 0.7  # nor who does not become slower by so much, but for speeds that wind holds. Chosen:
+# half of what braking makes of it; with a yaw that is wrong it is driven on
+DRIVEN_S = 0.3  # and for good once that lasts so long. Chosen: a velocity that leaps lasts for a sample or two
 ALIVE_S = 0.2  # a velocity whose bits do not change for so long says nothing. Chosen: 6 samples at 31 Hz
 STOOD_DOWN_S, TOLD_DOWN_S = 0.3, 0.5  # share per s: who stands is let down so fast; whom the operator tells to. Chosen
 AGAIN_S = 2.0  # so long after level began, and after the word before, an operator's word is a second one. Chosen:
@@ -99,6 +100,7 @@ class Stopping:
     blind: float = 0.0  # of level: for how long [s] nobody has seen the attitude, by whole periods
     known: float = 0.0  # of level: for how long [s] height and velocity were smoothed before it began
     place: tuple[float, ...] = ()  # the same: x and y [m] without noise
+    driven: float = 0.0  # the same: for how long [s] it has been faster than that
     swept: float = 0.0  # the same: the horizontal speed [m/s] that is still braked
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
@@ -198,7 +200,9 @@ def looked(
         return stop
     told, velocity = float(values["height"]), values.get("base_vel_w")
     if velocity is not None:
-        stop = replace(stop, swept=_swept(stop, hypot(*velocity.tolist()[:2]), period))
+        speed = hypot(*velocity.tolist()[:2])
+        driven = stop.driven + period if speed > stop.swept + FASTER_M_S and stop.lasted >= SWEPT_S else 0.0
+        stop = replace(stop, swept=_swept(stop, speed, period), driven=driven)
     if stop.seen == -inf:
         if before is not None and velocity is not None and 0.0 < now - before.at < SHOWN_S:
             taken = looked(replace(
@@ -217,10 +221,10 @@ def looked(
 
 def _swept(stop: Stopping, speed: float, period: float) -> float:
     """The greatest horizontal speed [m/s] that is still braked, but for FASTER_M_S: of the beginning, then less and
-    less; -inf for good once the robot was faster, for then it is braked the wrong way."""
+    less; -inf for good once the robot was faster for DRIVEN_S, for then it is braked the wrong way."""
     if stop.lasted < SWEPT_S:
         return max(stop.swept, speed)
-    return -inf if speed > stop.swept + FASTER_M_S else max(stop.swept - SLOWED_M_S2 * period, LEAST_M_S)
+    return -inf if stop.driven >= DRIVEN_S else max(stop.swept - SLOWED_M_S2 * period, LEAST_M_S)
 
 
 def _sideways(before: tuple[float, ...], values: Values, kept: float) -> tuple[float, ...]:
@@ -268,7 +272,7 @@ def leaning(stop: Stopping, values: Values, gain: float) -> tuple[float, float]:
     if velocity is None or place is None or not stop.place or stop.same >= ALIVE_S:
         return 0.0, 0.0
     (x, y, _), (here_x, here_y, _), (was_x, was_y) = velocity.tolist(), place.tolist(), stop.place
-    if stop.swept == -inf:
+    if hypot(x, y) > stop.swept + FASTER_M_S:
         return 0.0, 0.0
     x, y = _both(x, (here_x - was_x) / SMOOTH_S), _both(y, (here_y - was_y) / SMOOTH_S)
     lean = -1.0 / max(GRAVITY * BRAKES / gain, hypot(x, y) / LEAN)

@@ -445,7 +445,8 @@ class Watch:
         doubted = [] if self.readings is None else np.flatnonzero(self.readings.stood(now, self.now_s)).tolist()
         if doubted:
             return "start", (f"{rule.signal}{doubted} stood while the command moved by more than {STANDS:g}: it may be "
-                             "an old place, and to begin there a leap; see to that motor")
+                             "an old place, and to begin there a leap; a finger that rests on something: mission/stop "
+                             "lets go, then mission/reset; else see to that motor")
         text = shield.behind(command[: measured.size], measured, rule.within)
         return ("start", f"the first command is too far from where the robot is: {text}") if text else NOTHING
 
