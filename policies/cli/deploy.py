@@ -107,8 +107,9 @@ def own_folder(given: Path | None) -> Iterator[Path]:
         except BlockingIOError:
             raise BadInput(f"--out {out}: another temporeal deploy writes there now; end it, or choose another folder"
                            ) from None
-        except OSError:  # a file system without locks
-            pass
+        except OSError as error:
+            complain(f"temporeal: {out} is on a file system without locks ({error.strerror}): another temporeal deploy "
+                     "that writes there is not noticed")
         yield out
     finally:
         os.close(handle)

@@ -225,3 +225,20 @@ def long_artifacts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path
     mission = {"formula_text": FORMULA.replace("G[5,6]", "G[5,20]").replace("G[0,6]", "G[0,20]"), "horizon_s": 20.0,
                "constants": {**CONSTANTS, "reach": 0.5}}
     return write_artifact(folder / "old", **mission), write_artifact(folder / "new", gain=5.5, **mission)
+
+
+@pytest.fixture
+def world(lockstep: Lockstep, artifact: Path) -> Any:
+    """A guard that is ready (:class:`tests.bridge.guard_world.World`)."""
+    from tests.bridge.guard_world import ready
+
+    return ready(lockstep, artifact)
+
+
+@pytest.fixture
+def flying(world: Any) -> Any:
+    """The same, 0.3 s into its first mission."""
+    world.begin()
+    world.fly(0.3)
+    assert world.mode == "active" and len(world.commands) == 15
+    return world

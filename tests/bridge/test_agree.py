@@ -180,7 +180,8 @@ def test_after_a_gap_nobody_knows_how_far_it_went():
     """Of places the leap counts, and of attitudes; not how they came there."""
     for gap, said in ((GAP_S - 0.01, "speeds"), (GAP_S + 0.01, "")):
         watch = watching()
-        for t, place in ((0.0, 0.0), (gap, 0.3 + 0.01)):
+        within = next(pair.rule.within for pair in watch.pairs if not pair.rule.turns)
+        for t, place in ((0.0, 0.0), (gap, within + 0.01)):
             watch.take(0, 0, {"base_pos_w": place * X, "base_vel_w": 0 * X}, t, 0)
         assert watch.speeds()[0] == said
 
@@ -256,3 +257,27 @@ def test_states_that_waited_on_the_way_and_come_in_a_heap_are_judged_by_when_the
                     watch.begin(t)  # right after the first message of a heap
                 assert watch.reason(t, None) == NOTHING and watch.sound(t) and watch.upright
             waiting.clear()
+
+
+def circled(said: Callable[[float], float], seconds: float = 6.0) -> tuple[Watch, float]:
+    """A place that goes round with 3 m/s and 6 m/s^2, and a velocity that tells ``said`` of it along one axis, from the
+    time [s]; and how long it took until one of them was not believed [s]."""
+    watch = watching()
+    for k in range(round(100 * seconds)):
+        t = 0.01 * k
+        watch.take(0, 0, {"base_pos_w": 1.5 * np.sin(2.0 * t) * X, "base_vel_w": said(t) * X}, t, 0)
+        if watch.lied:
+            return watch, t
+    return watch, np.inf
+
+
+@pytest.mark.parametrize("said", [lambda t: 3.0 * np.cos(2.0 * (t - 0.1)), lambda t: 0.85 * 3.0 * np.cos(2.0 * t)])
+def test_a_velocity_that_is_late_or_a_little_small_is_honest(said):
+    assert circled(said)[1] == np.inf
+
+
+@pytest.mark.parametrize("creeps, found_s", [(0.6, np.inf), (0.8, 1.0), (1.5, 0.3)])
+def test_a_place_that_creeps_away_from_its_velocity_is_found(creeps, found_s):
+    """A height that did so by 0.8 m/s lifted a robot that levelled, as long as it lasted."""
+    assert circled(lambda t: 3.0 * np.cos(2.0 * t) - creeps)[1] <= found_s
+    assert (circled(lambda t: 3.0 * np.cos(2.0 * t) - creeps)[1] < np.inf) == (found_s < np.inf)

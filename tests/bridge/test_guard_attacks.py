@@ -26,6 +26,7 @@ from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.stop_actions import FLIES_S, damping
 from temporeal_bridge.watch import Watch
+from tests.bridge.guard_world import come_down
 
 
 def beside(name: str) -> Any:
@@ -37,21 +38,8 @@ def beside(name: str) -> Any:
     return module
 
 
-quadrotor, arms = beside("test_guard_node"), beside("test_guard_arm")
-HOVER, HOME, PERIOD, swinging = quadrotor.HOVER, arms.HOME, arms.PERIOD, arms.swinging
-
-
-@pytest.fixture
-def world(lockstep, artifact):
-    return quadrotor.ready(lockstep, artifact)
-
-
-@pytest.fixture
-def flying(world):
-    world.begin()
-    world.fly(0.3)
-    assert world.mode == "active"
-    return world
+arms = beside("test_guard_arm")
+HOME, PERIOD, swinging = arms.HOME, arms.PERIOD, arms.swinging
 
 
 @pytest.fixture
@@ -266,7 +254,7 @@ def test_a_stop_while_a_mission_ends_is_latched(flying):
     flying.fly(0.04, None)
     assert flying.mode == "stopping" and flying.guard.flight.reason == ""
     flying.tell("mission/stop")
-    quadrotor.come_down(flying)
+    come_down(flying)
     assert flying.mode == "stopped" and flying.guard.flight.reason == "stopped by the operator"
 
 
@@ -292,7 +280,7 @@ def test_neither_start_nor_reset_ends_a_stop_action(flying):
 
 def test_who_has_not_said_what_he_flies_begins_nothing(flying):
     flying.tell("mission/stop")
-    quadrotor.come_down(flying)
+    come_down(flying)
     flying.tell("mission/reset")
     flying.fly(0.1, None)
     flying.guard.greeted, flying.guard.mode = flying.own.monotonic(), "ready"

@@ -13,7 +13,7 @@ from temporeal_bridge import link
 from temporeal_bridge.ground import LIFTED_M_S
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.stop_actions import FLIES_S, OFF_S
-from tests.bridge.test_guard_node import HOVER, Sinking, World, ready
+from tests.bridge.guard_world import HOVER, Sinking, World, ready
 
 BLIND_S, STALE_S, FROZEN_S = 0.3, 0.1, 0.2  # of ros.yaml
 PAD_M = 0.1  # a height that says of nobody that he has landed

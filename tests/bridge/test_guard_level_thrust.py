@@ -212,13 +212,12 @@ def test_a_stop_brakes_sideways(begun):
     assert far < 1.2 and speed > -0.5
 
 
-@pytest.mark.parametrize("by, hardest", [(0.2, 0.6), (0.35, 0.6), (0.6, 1.2)])
-def test_a_velocity_that_lies_sideways_drives_nobody_away(by, hardest, begun):
-    """0.4 m/s and more are found: then nothing is braked by it, nor by the height."""
+@pytest.mark.parametrize("by", [0.2, 0.35, 0.6])
+def test_a_velocity_that_lies_sideways_drives_nobody_away(by, begun):
     steered(begun, lambda t: (0.0, 0.0, 0.0))
     begun.lockstep.run(1.0)
     begun.robot.set_fault(json.dumps(
         {"name": "jump", "signal": "base_vel_w", "index": 0, "by": by, "scale": 1.0}))
     begun.send("mission/stop", EMPTY)
     far, speed = down(begun)
-    assert far < 0.4 and speed > -hardest
+    assert far < 0.4 and speed > -0.6

@@ -84,4 +84,4 @@ def test_what_is_no_onnx_is_refused(data: bytes) -> None:
 
 def test_fields_are_those_that_were_written() -> None:
     found = dict(fields(memoryview(tensor("w.bin").SerializeToString())))
-    assert (found[2], bytes(found[8]), found[14]) == (TensorProto.FLOAT, b"w", TensorProto.EXTERNAL)  # type: ignore
+    assert (found[2], found[8], found[14]) == (TensorProto.FLOAT, b"w", TensorProto.EXTERNAL)

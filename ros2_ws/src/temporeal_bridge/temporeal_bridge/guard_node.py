@@ -35,11 +35,11 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -108,6 +108,7 @@ LATE = 1.5  # periods after the last command in which the next one is not late
 ON_TIME = 0.9  # periods after the last command from which on one more has been missed with every period
 EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
+T = TypeVar("T")
 COMMANDED = ("arming", "active", "stopping", "holding")
 ONCE = ("best_effort",)  # an echo of a reset could clear a reason that came since
 HEARD = ("mission/start", "mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say
@@ -626,19 +627,19 @@ class GuardNode:
     def _fresh_values(self, now: float) -> Values | None:
         """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
         can do without."""
-        try:
-            return self.watch.values if self.watch.seen(now) else None
-        except Exception:
-            self.blind += 1
-            return None
+        return self._seen(lambda: self.watch.values if self.watch.seen(now) else None, None)
 
     def _whereabouts(self, now: float) -> tuple[list[bool] | None, str]:
         """See :meth:`temporeal_bridge.watch.Watch.whereabouts`: where the watch fails nobody knows."""
+        return self._seen(lambda: self.watch.whereabouts(now), (None, "the watch failed"))
+
+    def _seen(self, ask: Callable[[], T], otherwise: T) -> T:
+        """What the watch says; ``otherwise`` where it fails, which is counted: a stop must go on."""
         try:
-            return self.watch.whereabouts(now)
+            return ask()
         except Exception:
             self.blind += 1
-            return None, "the watch failed"
+            return otherwise
 
     def _tell_held(self, now: float) -> None:
         """Which joints are not held yet, whenever there are fewer of them."""

@@ -100,8 +100,8 @@ class Stopping:
     blind: float = 0.0  # of level: for how long [s] nobody has seen the attitude, by whole periods
     known: float = 0.0  # of level: for how long [s] height and velocity were smoothed before it began
     place: tuple[float, ...] = ()  # the same: x and y [m] without noise
-    driven: float = 0.0  # the same: for how long [s] it has been faster than that
     swept: float = 0.0  # the same: the horizontal speed [m/s] that is still braked
+    driven: float = 0.0  # the same: for how long [s] it has been faster than that
     fastest: float = -inf  # of commands that are efforts, when it began: share of a joint's speed limit
     still: float = inf  # the same: since when [s] all joints have been slow
 
