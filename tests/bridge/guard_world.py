@@ -16,11 +16,9 @@ from robots.spec import load_robot
 from temporeal_bridge import codecs, link, messages
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
+from temporeal_bridge.levelling import OFF_S
 from temporeal_bridge.link import MemoryController, Proposal, line
 from temporeal_bridge.memory import MemoryTransport
-from temporeal_bridge.stop_actions import (
-    OFF_S,
-)
 from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("crazyflie")

@@ -250,7 +250,7 @@ def test_who_would_hold_but_does_not_know_where_the_arm_is_comes_to_rest_on_its_
     arm.run(0.4, HOME + 1.0)  # at speed
     count = len(arm.sent)
     arm.run(0.9, HOME + 1.0, states=False)
-    assert arm.guard.flight.code == "stale" and len(arm.guard.unheld) == 7 and arm.mode == "holding"
+    assert arm.guard.flight.code == "stale" and len(arm.guard.stopper.unheld) == 7 and arm.mode == "holding"
     assert (np.diff(arm.sent[count:], axis=0) >= -1e-12).all() and kept(arm)
 
 

@@ -21,10 +21,11 @@ from robots.frames import from_rotation_vector
 from robots.motion import Bounds
 from robots.spec import load_robot
 from temporeal_bridge import link, mission, node, safety
+from temporeal_bridge.ground import FLIES_S
 from temporeal_bridge.guard_node import EARLY, PACE
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import Proposal
-from temporeal_bridge.stop_actions import FLIES_S, damping
+from temporeal_bridge.stop_actions import damping
 from temporeal_bridge.watch import Watch
 from tests.bridge.guard_world import come_down
 
@@ -461,7 +462,7 @@ def test_an_arm_is_brought_to_rest_without_the_watch_that_fails_every_time(movin
     monkeypatch.setattr(moving.guard.watch, "seen", broken)
     count = len(moving.sent)
     spin_into(moving.guard, KeyError("joint_pos"))
-    assert moving.guard.blind > 0
+    assert moving.guard.stopper.blind > 0
     moving.own.wait(0.0)
     assert moving.guard.mode == "holding" and moving.guard.flight.code == "guard"
     assert len(moving.sent) > count and arms.kept(moving) and not moving.guard.motion.speed.any()

@@ -132,7 +132,8 @@ def test_a_state_that_leapt_says_nothing_of_where_the_fingers_are(gripping):
     assert gripping.guard.flight.code == "jump"
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(1.0)
-    assert gripping.guard.unheld == list(range(gripping.spec.size)) and np.abs(gripping.sent[-1] - before).max() < 0.3
+    assert gripping.guard.stopper.unheld == list(range(gripping.spec.size))
+    assert np.abs(gripping.sent[-1] - before).max() < 0.3
 
 
 def test_where_a_hand_is_measured_is_what_its_command_says(lockstep):
@@ -223,13 +224,13 @@ def test_a_driver_that_says_the_same_from_the_first_command_on_closes_no_hand(lo
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.8)
     assert hand.guard.flight.code == "operator" and hand.guard.mode == "holding"
-    assert np.abs(hand.sent[-1] - hand.stuck).max() < 0.01 and hand.guard.unheld == []
+    assert np.abs(hand.sent[-1] - hand.stuck).max() < 0.01 and hand.guard.stopper.unheld == []
 
 
 def test_fingers_that_move_are_held_where_they_are(lockstep):
     hand = Following(lockstep, "leap_hand")
     hand.opens(0.2)
-    assert hand.guard.stopping.action == "hold" and hand.closes() < 0.05 and hand.guard.mode == "holding"
+    assert hand.guard.stopper.under_way.action == "hold" and hand.closes() < 0.05 and hand.guard.mode == "holding"
 
 
 def test_a_stop_lets_go_once_the_place_is_known(gripping):
@@ -241,7 +242,7 @@ def test_a_stop_lets_go_once_the_place_is_known(gripping):
     gripping.run(0.1)
     gripping.own.publish(gripping.stop, messages.empty())  # of a stop that was for the state it is the first
     gripping.run(0.8)
-    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE and gripping.guard.unheld == []
+    assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE and gripping.guard.stopper.unheld == []
 
 
 @pytest.mark.parametrize("after", ["stop", "silence"])
@@ -326,7 +327,7 @@ def test_one_finger_whose_reading_stands_is_not_closed_by_the_stop(lockstep):
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.6)
     assert hand.sent[-1][hand.joint] <= before + 0.01
-    assert hand.guard.unheld == [hand.joint] and hand.guard.mode == "holding"
+    assert hand.guard.stopper.unheld == [hand.joint] and hand.guard.mode == "holding"
     assert any('"held"' in text and f"components [{hand.joint}] are not held yet" in text for text in hand.told)
 
 
@@ -471,7 +472,7 @@ def test_a_start_does_not_forget_which_finger_is_in_doubt(begins, lockstep):
         assert hand.guard.mode == "active"
     hand.own.publish(hand.stop, messages.empty())
     hand.run(1.5)
-    assert hand.guard.unheld == [joint] and hand.sent[-1][joint] == pytest.approx(before, abs=0.01)
+    assert hand.guard.stopper.unheld == [joint] and hand.sent[-1][joint] == pytest.approx(before, abs=0.01)
 
 
 def test_no_mission_begins_where_a_reading_stands_that_its_command_has_left(lockstep):
@@ -524,6 +525,6 @@ def test_a_watch_that_fails_leaves_a_hold_that_rests_where_it_was_sent(gripping,
     monkeypatch.setattr(gripping.guard.watch, "whereabouts", lambda now: 1 / 0)
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(0.5)
-    assert gripping.guard.mode == "holding" and gripping.guard.blind > 0
-    assert gripping.guard.unheld == list(range(gripping.spec.size))
+    assert gripping.guard.mode == "holding" and gripping.guard.stopper.blind > 0
+    assert gripping.guard.stopper.unheld == list(range(gripping.spec.size))
     assert gripping.beyond() == pytest.approx(grip, abs=20 * NOISE)

@@ -11,7 +11,7 @@ import pytest
 
 from robots.frames import rotate
 from robots.spec import load_robot
-from temporeal_bridge import codecs, link, stop_actions
+from temporeal_bridge import codecs, levelling, link
 from temporeal_bridge.drivers import Firmware
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.interface import load_interface
@@ -186,7 +186,7 @@ THRUST, NONE, LEVEL = np.array([0.3, 0.0, 0.0, 0.0]), np.zeros(4), np.array([1.0
 
 
 @pytest.mark.parametrize(("flies", "zeros_s", "locked"), [
-    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, stop_actions.OFF_S, False)])
+    (False, 0.0, False), (True, 0.0, True), (True, 1.5, True), (True, levelling.OFF_S, False)])
 def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, locked):
     """Not who has stood ready since its unlocking zero."""
     firmware, now = Firmware("ctbr_cmd", WATCHDOG), 10.0
@@ -281,7 +281,7 @@ def press(flown: Flown, topic: str) -> None:
 @pytest.mark.parametrize("topic", ["mission/stop", "estop"])
 def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkeypatch):
     """Whatever else is known."""
-    monkeypatch.setattr(stop_actions, "STANDS_S", np.inf)
+    monkeypatch.setattr(levelling, "STANDS_S", np.inf)
     flown = standing(0.06)
     press(flown, topic)
     flown.lockstep.run(10.0, until=lambda: flown.robot.true()["height"] < 0.03)
@@ -293,7 +293,7 @@ def test_the_operators_second_word_lets_down_what_levels(topic, standing, monkey
     ("mission/stop", EMPTY, {}), ("estop", "std_msgs/msg/Bool", {"data": True})], ids=lambda again: again[0])
 def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     """`ros2 topic pub` says it every second, a button that is set ten times: it would fall while it still sinks."""
-    monkeypatch.setattr(stop_actions, "STANDS_S", np.inf)
+    monkeypatch.setattr(levelling, "STANDS_S", np.inf)
     flown, (topic, kind, content) = standing(0.06), again
     for _ in range(6):
         flown.send(topic, kind, **content)
@@ -301,7 +301,7 @@ def test_a_word_that_is_repeated_is_one_word(again, standing, monkeypatch):
     flown.lockstep.run(2.5 if topic == "estop" else 0.1)
     flown.send(topic, kind, **content)
     flown.lockstep.run(0.1)
-    assert flown.guard.stopping.action == "level" and flown.guard.stopping.told is None
+    assert flown.guard.stopper.under_way.action == "level" and flown.guard.stopper.under_way.told is None
 
 
 def test_what_was_held_as_it_flew_does_not_climb_away_when_it_comes_free(artifact, lockstep_of, tmp_path):

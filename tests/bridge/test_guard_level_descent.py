@@ -10,18 +10,9 @@ import pytest
 
 from robots.frames import from_rotation_vector
 from temporeal_bridge.fitting import profile_on
+from temporeal_bridge.hovering import Flown, flown, hover_thrust
 from temporeal_bridge.interface import load_interface
-from temporeal_bridge.stop_actions import (
-    OFF_S,
-    SHOWN_S,
-    Flown,
-    Stopping,
-    flown,
-    hover_thrust,
-    looked,
-    sinking,
-    trimmed,
-)
+from temporeal_bridge.levelling import OFF_S, SHOWN_S, Levelling, looked, sinking, trimmed
 from tests.bridge.guard_world import (
     LOW,
     PERIOD,
@@ -88,7 +79,7 @@ def test_a_velocity_that_agrees_with_the_height_is_believed_to_the_last_bit():
     rng = np.random.default_rng(0)
 
     def believed(speeds: np.ndarray, off: float) -> np.ndarray:
-        stop, height, out = Stopping("level", 0.0), 3.0, []
+        stop, height, out = Levelling("level", 0.0), 3.0, []
         for k, speed in enumerate(speeds.tolist()):
             height += 0.02 * speed
             values = {"height": np.array(height + 0.005 * rng.normal()), "base_vel_w": np.array([0, 0, speed - off])}
@@ -208,7 +199,7 @@ LEVELLED = load_interface(ROBOT)
 def trim(speed: float, said: float, seconds: float, late: bool = False) -> float:
     """The share that carries a robot which sinks with ``speed`` [m/s] and says ``said``, after so long."""
     profile = profile_on(ROBOT, LEVELLED, ROBOT.command("ctbr_cmd"), PERIOD)
-    stop, now = Stopping("level", 0.0, lasted=6.0 if late else 0.0), 0.0
+    stop, now = Levelling("level", 0.0, lasted=6.0 if late else 0.0), 0.0
     while now < seconds:
         values = {"height": np.array(5.0 - speed * now), "base_vel_w": np.array([0.0, 0.0, -said])}
         stop = trimmed(looked(stop, values, now, PERIOD), profile, values, True)
@@ -231,7 +222,7 @@ def test_what_carries_shrinks_where_nobody_sees_a_sink_and_grows_where_both_see_
 
 def test_what_carries_is_left_alone_while_a_climb_is_braked():
     """Or it would be far too little once it sinks."""
-    stop, height, profile = Stopping("level", 0.0), 1.0, profile_on(ROBOT, LEVELLED, ROBOT.command("ctbr_cmd"), PERIOD)
+    stop, height, profile = Levelling("level", 0.0), 1.0, profile_on(ROBOT, LEVELLED, ROBOT.command("ctbr_cmd"), PERIOD)
     for k in range(60):
         speed = 2.0 - 1.47 * k * PERIOD
         height += speed * PERIOD
@@ -246,7 +237,7 @@ def test_a_gap_in_the_state_does_not_end_a_stop_that_is_under_way(high):
     robot = Sinking(high, 3.0, 0.0)
     robot.fall(2.0)
     high.fly(0.3, None, states=False)  # stale for 0.2 s of it
-    carried = high.guard.stopping.carries * hovering()
+    carried = high.guard.stopper.under_way.carries * hovering()
     assert high.mode == "stopping" and high.commands[-1][1][0] == pytest.approx(0.85 * carried, rel=1e-3)
     robot.fall(30.0)
     assert high.mode == "stopped" and robot.height < 0.07

@@ -10,9 +10,9 @@ import pytest
 
 from robots.frames import from_rotation_vector
 from temporeal_bridge import link
-from temporeal_bridge.ground import LIFTED_M_S
+from temporeal_bridge.ground import FLIES_S, LIFTED_M_S
+from temporeal_bridge.levelling import OFF_S
 from temporeal_bridge.link import Proposal
-from temporeal_bridge.stop_actions import FLIES_S, OFF_S
 from tests.bridge.guard_world import HOVER, Sinking, World, ready
 
 BLIND_S, STALE_S, FROZEN_S = 0.3, 0.1, 0.2  # of ros.yaml

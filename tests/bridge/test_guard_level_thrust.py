@@ -14,8 +14,9 @@ import pytest
 from robots import shield
 from robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
 from robots.spec import load_robot
-from temporeal_bridge import link, stop_actions
-from temporeal_bridge.stop_actions import Stopping, climbing, hover_thrust, leaning, looked, sinking
+from temporeal_bridge import hovering, link
+from temporeal_bridge.hovering import hover_thrust
+from temporeal_bridge.levelling import Levelling, climbing, leaning, looked, sinking
 from tests.bridge.test_guard_level import TILT_DEG, tilt
 from tests.bridge.test_replay import EMPTY, Flown
 
@@ -29,14 +30,14 @@ def estimate(*parts: tuple[float, Callable[[float], float]], weight: float = 1.0
              stands: bool = False, noise: float = 0.0, digit: float = 0.0) -> float:
     """The guard's hover thrust over the true one, which is ``weight`` nominal ones, after ``parts``: for so long [s] a
     thrust, in true hover thrusts, by the speed [m/s]. Where it ``stands``, the robot rests until thrust lifts it."""
-    rng, told, now, speed, floor = np.random.default_rng(0), stop_actions.Flown(), 0.0, 0.0, height
+    rng, told, now, speed, floor = np.random.default_rng(0), hovering.Flown(), 0.0, 0.0, height
     push = 0.0 if stands else 1.0
     for seconds, thrust in parts:
         for _ in range(round(seconds / PERIOD)):
             asked, seen = max(thrust(speed), 0.0), height + noise * rng.normal()
             seen = round(seen / digit) * digit if digit else seen
             values = {"height": np.array(seen), "base_quat_w": UPRIGHT}
-            told = stop_actions.flown(told, LEVEL, asked * weight, values, now, PERIOD)
+            told = hovering.flown(told, LEVEL, asked * weight, values, now, PERIOD)
             for _ in range(20):
                 push = asked + exp(-0.001 / MOTORS_S) * (push - asked)
                 speed += 0.001 * 9.81 * (push - 1.0)
@@ -90,15 +91,15 @@ def seen(height: float, velocity: Any, place: Any = (0.0, 0.0)) -> dict[str, np.
             "base_pos_w": np.array([x, y, height])}
 
 
-def stopped(velocity: Any, told: Any = None, seconds: float = 1.0) -> tuple[Stopping, dict[str, np.ndarray]]:
+def stopped(velocity: Any, told: Any = None, seconds: float = 1.0) -> tuple[Levelling, dict[str, np.ndarray]]:
     """A stop's first look after a flight with ``velocity`` [3] m/s of which ``told`` was said, and what it sees."""
-    (x, y, z), flown = velocity, stop_actions.Flown()
+    (x, y, z), flown = velocity, hovering.Flown()
     for k in range(round(seconds / PERIOD) + 1):
         t = k * PERIOD
         values = seen(9.0 + z * t, velocity if told is None else told, (x * t, y * t))
         if t < seconds:
-            flown = stop_actions.flown(flown, LEVEL, 1.0, values, t, PERIOD)
-    return looked(Stopping("level", seconds), values, seconds, PERIOD, flown), values
+            flown = hovering.flown(flown, LEVEL, 1.0, values, t, PERIOD)
+    return looked(Levelling("level", seconds), values, seconds, PERIOD, flown), values
 
 
 def test_a_stop_begins_with_the_speed_that_velocity_and_height_agree_on():
@@ -111,7 +112,7 @@ def test_a_stop_begins_with_the_speed_that_velocity_and_height_agree_on():
 
 def test_no_height_that_creeps_lifts_a_robot():
     """The velocity says that it stands: it rose from 2 m to 3.2 m."""
-    stop = Stopping("level", 0.0)
+    stop = Levelling("level", 0.0)
     for k in range(100):
         values = seen(2.0 - 0.8 * k * PERIOD, (0.0, 0.0, 0.0))
         stop = looked(stop, values, k * PERIOD, PERIOD)
@@ -135,7 +136,7 @@ def test_the_body_is_turned_until_its_axis_leans_as_asked():
     assert rotate(quat, np.array([0.0, 0.0, 1.0]))[:2] == pytest.approx(lean, abs=1e-3)
 
 
-def lean(stop: Stopping, values: dict[str, np.ndarray], same: float = 0.0) -> tuple[float, float]:
+def lean(stop: Levelling, values: dict[str, np.ndarray], same: float = 0.0) -> tuple[float, float]:
     return leaning(replace(stop, same=same), values, 5.0)
 
 

@@ -11,15 +11,13 @@ import pytest
 from policies.export.manifest import identity, mission_digest, to_json
 from robots.frames import from_rotation_vector
 from temporeal_bridge import link, messages
+from temporeal_bridge.ground import FLIES_S
 from temporeal_bridge.interface import load_interface
+from temporeal_bridge.levelling import OFF_S
 from temporeal_bridge.link import Proposal
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.mission import Told
 from temporeal_bridge.state import Source
-from temporeal_bridge.stop_actions import (
-    FLIES_S,
-    OFF_S,
-)
 from temporeal_bridge.transport import QOS
 from tests.bridge.guard_world import (
     BOOL,

@@ -12,7 +12,8 @@ from policies.export.manifest import ArtifactError
 from policies.export.runtime import Artifact
 from robots.frames import from_rotation_vector
 from robots.spec import load_robot
-from temporeal_bridge import codecs, messages, policy_node, stop_actions
+from temporeal_bridge import codecs, hovering, messages, policy_node
+from temporeal_bridge.ground import FLIES_S
 from temporeal_bridge.guard_node import GuardNode
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.link import line
@@ -211,7 +212,7 @@ def test_after_the_mission_it_levels_and_sinks_then_falls_silent(bench):
     bench.fly(6.14)
     assert bench.mode == "stopping"
     hover = ROBOT.parameters["mass"].nominal[0] * 9.81
-    flown = stop_actions.hover_thrust(ROBOT, bench.guard.flown) / hover
+    flown = hovering.hover_thrust(ROBOT, bench.guard.flown) / hover
     assert all(0.85 - 1e-6 <= command[0] / hover / flown < 1.1 for _, command in bench.commands[-5:])  # by a noise
     bench.fly(25.0)  # it never sinks: it is let down
     assert bench.mode == "finished"
@@ -226,7 +227,7 @@ def test_stale_state_stops_blind_then_silent(bench):
     bench.begin()
     bench.fly(1.0)
     last = bench.own.monotonic()
-    bench.fly(1.0 + stop_actions.FLIES_S, states=False)
+    bench.fly(1.0 + FLIES_S, states=False)
     safety = bench.interface.safety
     stopped = [at for at, c in bench.commands if at > last + safety["stale_after_s"]]
     assert "old" in bench.guard.flight.reason and bench.mode == "stopped"
@@ -240,7 +241,7 @@ def test_stale_state_stops_blind_then_silent(bench):
 def test_a_stop_is_latched_until_it_is_reset(bench):
     bench.begin()
     bench.fly(1.0)
-    bench.fly(1.0 + stop_actions.FLIES_S, states=False)
+    bench.fly(1.0 + FLIES_S, states=False)
     count = len(bench.commands)
     bench.begin(2)
     bench.fly(0.5)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from math import inf
 
-from temporeal_bridge.stop_actions import FLIES_S, GRAVITY
+from temporeal_bridge.hovering import GRAVITY
 
+FLIES_S = 1.5  # so long after the last command a Crazyflie still flies: it levels out with its thrust, which it cuts
+# after 2 s (supervisor.c). Chosen: 0.5 s less, for what the radio loses and the next command takes
 LIFTED_M_S = 2.0  # who was sent what would make the lightest and strongest so fast has left the ground. Chosen: who
 # takes off with 1.05 of its weight needs 0.5 s for its first mm, for its motors are 0.14 s late
 FELL_M_S, HELD_M_S = 3.0, 0.5  # who would fall so fast at least by what it was sent, were it in the air, and never was
@@ -18,7 +20,7 @@ FELL_M_S, HELD_M_S = 3.0, 0.5  # who would fall so fast at least by what it was 
 
 
 class Ground:
-    """Of one robot. ``lifts`` [N]: with less thrust none of its kind hovers (:func:`stop_actions.lifts`).
+    """Of one robot. ``lifts`` [N]: with less thrust none of its kind hovers (:func:`temporeal_bridge.hovering.lifts`).
 
     ``lifted_at`` [s]: when it was last sent so much. ``pushed``, ``fell`` [m/s]: how fast it may have become by what it
     was sent, upwards on the ground, and downwards in the air. ``stands``: whether it is known to stand, or to be held,

@@ -6,7 +6,7 @@ The controller (`policy_node`) proposes over a local socket (:mod:`temporeal_bri
 nonsense. The guard reads the artifact's manifest and the robot's ``ros.yaml``, never the network: it is small, and
 nothing in it waits for anybody. What it demands, and what it does else, is :mod:`temporeal_bridge.safety`. Here is the
 state machine; what a proposal must be is :mod:`temporeal_bridge.admission`, what stop actions send
-:mod:`temporeal_bridge.stop_actions`, how another artifact takes over :mod:`temporeal_bridge.exchange`.
+:mod:`temporeal_bridge.stopper`, how another artifact takes over :mod:`temporeal_bridge.exchange`.
 
 Modes: ``waiting`` (no fresh state, or no controller) -> ``ready`` -> ``active`` -> ``stopping`` (the stop action of the
 robot's profile) -> ``finished`` (the mission is over), or, after a reason: ``holding`` (the robot is kept where it came
@@ -35,11 +35,11 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -49,11 +49,12 @@ from robots.collision import Nearness
 from robots.course import course
 from robots.motion import Array, Motion, at_rest, resting
 from robots.spec import RobotSpec
-from temporeal_bridge import admission, codecs, holding, link, messages, safety, stop_actions
+from temporeal_bridge import admission, codecs, hovering, levelling, link, messages, safety, stop_actions
 from temporeal_bridge.exchange import Exchange, Standing
 from temporeal_bridge.fitting import profile_on
 from temporeal_bridge.ground import Ground
 from temporeal_bridge.guard_voice import Voice
+from temporeal_bridge.hovering import Flown
 from temporeal_bridge.interface import (
     ARM,
     CommandTopic,
@@ -91,8 +92,9 @@ from temporeal_bridge.node import (
 )
 from temporeal_bridge.px4 import Offboard
 from temporeal_bridge.state import StateInput
-from temporeal_bridge.stop_actions import Flown, Step, Stopping, Values
+from temporeal_bridge.stop_actions import Values
 from temporeal_bridge.stop_button import STOPS, StopButton
+from temporeal_bridge.stopper import Stopper
 from temporeal_bridge.swap import Swap
 from temporeal_bridge.transport import QOS, Received, Transport, qos_named, resolve_name
 from temporeal_bridge.watch import NOTHING, Reason, Watch
@@ -108,7 +110,6 @@ LATE = 1.5  # periods after the last command in which the next one is not late
 ON_TIME = 0.9  # periods after the last command from which on one more has been missed with every period
 EARLY = 0.5  # periods before its turn in which a command is not early
 PACE = 0.95  # of a period: clocks and drivers may be so much faster than they say, not more for long
-T = TypeVar("T")
 COMMANDED = ("arming", "active", "stopping", "holding")
 ONCE = ("best_effort",)  # an echo of a reset could clear a reason that came since
 HEARD = ("mission/start", "mission/stop", "mission/reset", "estop", "monitor/verdict")  # what others say
@@ -202,18 +203,15 @@ class GuardNode:
         self.mode, self.flight, self.flights = "waiting", Flight(-1), deque[Flight](maxlen=FLIGHTS)
         self.latency_s: deque[float] = deque(maxlen=AGES)
         self.garbled = 0  # messages that could not be read
-        self.blind = 0  # times that a stop did without what the robot says, for the watch failed
         self.motion: Motion | None = None
         self.origin: Array | None = None  # where the robot was when the mission began
         self.nearest = np.inf  # m: its links may come so near to each other, if not the margin, for they began so
-        self.stopping = Stopping("silence", 0.0)
+        self.stopper = Stopper(
+            robot, self.spec, self.profile, self.watch, self.looks, autopilot=interface.autopilot is not None)
         self.left: Motion | None = None  # of an earlier mission, which the robot may hold for ever
-        self.unheld: list[int] = []  # components of a hold of which was said that nobody knows where they are
-        if self.profile.fingers is not None:
-            holding.gentle(self.limits)  # takes its time: not at the stop
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
-        self.ground = Ground(stop_actions.lifts(robot) if self.levels else 1.0)
-        self.nominal = stop_actions.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
+        self.ground = Ground(hovering.lifts(robot) if self.levels else 1.0)
+        self.nominal = hovering.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
         self.stands_at = -np.inf  # the time that ``motion`` is of: ``sent_at``, or later once the guard has caught up
@@ -283,11 +281,7 @@ class GuardNode:
         """The operator's word. A second one lets down what levels, whatever else is known: he may see that it stands.
         What repeats a word sooner than after AGAIN_S is one word."""
         quiet, self.word_at = now - self.word_at, now
-        if self.mode != "stopping" or self.offboard is not None or not stop_actions.AGAIN_S <= quiet < np.inf:
-            return
-        told = stop_actions.insisted(self.stopping)
-        if told is not None:
-            self.stopping = told
+        if self.mode == "stopping" and levelling.AGAIN_S <= quiet < np.inf and self.stopper.insist():
             self._tell("operator", "stopped by the operator again: its motors are let down, whatever else is known")
 
     def _on_verdict(self, received: Received) -> None:
@@ -531,15 +525,9 @@ class GuardNode:
             self.next_look = now + IDLE_LOOK_S
         if action == "hold" and self._grips():  # nothing was sent yet in this mission, but something before it
             self.motion = self.motion or self.left
-        self.unheld = []
-        values = self._fresh_values(now)
-        grounded = action == "level" and self._grounded()
-        self.stopping = stop_actions.begun(self.profile, action, now, self.motion, values, grounded)
-        self._aim(values, now)
-        if self.stopping.action == "off" and self.offboard is not None:  # its own business, once nothing comes
-            self.stopping = Stopping("silence", now)
+        self.stopper.begin(action, now, self.motion, grounded=action == "level" and self._grounded())
         # an action that goes on from the last command comes a period after it
-        self.due = max(now, self.sent_at + self.period) if self.stopping.action in safety.KEEPS else now
+        self.due = max(now, self.sent_at + self.period) if self.stopper.keeps else now
         self._say("stopping")
         if now >= self.due:
             self._stop_step(now)
@@ -549,26 +537,20 @@ class GuardNode:
         silent, but not before what it flew is down, and what would go on with its last speed or effort rests."""
         self.acting = now
         if not self.transport.active and not self._goes_on(now):
-            self.stopping = Stopping("silence", now)
-        if self.stopping.action in safety.KEEPS:
+            self.stopper.silence(now)
+        if self.stopper.keeps:
             self._catch_up(now)
-        step = self._next_of_stop(now)
+        self.freed = self.freed or not self.button.set
+        step = self.stopper.next(now, self.motion, self.flown, self.transport.active)
         self.motion = step.motion or self.motion
         if step.command is not None:
             self._send(step.command)
-        if step.over and self.stopping.action == "hold":
-            self._tell_held(now)
-        keeps = self.stopping.action in safety.KEEPS and self.transport.active
+        if step.over and self.stopper.under_way.action == "hold" and (held := self.stopper.held(now)):
+            self._tell("held", held)
+        keeps = self.stopper.keeps and self.transport.active
         self.due = np.inf if step.over and not keeps else now + self.period
         if step.over and (self.mode == "stopping" or not keeps):
             self._rest("holding" if keeps else "stopped")
-
-    def _aim(self, values: Values | None, now: float) -> Stopping:
-        """The stop action, which knows where it leads, of a hold, as far as that can be known now."""
-        if self.stopping.action == "hold" and self.motion is not None:
-            doubts = None if values is None else self._whereabouts(now)[0]
-            self.stopping = holding.aimed(self.stopping, self.profile, self.motion, values, doubts)
-        return self.stopping
 
     def _goes_on(self, now: float) -> bool:
         """Whether a node that was deactivated may go on with its stop, for as long as nobody else commands the robot:
@@ -576,77 +558,15 @@ class GuardNode:
         of its own, while that does brake."""
         if self.rival:
             return False
-        if self.stopping.action in ("level", "off"):
+        if self.stopper.under_way.action in ("level", "off"):
             return self.offboard is None
-        if not self.rates or self.motion is None or now - self.stopping.since > stop_actions.DAMPED_S:
-            return False
-        return stop_actions.braking(self.stopping, self.profile, self._fresh_values(now))
-
-    def _next_of_stop(self, now: float) -> Step:
-        stop, values = self.stopping, self._fresh_values(now)
-        if stop.action == "silence":
-            return Step(None, over=True)
-        if stop.action == "off":
-            self.stopping, step = stop_actions.off(stop, self.spec, self.period)
-            return step
-        if stop.action == "level":
-            self.freed = self.freed or not self.button.set
-            values = self.watch.believed if values is not None and self.watch.sees_attitude(now) else None
-            # on the ground a quiet estimator's last bits rest
-            sound = values is not None and self.watch.sound(now, stands=self.watch.rests(now))
-            stop = stop_actions.looked(
-                stop_actions.unseen(stop, values, self.period), values, now, self.period, self.flown)
-            if not stop_actions.silent(stop, self.profile):  # else nothing is sent that could be trimmed
-                stop = stop_actions.trimmed(stop, self.profile, values, sound)
-            self.stopping = stop
-            hover = stop_actions.hover_thrust(self.robot, self.flown)
-            step = stop_actions.levelled(
-                self.profile, hover, self.spec, stop, values, now, self.offboard is not None, sound,
-                waits=self.offboard is None and self.transport.active and self.watch.upright)
-            if not step.over or step.command is None or self.offboard is not None:
-                return step
-            self.stopping = Stopping("off", now)  # down: a firmware that hears no more would take it for a fall
-            return Step(step.command, over=False)
-        if stop.action == "hold" and self.motion is not None:
-            stop = self._aim(values, now)
-            if self.looks and not self.watch.seen_moving(now):
-                values = None
-            window = admission.window(self.profile, values)
-            return holding.held(stop, self.profile, self.spec.shape, self.motion, window)
-        if self.looks and not self.watch.seen_moving(now):
-            values = None
-        self.stopping = stop = stop_actions.watched(stop, self.profile, values, now)
-        return stop_actions.calmed(stop, self.profile, self.spec, self.motion, values, now)
+        return self.rates and self.motion is not None and self.stopper.brakes(now)
 
     def _rest(self, mode: str) -> None:
         """The stop action has ended: in ``mode`` until somebody resets it, if there was a reason."""
         if not self.flight.reason:
             mode, self.due = "finished", np.inf
         self._say(mode)
-
-    def _fresh_values(self, now: float) -> Values | None:
-        """The newest signals; None while those that the profile reads are stale, and where the watch fails: every stop
-        can do without."""
-        return self._seen(lambda: self.watch.values if self.watch.seen(now) else None, None)
-
-    def _whereabouts(self, now: float) -> tuple[list[bool] | None, str]:
-        """See :meth:`temporeal_bridge.watch.Watch.whereabouts`: where the watch fails nobody knows."""
-        return self._seen(lambda: self.watch.whereabouts(now), (None, "the watch failed"))
-
-    def _seen(self, ask: Callable[[], T], otherwise: T) -> T:
-        """What the watch says; ``otherwise`` where it fails, which is counted: a stop must go on."""
-        try:
-            return ask()
-        except Exception:
-            self.blind += 1
-            return otherwise
-
-    def _tell_held(self, now: float) -> None:
-        """Which joints are not held yet, whenever there are fewer of them."""
-        joints = holding.unknown(self.stopping)
-        if len(joints) != len(self.unheld):
-            self.unheld = joints
-            self._tell("held", holding.words(joints, self._whereabouts(now)[1]))
 
     def _release(self) -> None:
         """Nothing follows: the last word to a robot that is told speeds or efforts is zero, for its driver may hold it
@@ -806,7 +726,7 @@ class GuardNode:
         self.acting = now
         self._catch_up(now)
         assert self.motion is not None  # there was a command
-        self.motion = stop_actions.eased(self.profile, self.spec, self.motion, self._fresh_values(now))
+        self.motion = stop_actions.eased(self.profile, self.spec, self.motion, self.stopper.values(now))
         self.flight.bridged += 1
         self._send(self.motion.command.reshape(self.spec.shape))
 
@@ -869,7 +789,7 @@ class GuardNode:
 
     def _limited(self, asked: Array, now: float) -> tuple[shield.Verdict, Motion | None, str]:
         """What may be sent of ``asked`` [A], the motion that this is, and why it may not because of a collision."""
-        values = self._fresh_values(now) if self.looks else None
+        values = self.stopper.values(now) if self.looks else None
         window = admission.window(self.profile, values)
         wanted = admission.wanted(asked, now - self.flight.began, self.origin, self.profile, window)
         verdict, motion = shield.guard(self.spec, wanted.reshape(self.spec.shape), self.limits, self.motion, window)
@@ -953,7 +873,7 @@ class GuardNode:
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active" and self.profile.level is not None:
             share = float(command.item(0)) / self.nominal
-            self.flown = stop_actions.flown(
+            self.flown = hovering.flown(
                 self.flown, self.profile.level, share, self.watch.values, self.acting, self.period)
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
@@ -972,10 +892,10 @@ class GuardNode:
         values = {
             "mode": self.mode, "flight": flight.number, "sent": flight.sent, "limited": flight.limited,
             "bridged": flight.bridged, "dropped": flight.dropped, "code": flight.code, "action": flight.action,
-            "unheld": len(self.unheld),
+            "unheld": len(self.stopper.unheld),
             "state_age_ms": f"{1e3 * self.watch.age(now):.1f}", "state_rejected": self.state.rejected,
             "state_rejection": self.state.last_rejection, "malformed": self.link.malformed,
-            "garbled": self.garbled, "unsaid": self.voice.unsaid, "blind": self.blind,
+            "garbled": self.garbled, "unsaid": self.voice.unsaid, "blind": self.stopper.blind,
             "autopilot": "" if self.mode in IDLE else self._barred(now),
             **{f"latency_{k}_ms": v for k, v in percentiles(newest(flight.latency_s)).items()},
         }

@@ -39,7 +39,7 @@ FLUSH_S = 1.0
 COMMANDED = "/guard/command"
 STARTS = "mission/start"  # subscribed to last: who sees that it is heard may rely on all else being recorded
 QUIET_S = 2.0  # without a command: in motion a guard sends them at 25 Hz at least, but for up to 1.5 s while it is
-# blind and waits to see its quadrotor again (FLIES_S of stop_actions)
+# blind and waits to see its quadrotor again (FLIES_S of ground)
 LINGER_S = LAUNCHED_END_S - 2.0  # at most: the bag is to be finished before the process is killed
 CHUNK_BYTES = 900_000  # the writer itself starts a new chunk at 1 MiB, unguarded
 BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes

@@ -669,13 +669,14 @@ class Stage:
     def _hold(self) -> None:
         """A robot is held where it was when its stop was found; this guard finds it a little earlier or later."""
         guard, (at, values) = self.guard, self.seen
-        if guard.stopping.target is None or guard.motion is None or abs(guard.stopping.since - at) > guard.period:
+        stop = guard.stopper.under_way
+        if stop.target is None or guard.motion is None or abs(stop.since - at) > guard.period:
             return
         self.seen = NOT_SEEN
-        known = ~np.isnan(guard.stopping.target)
+        known = ~np.isnan(stop.target)
         if guard.profile.place:
             place = holding.measured(guard.profile, guard.motion, values)
-            guard.stopping = replace(guard.stopping, target=np.where(known, place, guard.stopping.target))
+            guard.stopper.under_way = replace(stop, target=np.where(known, place, stop.target))
 
     def _begin(self, i: int) -> None:
         """A mission is about to start: the next state is its first."""

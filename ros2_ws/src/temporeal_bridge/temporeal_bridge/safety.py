@@ -51,7 +51,7 @@ where neither shows it. Without a velocity, or after that jumped, the height alo
 says how fast it sinks, and 0.4 of that is answered. After another signal jumped, while the state is frozen, has foreign
 stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, where no velocity
 that is alive says that the robot moves or has more thrust than who stands, then the motors are off. Where nothing
-lifted the robot it does not begin: silence, or zeros (:func:`temporeal_bridge.stop_actions.begun`). After ``max_s`` an
+lifted the robot it does not begin: silence, or zeros (:func:`temporeal_bridge.levelling.begun`). After ``max_s`` an
 autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 % of
 it a second while the height does not show the sink, or is not to be believed, and after four times ``max_s`` anyway,
 for a state that says for so long that it sinks lies; with a fifth of it left, the motors are off. Once the state is
