@@ -18,9 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rosbags.highlevel import AnyReader
 
+from policies.cli.benches._crew import reach
 from policies.cli.preflight import may_be_realtime
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,6 +201,56 @@ def test_a_launched_arm_reaches_its_posture(
     bench.close()
     guard = json.loads((bench.out / "guard.json").read_text())
     assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_a_launched_hand_closes(launched: Callable[..., Bench], tmp_path: Path, transport: str) -> None:
+    from rclpy.qos import qos_profile_sensor_data
+    from sensor_msgs.msg import JointState
+
+    artifact = reach(tmp_path / "artifact", horizon_s=2.0)
+    bench = launched(f"transport:={transport}", artifact=artifact, kind="hand", namespace="/hand1")
+    places: list[np.ndarray] = []
+    bench.node.create_subscription(
+        JointState, "joint_states", lambda m: places.append(np.array(m.position)), qos_profile_sensor_data)
+    bench.until(lambda: places)
+    assert bench.fly(2) == "satisfied"
+    assert np.median(places[-1] - places[0]) > 0.2  # by 0.4 rad, were it not for its weak servos
+    bench.close()
+    guard = json.loads((bench.out / "guard.json").read_text())
+    assert [(flight["flight"], flight["reason"]) for flight in guard["flights"]] == [(2, "")]
+
+
+@COLCON
+@pytest.mark.parametrize("transport", ["rclpy", "dds"])
+def test_robots_of_a_launched_swarm_fly_their_own_missions(
+    launched: Callable[..., Bench], long_artifacts: tuple[Path, Path], transport: str
+) -> None:
+    """The first is stopped by its operator, which the second does not hear."""
+    from rclpy.qos import DurabilityPolicy, QoSProfile
+    from std_msgs.msg import Header, String, UInt64
+
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    bench = launched(f"transport:={transport}", "count:=2", artifact=long_artifacts[0], kind="swarm", namespace="/cf1")
+    second: list[dict[str, Any]] = []
+    modes: list[str] = []
+    bench.node.create_subscription(
+        String, "/cf2/monitor/verdict", lambda m: second.append(json.loads(m.data)), latched)
+    bench.node.create_subscription(Header, "/cf2/mission", lambda m: modes.append(m.frame_id.split()[0]), latched)
+    start = bench.node.create_publisher(UInt64, "/cf2/mission/start", 10)
+    bench.begin(1)
+    bench.until(lambda: start.get_subscription_count() and second and modes and modes[-1] == "ready")
+    start.publish(UInt64(data=7))
+    bench.until(lambda: modes[-1] == "active" and bench.modes[-1] == "active")
+    bench.stop.publish(bench.empty())
+    bench.until(lambda: bench.modes[-1] == "stopped" and any(v["final"] for v in second))
+    assert [(v["flight"], v["verdict"]) for v in second if v["final"]] == [(7, "satisfied")]
+    bench.until(lambda: modes[-1] == "finished")
+    bench.close()
+    guards = {path.parent.name: json.loads(path.read_text())["flights"] for path in bench.out.glob("cf*/guard.json")}
+    assert {name: [(f["flight"], f["code"]) for f in flights] for name, flights in guards.items()} == {
+        "cf1": [(1, "operator")], "cf2": [(7, "")]}
 
 
 @COLCON
