@@ -21,6 +21,7 @@ from tests.bridge.test_replay import EMPTY, INTERFACE, NUMBER, Flown
 
 pytest.importorskip("mujoco")
 
+GROUND_M = 0.0145  # where a Crazyflie stands
 TILT_DEG = 20.0  # that it has by itself while it flies and is stopped, with much to spare
 FAULTS: list[dict[str, Any]] = [
     {"name": "frozen"},
@@ -95,15 +96,9 @@ LIGHT, HEAVY, STRONG, WEAK = {"mass": 0.027}, {"mass": 0.034}, {"motor_gain": 1.
 def test_a_robot_of_any_published_mass_and_strength_is_brought_down(
         changes, fault, artifact, lockstep_of, tmp_path, monkeypatch):
     """Its motors carry it until it is down, whatever its velocity says: no cut by time, no climb, no fall."""
-    from temporeal_bridge import plants
     from temporeal_bridge.memory import Bus
 
-    drawn = plants.draw_parameters
-
-    def draw(*args: Any) -> dict[str, np.ndarray]:
-        return {name: np.full_like(value, changes.get(name, value)) for name, value in drawn(*args).items()}
-
-    monkeypatch.setattr(plants, "draw_parameters", draw)
+    simulate(monkeypatch, changes)
     flown = Flown(lockstep_of(Bus()), artifact, tmp_path / "bag")
     flown.start(3)
     flown.lockstep.run(1.3)
@@ -202,6 +197,22 @@ def test_a_firmware_that_hears_no_more_locks_who_flew_just_now(flies, zeros_s, l
     assert (firmware.output(now + 60.0, LEVEL)[0] == 0.0) == firmware.locked == locked
 
 
+def simulate(monkeypatch: pytest.MonkeyPatch, changes: Any, ground_m: float | None = None) -> None:
+    """Robots of these parameters from now on, which begin on the ground at ``ground_m`` [m], or in the air."""
+    from temporeal_bridge import plants
+
+    drawn = plants.draw_parameters
+
+    def draw(*args: Any) -> dict[str, np.ndarray]:
+        return {name: np.full_like(value, changes.get(name, value)) for name, value in drawn(*args).items()}
+
+    monkeypatch.setattr(plants, "draw_parameters", draw)
+    if ground_m is not None:
+        start = {**INTERFACE.simulation["start"], "ground_m": ground_m}
+        monkeypatch.setattr(test_replay, "INTERFACE", replace(
+            INTERFACE, simulation={**INTERFACE.simulation, "start": start}))
+
+
 @pytest.fixture
 def standing(grounded, lockstep_of, tmp_path, monkeypatch):
     """A robot that stands on the ground, on a floor that reads so much too high [m]; it has just lifted off."""
@@ -210,8 +221,7 @@ def standing(grounded, lockstep_of, tmp_path, monkeypatch):
     made = list[Flown]()
 
     def make(floor_m: float) -> Flown:
-        simulation = {**INTERFACE.simulation, "start": {**INTERFACE.simulation["start"], "ground_m": 0.0145}}
-        monkeypatch.setattr(test_replay, "INTERFACE", replace(INTERFACE, simulation=simulation))
+        simulate(monkeypatch, {}, GROUND_M)
         codec = codecs.STATES["odometry"]
 
         def encode(signals: Any, *rest: Any) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from robots import shield
 from robots.frames import from_rotation_vector, multiply, rotate, rotate_inverse
 from robots.spec import load_robot
-from temporeal_bridge import hovering, link
+from temporeal_bridge import codecs, hovering, link
 from temporeal_bridge.hovering import hover_thrust
 from temporeal_bridge.levelling import Levelling, climbing, leaning, looked, sinking
 from tests.bridge.test_guard_level import TILT_DEG, tilt
@@ -222,3 +222,44 @@ def test_a_velocity_that_lies_sideways_drives_nobody_away(by, begun):
     begun.send("mission/stop", EMPTY)
     far, speed = down(begun)
     assert far < 0.4 and speed > -0.6
+
+
+@pytest.mark.parametrize("push, for_s, metres", [(2.0, 1.0, 3.0), (3.0, 0.5, 2.5), (1.2, 20.0, 9.0)])
+def test_who_was_pushed_is_braked_again(push, for_s, metres, begun):
+    """By ``push`` [m/s^2] of a door, or a wind. Once it had been faster for a while it was let drift until it was
+    down: 4 m after a push of a second."""
+    steered(begun, lambda t: (0.0, 0.0, 1.5 if t < 1.2 else 0.0))
+    begun.lockstep.run(2.0)
+    begun.send("mission/stop", EMPTY)
+    data = begun.robot.plant.body.data
+    data.xfrc_applied[1, 0] = push * 0.0319
+    where = begun.robot.true()["base_pos_w"]
+    begun.lockstep.run(min(for_s, 6.0))
+    data.xfrc_applied[1, 0] = 0.0 if for_s < 6.0 else push * 0.0319
+    far, speed = down(begun)
+    assert np.hypot(*(begun.robot.true()["base_pos_w"] - where)[:2]) < metres and speed > -0.5
+
+
+def test_a_heading_that_is_wrong_drives_it_no_faster_than_a_few_tries_do(
+        grounded, lockstep_of, tmp_path, monkeypatch):
+    """By 180 degrees since before the mission, stopped at 1.1 m/s: each try to brake it adds 0.4 m/s."""
+    pytest.importorskip("mujoco")
+    from temporeal_bridge.memory import Bus
+
+    codec, turned = codecs.STATES["odometry"], np.array([0.0, 0.0, 0.0, 1.0])
+    monkeypatch.setitem(codecs.STATES, "odometry", replace(codec, encode=lambda signals, *rest: codec.encode(
+        {**signals, "base_quat_w": multiply(turned, np.asarray(signals["base_quat_w"], dtype=float))}, *rest)))
+    flown = Flown(lockstep_of(Bus()), grounded, tmp_path / "bag")
+    flown.start(3)
+    flown.lockstep.run(0.1)
+    steered(flown, lambda t: (1.5, 0.0, 1.0 if t < 2.0 else 0.0))
+    flown.lockstep.run(2.2)
+    assert flown.guard.mode == "active" and flown.robot.true()["base_vel_w"][0] > 1.0, flown.guard.flight.reason
+    flown.send("mission/stop", EMPTY)
+    fastest = 0.0
+    for _ in range(600):
+        flown.lockstep.run(0.02)
+        true = flown.robot.true()
+        fastest = max(fastest, float(np.hypot(*true["base_vel_w"][:2])))
+    assert true["height"] < 0.1 and fastest < 3.0, fastest
+    flown.close()

@@ -504,11 +504,15 @@ class GuardNode:
         return (level is not None and self.offboard is None and self.ground.flies(now)
                 and float(self.watch.values["height"]) > level["landed_m"])
 
-    def _grounded(self) -> bool:
+    def _grounded(self, now: float) -> bool:
         """Whether nothing that was sent in this mission can have lifted the robot, if anything was sent: for a mission
-        may have begun in the air, and then it falls."""
-        return self.watch.grounded and self.ground.lifted_at < self.flight.began and (
-            self.motion is None or self.ground.stands)
+        may have begun in the air, and then it falls. Nor may one have risen from the floor that was sent little, and of
+        which nobody knows: it falls by a hand's breadth, while a thrust that levels may carry it to the ceiling."""
+        if not self.watch.grounded:
+            return False
+        if self.ground.lifted_at < self.flight.began:
+            return self.motion is None or self.ground.stands
+        return self.ground.floor and not self.stopper.sees(now)
 
     def _push(self, thrust: float, now: float) -> None:
         """So much [N] is sent: it may lift the robot, sooner or later."""
@@ -525,7 +529,7 @@ class GuardNode:
             self.next_look = now + IDLE_LOOK_S
         if action == "hold" and self._grips():  # nothing was sent yet in this mission, but something before it
             self.motion = self.motion or self.left
-        self.stopper.begin(action, now, self.motion, grounded=action == "level" and self._grounded())
+        self.stopper.begin(action, now, self.motion, grounded=action == "level" and self._grounded(now))
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopper.keeps else now
         self._say("stopping")

@@ -99,10 +99,15 @@ def _smoothed(before: tuple[float, float], value: float, kept: float) -> tuple[f
     return once, once + kept * (before[1] - once)
 
 
+def known(told: Flown) -> bool:
+    """Whether enough was flown to know the thrust that hovers."""
+    return told.flies and told.carried >= ENOUGH_S
+
+
 def hover_thrust(robot: RobotSpec, told: Flown) -> float:
     """The thrust [N] that the robot hovers with: as flown, if it was for long enough; else the nominal one."""
     nominal = nominal_thrust(robot)
-    if not told.flies or told.carried < ENOUGH_S:
+    if not known(told):
         return nominal
     least, most = HOVERS
     return nominal * min(max(told.thrust / told.carried, least), most)

@@ -81,14 +81,10 @@ class Stopper:
         if stop.action == "off":
             self.under_way, step = levelling.off(stop, self.spec, self.profile.limits.dt)
             return step
-        watch = self.watch
-        believed = self._seen(lambda: watch.believed if watch.sees_attitude(now) else None, None)
-        values = None if values is None else believed
-        # on the ground a quiet estimator's last bits rest
-        sound = values is not None and self._seen(lambda: watch.sound(now, stands=watch.rests(now)), False)
+        values, sound = self._attitude(values, now)
         self.under_way, step = levelling.onward(
             stop, self.robot, self.profile, self.spec, values, now, before, self.autopilot, sound,
-            waits=not self.autopilot and active and watch.upright)
+            waits=not self.autopilot and active and self.watch.upright)
         return step
 
     def _aim(self, values: Values | None, now: float, motion: Motion | None) -> Stopping:
@@ -114,6 +110,18 @@ class Stopper:
     def values(self, now: float) -> Values | None:
         """The newest signals; None while those that the profile reads are stale."""
         return self._seen(lambda: self.watch.values if self.watch.seen(now) else None, None)
+
+    def _attitude(self, values: Values | None, now: float) -> tuple[Values | None, bool]:
+        """What is believed of ``values``, None where nobody sees the attitude; whether the height is sound, too."""
+        watch = self.watch
+        if values is None or not self._seen(lambda: watch.sees_attitude(now), False):
+            return None, False
+        # on the ground a quiet estimator's last bits rest
+        return watch.believed, self._seen(lambda: watch.sound(now, stands=watch.rests(now)), False)
+
+    def sees(self, now: float) -> bool:
+        """Whether a robot that levels would know its attitude and its height."""
+        return self._attitude(self.values(now), now)[1]
 
     def _moving(self, values: Values | None, now: float) -> Values | None:
         """``values``, where they say what may be sent; None while those of motion are stale."""
