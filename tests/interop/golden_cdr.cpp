@@ -41,6 +41,12 @@ static void header(Cdr& out, int32_t sec, uint32_t nanosec, const std::string& f
 
 static void xyz(Cdr& out, double x, double y, double z) { out << x << y << z; }
 
+static std::array<uint8_t, 16> gid(uint8_t first) {  // an endpoint's number: 16 bytes, each one more than the last
+  std::array<uint8_t, 16> out{};
+  for (uint8_t& byte : out) byte = first++;
+  return out;
+}
+
 int main() {
   message("std_msgs/msg/Empty", [](Cdr& out) { out << uint8_t(0); });  // rosidl's member of an empty structure
 
@@ -71,6 +77,11 @@ int main() {
     header(out, 12, 34, "w");
     xyz(out, 0.1, -0.2, 0.3);
     out << 0.5 << -0.5 << 0.5 << 0.5;
+  });
+
+  message("geometry_msgs/msg/PointStamped", [](Cdr& out) {
+    header(out, 12, 34, "fr3_link0");
+    xyz(out, 0.45, -0.3, 0.5);
   });
 
   message("nav_msgs/msg/Odometry", [](Cdr& out) {
@@ -177,6 +188,15 @@ int main() {
         << uint8_t(1) << uint8_t(1) << uint16_t(257) << uint8_t(0) << true;
   });
 
+  message("px4_msgs/msg/VehicleStatus", [](Cdr& out) {
+    out << uint64_t(42) << uint64_t(41) << uint64_t(40) << uint8_t(2) << uint8_t(3) << uint8_t(4) << uint64_t(39)
+        << uint8_t(5) << uint8_t(14) << uint8_t(6) << uint32_t(0x7fffffff) << uint32_t(7) << uint16_t(257)
+        << uint8_t(1) << uint8_t(2);
+    out << true << false << uint8_t(3) << true << uint8_t(9) << false << true << false << true << false;
+    out << uint8_t(2) << uint8_t(1) << uint8_t(8);
+    out << true << false << true << false << true << false << true << false << true << false << true;
+  });
+
   message("mavros_msgs/msg/State", [](Cdr& out) {
     header(out, 5, 6, "");
     out << true << true << false << true << std::string("OFFBOARD") << uint8_t(4);
@@ -187,6 +207,19 @@ int main() {
     out << uint8_t(128) << 0.0 << 0.0 << 0.0 << 1.0;
     xyz(out, 0.5, -0.25, 2.0);
     out << 0.625f;
+  });
+
+  message("rmw_dds_common/msg/ParticipantEntitiesInfo", [](Cdr& out) {
+    out << gid(1);
+    length(out, 2);  // node_entities_info_seq
+    out << std::string("/cf1") << std::string("guard_node");
+    length(out, 2);  // reader_gid_seq
+    out << gid(2) << gid(3);
+    length(out, 1);  // writer_gid_seq
+    out << gid(4);
+    out << std::string("/") << std::string("peer");
+    length(out, 0);
+    length(out, 0);
   });
   return 0;
 }

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -15,13 +16,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
+import temporeal_bridge
 from temporeal_bridge import messages
 from temporeal_bridge.dds import DdsTransport, free_domain
 from temporeal_bridge.transport import QOS, Received, require_peer
 
 WITHIN_S = 20.0  # generous: discovery takes a tenth of a second on an idle machine
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "ros2_messages.json").read_text())["messages"]
+ROOT = Path(__file__).parents[2]
+REAL, FAST_CDR = (json.loads((ROOT / "tests/golden" / f"{writer}_messages.json").read_text())["messages"]
+                  for writer in ("ros2", "fastcdr"))
+INTERFACES = [part for file in sorted(ROOT.glob("robots/*/ros.yaml"))
+              for part in yaml.safe_load(file.read_text())["interfaces"].values()]
+WRITTEN = re.compile(r'(?<!record\()(?<!make\()"([a-z]\w*/msg/[A-Z]\w*)"')  # a type in Python; not where a part is made
 IMAGE = "sensor_msgs/msg/Image"
 STRING = "std_msgs/msg/String"
 
@@ -34,8 +42,26 @@ def picture() -> bytes:
         is_bigendian=0, step=1920, data=data))
 
 
-# what a real ROS 2 wrote, and a camera's picture
-SENT = {row["type"].split("/")[-1]: (row["type"], bytes.fromhex(row["cdr_hex"])) for row in GOLDEN}
+def types_in(tree: Any) -> Iterator[str]:
+    """The message types of every topic in a part of a ``ros.yaml``: states, commands, their companions, autopilots."""
+    if isinstance(tree, dict) and isinstance(tree.get("type"), str):
+        yield tree["type"]
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from types_in(part)
+
+
+def spoken() -> set[str]:
+    """The message types of every topic of the robots' interfaces, and of the bridge's nodes, codecs and graph."""
+    sources = Path(temporeal_bridge.__file__).parent.glob("*.py")
+    return {*types_in(INTERFACES), *(name for file in sources for name in WRITTEN.findall(file.read_text()))}
+
+
+SPOKEN = spoken()
+for each in INTERFACES:
+    messages.define(each["definitions"])
+# what a real ROS 2 wrote; of types that it did not, what Fast CDR wrote; and a camera's picture
+SENT = {row["type"]: (row["type"], bytes.fromhex(row["cdr_hex"])) for row in (*FAST_CDR, *REAL)
+        if row["type"] in SPOKEN or row in REAL}
 SENT["Image640x480"] = (IMAGE, picture())
 
 
@@ -120,11 +146,17 @@ def user_data(name: str) -> str:
     return f"typehash={messages.type_hash(name)};"
 
 
+def test_no_type_of_an_interface_or_of_a_node_is_left_out() -> None:
+    assert {"nav_msgs/msg/Odometry", "px4_msgs/msg/VehicleCommand", "std_msgs/msg/Empty"} < SPOKEN  # of each source
+    assert SPOKEN - {name for name, _ in SENT.values()} == set()
+
+
 @pytest.mark.parametrize("qos", ["sensor", "default", "latched"])
 @pytest.mark.parametrize("case", SENT)
 def test_bytes_cross_both_ways_unchanged(case: str, qos: str, peer: Peer, dds: DdsTransport) -> None:
     """Ours is read by Fast DDS and written by it, and read by us: every byte, under each of ROS's profiles."""
-    (name, data), there, back = SENT[case], f"{case}_{qos}_there".lower(), f"{case}_{qos}_back".lower()
+    (name, data), topic = SENT[case], f"{case}_{qos}".replace("/", "_").lower()
+    there, back = f"{topic}_there", f"{topic}_back"
     peer.do("echo", f"rt/cf1/{there}", f"rt/cf1/{back}", messages.dds_type(name), qos, user_data(name))
     got: list[Received] = []
     reader = dds.subscribe(back, name, QOS[qos], got.append)
