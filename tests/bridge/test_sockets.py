@@ -63,10 +63,43 @@ def test_a_loopback_bus_opens_nothing_that_the_network_reaches():
 
 
 def test_a_bus_that_is_not_on_the_loopback_is_open(monkeypatch):
-    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
     """The other way round: what the test above looks at does tell the two apart."""
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
+    monkeypatch.delenv("CYCLONEDDS_URI", raising=False)
     udp, _ = opened(free_domain(), loopback=False)
     assert any(address not in ("127.0.0.1", "::1") and interface != "lo" for address, interface, _ in udp)
+
+
+def test_an_interface_that_is_named_to_cyclone_is_what_it_sends_by_and_not_what_it_listens_on(monkeypatch):
+    """As docs/security.md says. The loopback is the interface that every machine has; others are treated alike."""
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
+    monkeypatch.setenv("CYCLONEDDS_URI", dds.loopback_config())
+    domain = free_domain()
+    udp, others = opened(domain, loopback=False)
+    into = {(address, interface) for address, interface, port in udp if port in ports(domain, 0)}
+    out = {(address, interface) for address, interface, port in udp if port not in ports(domain, 0)}
+    assert into == {("0.0.0.0", "")} and out == {("127.0.0.1", "")} and others == []
+
+
+def test_a_loopback_bus_does_not_join_one_that_was_only_told_to_cyclone(monkeypatch):
+    """The settings are the same, and the sockets are not confined."""
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
+    monkeypatch.setenv("CYCLONEDDS_URI", dds.loopback_config())
+    domain = free_domain()
+    told = DdsTransport("told", domain=domain)
+    try:
+        with pytest.raises(TransportError, match="with another configuration"):
+            DdsTransport("asked", domain=domain, loopback=True)
+    finally:
+        told.close()
+
+
+@pytest.mark.parametrize("wrong", ["<CycloneDDS><Nonsense/></CycloneDDS>", "file:///tmp/käfig.xml"])
+def test_what_cyclone_is_told_wrong_is_an_error(wrong, monkeypatch):
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
+    monkeypatch.setenv("CYCLONEDDS_URI", wrong)
+    with pytest.raises(TransportError, match="is CYCLONEDDS_URI valid"):
+        DdsTransport("node", domain=free_domain())
 
 
 def test_nothing_is_opened_in_another_domain():

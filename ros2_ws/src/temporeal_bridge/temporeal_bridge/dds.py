@@ -124,25 +124,28 @@ class Opened:
 
     domain: Domain
     config: str
+    loopback: bool
     users: int
 
 
 OPEN: dict[int, Opened] = {}
 
 
-def enter_domain(number: int, config: str, max_index: int) -> None:
-    """Open the domain in this process, or join the one that is open with the same configuration."""
+def enter_domain(number: int, loopback: bool, max_index: int) -> None:
+    """Open the domain in this process, or join the one that is open with the same configuration: that of the loopback,
+    or what ``CYCLONEDDS_URI`` says, which Cyclone itself looks at only where it opens a domain unasked."""
+    config = loopback_config(max_index) if loopback else os.environ.get("CYCLONEDDS_URI", "")
     opened = OPEN.get(number)
     if opened is None:
-        others = set(udp_sockets()) if config and sys.platform == "linux" else set()
+        others = set(udp_sockets()) if loopback and sys.platform == "linux" else set()
         try:
             domain = Domain(number, config or None)
-        except DDSException as error:
+        except (DDSException, UnicodeEncodeError) as error:
             raise TransportError(why_closed(number, max_index, error)) from error
-        if config:
+        if loopback:
             keep_here(number, max_index, others)
-        OPEN[number] = Opened(domain, config, 1)
-    elif opened.config != config:
+        OPEN[number] = Opened(domain, config, loopback, 1)
+    elif (opened.config, opened.loopback) != (config, loopback):
         raise TransportError(
             f"DDS domain {number} is in use in this process with another configuration: "
             "use the same loopback setting, or another domain")
@@ -245,7 +248,7 @@ class DdsTransport:
         self.domain = domain_id(domain)
         loopback = loopback or os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() == "LOCALHOST"
         self.loopback = loopback
-        enter_domain(self.domain, loopback_config(max_index) if loopback else "", max_index)
+        enter_domain(self.domain, loopback, max_index)
         try:
             self.participant = DomainParticipant(self.domain, qos=Qos(Policy.Userdata(b"enclave=/;")))
         except DDSException as error:
