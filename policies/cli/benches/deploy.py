@@ -6,16 +6,18 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import time
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +25,14 @@ from policies.cli.benches import Row
 from policies.cli.benches._priority import PRIORITY, asked, load, ordinary
 from policies.cli.console import BadInput
 
+if TYPE_CHECKING:
+    from temporeal_bridge.processes import Process
+
 HELP = (
     "real processes on one machine, over DDS on loopback: state in -> guarded command out of an arm at 500 Hz, against "
-    "a bare DDS ping of messages of the same size that alternates with it in the same seconds; the same with a camera "
-    "beside it; late cycles at 200 Hz; start to the first command; memory. A figure of latency is the median of rounds"
+    "a bare DDS ping of messages of the same size that alternates with it in the same seconds, on the same core; the "
+    "same with a camera beside it whose pictures are read; late cycles at 200 Hz; start to the first command; memory. "
+    "A figure of latency is the median of rounds"
 )
 OPTIONS = {
     "minutes": "minutes of the flight whose memory is watched (default 10, quick 0.3)",
@@ -44,30 +50,9 @@ ENOUGH = 200  # commands and pings of a round that counts
 REMEMBERED = 150  # states before a command among which its own is looked for
 LOOK_UP_S = 20.0  # for what waits to be looked at after a round
 LOOK_S = 0.0004  # for a look at a command
-ECHO = """
-import sys
-from temporeal_bridge.dds import DdsTransport
-from temporeal_bridge.transport import QOS
-bus = DdsTransport("echo", "/r", domain=sys.argv[1], loopback=True)
-answer = bytes.fromhex(sys.argv[2])
-out = bus.advertise("bare/pong", "std_msgs/msg/Float64MultiArray", QOS["command"])
-bus.subscribe("bare/ping", "sensor_msgs/msg/JointState", QOS["sensor"], lambda received: bus.publish(out, answer))
-while True:
-    bus.wait(0.1)
-"""
-CAMERA = """
-import sys, time
-from temporeal_bridge.dds import DdsTransport
-from temporeal_bridge.transport import QOS
-bus = DdsTransport("camera", "/r", domain=sys.argv[1], loopback=True)
-out = bus.advertise("camera/image_raw", "sensor_msgs/msg/Image", QOS["sensor"])
-data = bytes(640 * 480 * 3 + 48)
-due = time.monotonic()
-while True:
-    bus.publish(out, data)
-    due = max(due + 1 / 30, time.monotonic())
-    bus.wait(max(due - time.monotonic(), 0.0))
-"""
+PICTURES_SHARE = 0.9  # of the pictures that are due, chosen: with fewer there is no camera beside it to speak of
+CAMERA_S = 0.5  # for a camera to be on again
+CHUNK_STEPS, CHUNK_DT_S = 15, 0.02  # of the policy that has a worker
 
 
 def run(
@@ -75,7 +60,8 @@ def run(
     core: list[str] | None = None, awake: list[str] | None = None,
 ) -> list[Row]:
     """All of it; takes as long as the flight whose memory is watched, and a few minutes."""
-    from policies.cli.benches._crew import echo, hover
+    from policies.cli.benches._crew import echo, hover, rest
+    from policies.export.manifest import ChunkSpec
     from temporeal_bridge.node import take_priority
 
     kind = asked(priority)
@@ -87,8 +73,10 @@ def run(
     flight_s = 60.0 * number("minutes", minutes, float, 0.3 if quick else 10.0)
     rows = flown(fast, out, count, seconds, flight_s, own)
     rows += against_rclpy(next((row.value for row in rows if row.name == "deploy.latency.p50"), None), count, seconds)
-    rows += late(slow, out, 5.0 if quick else 60.0, own) + started(hover(out / "hover"), out, 2 if quick else 5)
-    return rows
+    rows += late(slow, out, 5.0 if quick else 60.0, own)
+    rows += with_worker(rest(out / "chunks", ChunkSpec(CHUNK_STEPS, CHUNK_DT_S), 500.0), out, seconds, own)
+    made, count = hover(out / "hover"), 2 if quick else 5
+    return rows + started(made, out, count, own) + started(made, out, count, own, ("monitor_node", "recorder"))
 
 
 def number(option: str, given: list[str] | None, kind: type, default: float) -> Any:
@@ -133,7 +121,9 @@ class Round(NamedTuple):
 class Bench:
     """A robot's state at ``rate_hz`` and its commands, bare pings between them, and nothing else in this process."""
 
-    def __init__(self, artifact: Path, rate_hz: float, out: Path, own: list[str]) -> None:
+    def __init__(
+        self, artifact: Path, rate_hz: float, out: Path, own: Sequence[str], thinks: Sequence[str] = (),
+    ) -> None:
         from policies.cli.benches._crew import Crew
         from policies.cli.benches._fault_oracle import Joined
         from robots.spec import load_robot
@@ -141,7 +131,7 @@ class Bench:
         from temporeal_bridge.transport import QOS
 
         self.crew = Crew(artifact, "franka", "forward_position", "joint_pos_cmd", rate_hz, out, self._on_command)
-        self.own = own  # options of guard and controller
+        self.own, self.thinks = own, thinks  # options of guard and controller, of the controller
         self.joined = Joined(self.crew.oracle)  # by the guard's own times: this process may be late itself
         self.period, self.messages = 1 / rate_hz, messages
         row = self.crew.facts.states[0]
@@ -161,17 +151,25 @@ class Bench:
         self.since, self.until = 0.0, np.inf  # what came in between counts
         self.pinged, self.bare = 0.0, list[float]()
         self.began = time.monotonic()
-        self.helpers: list[subprocess.Popen[bytes]] = []
+        self.helpers: list[Process] = []
         self.pings = False
 
-    def helper(self, code: str, *arguments: str, beside: bool = False) -> subprocess.Popen[bytes]:
-        """A process of the bus; ``beside``: without real-time priority (:func:`ordinary`)."""
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        made = subprocess.Popen([sys.executable, "-c", code, str(self.crew.domain), *arguments], env=env)
+    def helper(self, role: str, *options: str) -> Process:
+        """A process of :mod:`policies.cli.benches._deploy_beside`, with the priority that is in ``options``."""
+        from temporeal_bridge.processes import STARTED_BY, Process
+
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), STARTED_BY: str(os.getpid())}
+        command = [sys.executable, "-m", "policies.cli.benches._deploy_beside", role, *self.crew.shared(), *options]
+        made = Process(command, env=env, start_new_session=True)
+        ordinary(made.pid)  # it takes the priority that it is told once it has loaded
+        made.name = role
         self.helpers.append(made)
-        if beside:
-            ordinary(made.pid)
         return made
+
+    def echo(self) -> Process:
+        """The other end of the bare ping: where guard and controller are, at their priority, as awake as they are."""
+        real = os.sched_getscheduler(0) == os.SCHED_FIFO
+        return self.helper("echo", *self.own, *(["--priority", "realtime"] if real else []))
 
     def _on_command(self, received: Any) -> None:
         self.got.append((received.at, received.data))
@@ -225,7 +223,7 @@ class Bench:
 
     def start(self) -> None:
         """Guard and controller, then a mission."""
-        self.crew.start_guarded(self.own)
+        self.crew.start_guarded(self.own, self.thinks)
         self.fly()
 
     def fly(self) -> None:
@@ -282,7 +280,11 @@ class Bench:
         self.arrivals, self.found, self.bare, self.parts = [], [], [], []
 
     def round(self, seconds: float) -> Round:
-        """Some seconds of flight with pings."""
+        """Some seconds of flight with pings. Without one of its helpers it would measure something else."""
+        from temporeal_bridge.processes import how_ended
+
+        if ended := [how_ended(helper) for helper in self.helpers if helper.poll() is not None]:
+            raise RuntimeError("; ".join(ended))
         if self.crew.mode != "active":
             self.fly()
         self.forget()
@@ -302,59 +304,128 @@ class Bench:
         self.crew.close()
 
 
-def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: float, own: list[str]) -> list[Row]:
-    """Latency with and without a camera, and memory, of one flight with monitor and recorder."""
-    from temporeal_bridge import messages
+class Camera:
+    """A camera beside the robot, and a process that reads it and decodes each picture, as a detector's would: at the
+    priority of who is not on the way from state to command. Off until :meth:`round`."""
 
+    def __init__(self, bench: Bench, out: Path) -> None:
+        from robots.spec import load_robot
+        from temporeal_bridge.interface import load_interface
+
+        declared = Path(load_robot("franka").ros).parent / "realsense.yaml"
+        self.rate_hz = load_interface(load_robot("franka"), "forward_position", declared).pictures[0].rate_hz
+        self.bench, self.out, self.windows = bench, out, list[tuple[float, float]]()
+        out.mkdir(parents=True, exist_ok=True)
+        signals = ("--signals", str(declared))
+        self.reader = bench.helper("reader", *signals, "--out", str(out))
+        self.camera = bench.helper("camera", *signals)
+
+    def begin(self) -> None:
+        """Wait until pictures are read, and switch it off."""
+        from policies.cli.benches._deploy_beside import FIRST, OFF
+
+        self.bench.run(60.0, lambda: (self.out / FIRST).exists() or self.reader.poll() is not None)
+        self._tell(OFF)
+
+    def _tell(self, number: signal.Signals) -> None:
+        self.camera.send_signal(number)
+        self.bench.run(CAMERA_S)
+
+    def round(self, seconds: float) -> Round:
+        """Some seconds of flight with pings beside pictures."""
+        from policies.cli.benches._deploy_beside import OFF, ON
+
+        self._tell(ON)
+        began = time.monotonic()
+        found = self.bench.round(seconds)
+        self.windows.append((began, time.monotonic()))
+        self._tell(OFF)
+        return found
+
+    def end(self) -> tuple[int, float]:
+        """Pictures that the reader decoded during the rounds, and how many were due."""
+        from policies.cli.benches._deploy_beside import READ
+        from temporeal_bridge.processes import ask
+
+        both = (self.reader, self.camera)
+        ask(both)
+        self.bench.run(10.0, lambda: all(p.poll() is not None for p in both))  # pages that they shared with the others
+        told = self.out / READ  # count for these from now on
+        at = json.loads(told.read_text())["at"] if told.exists() else []
+        return (sum(began <= x <= ended for began, ended in self.windows for x in at),
+                self.rate_hz * sum(ended - began for began, ended in self.windows))
+
+
+def flown(artifact: Path, out: Path, rounds: int, seconds: float, flight_s: float, own: list[str]) -> list[Row]:
+    """Latency without and with a camera, in turn, and memory, of one flight with monitor and recorder."""
     bench = Bench(artifact, 500.0, out / "run", own)
     try:
-        bench.helper(ECHO, messages.encode(ARRAY, messages.array64(np.zeros(7))).hex())
+        bench.echo()
+        camera = Camera(bench, out / "run" / "camera")
         bench.crew.start("monitor_node", "--artifact", str(artifact))
         bench.crew.start("recorder", "--bag", str(out / "run" / "bag"))
         bench.start()
-        before = {name: cpu_s(p.pid) for name, p in bench.crew.processes.items()}
-        began = time.monotonic()
-        plain = [bench.round(seconds) for _ in range(rounds)]
-        used = {name: (cpu_s(p.pid) - before[name]) / (time.monotonic() - began)
-                for name, p in bench.crew.processes.items()}
-        camera = bench.helper(CAMERA, beside=True)  # as the driver of a camera would be
-        bench.run(1.5)
-        with_camera = [bench.round(seconds) for _ in range(rounds)]
-        camera.kill()
-        camera.wait()  # pages that it shared with the others count for them from now on
-        rows = compared(plain, with_camera, rounds, seconds)
-        rows += [Row(f"deploy.cpu_share.{name}", share, "1") for name, share in used.items()]
+        camera.begin()
+        plain, with_camera, lasted = list[Round](), list[Round](), 0.0
+        used = dict.fromkeys(bench.crew.processes, 0.0)
+        for _ in range(rounds):
+            before, began = {name: cpu_s(p.pid) for name, p in bench.crew.processes.items()}, time.monotonic()
+            plain.append(bench.round(seconds))
+            lasted += time.monotonic() - began
+            for name, p in bench.crew.processes.items():
+                used[name] += cpu_s(p.pid) - before[name]
+            with_camera.append(camera.round(seconds))
+        rows = compared(plain, rounds, seconds) + beside_camera(plain, with_camera, *camera.end())
+        rows += [Row(f"deploy.cpu_share.{name}", share / lasted, "1") for name, share in used.items()]
         return rows + remembered(bench, flight_s)
     finally:
         bench.close()
 
 
-def compared(plain: list[Round], with_camera: list[Round], rounds: int, seconds: float) -> list[Row]:
+def lasting(found: list[Round]) -> list[Round]:
+    """The rounds with enough of both to count."""
+    return [one for one in found if min(map(len, (one.found, one.bare))) >= ENOUGH]
+
+
+def middle(quantile: float, found: list[Round]) -> tuple[float, float, float]:
+    """Medians over the rounds [s] of a quantile: of commands, of bare pings, of the difference within a round."""
+    pairs = [(float(np.quantile(one.found, quantile)), float(np.quantile(one.bare, quantile))) for one in found]
+    return median(a for a, _ in pairs), median(b for _, b in pairs), median(a - b for a, b in pairs)
+
+
+def compared(plain: list[Round], rounds: int, seconds: float) -> list[Row]:
     """Rows of latency: medians over the rounds, each round against its own bare ping."""
-    plain, with_camera = ([one for one in found if min(map(len, (one.found, one.bare))) >= ENOUGH]
-                          for found in (plain, with_camera))
-    if not plain or not with_camera:
+    plain = lasting(plain)
+    if not plain:
         return [Row("deploy.latency.p50 above the bare ping", None, "ms", 0.3,
                     f"not measured: no round lasted, the machine had no time for it; {load()}")]
     commands = sum(len(one.found) for one in plain)
     told = f"{len(plain)} of {rounds} rounds of {seconds:g} s, {commands} commands, {load()}"
-
-    def both(quantile: float, found: list[Round]) -> tuple[float, float, float]:
-        pairs = [(float(np.quantile(one.found, quantile)), float(np.quantile(one.bare, quantile))) for one in found]
-        return median(a for a, _ in pairs), median(b for _, b in pairs), median(a - b for a, b in pairs)
-
     rows = []
     for name, quantile, most in (("p50", 0.5, 0.3), ("p99", 0.99, 1.0)):
-        ours, bare, above = (1e3 * x for x in both(quantile, plain))
+        ours, bare, above = (1e3 * x for x in middle(quantile, plain))
         rows += [Row(f"deploy.latency.{name}", ours, "ms", None, told), Row(f"deploy.bare_ping.{name}", bare, "ms"),
                  Row(f"deploy.latency.{name} above the bare ping", above, "ms", most, None, above <= most)]
     for part, name in enumerate(("controller", "guard")):
         took = [float(np.median(one.parts[:, part])) for one in plain if len(one.parts)]
         rows.append(Row(f"deploy.latency.p50 in the {name}", 1e3 * median(took) if took else None, "ms"))
-    ours, theirs = both(0.99, plain)[0], both(0.99, with_camera)[0]
-    share = theirs / ours
+    return rows
+
+
+def beside_camera(plain: list[Round], with_camera: list[Round], read: int, due: float) -> list[Row]:
+    """Rows of the camera. Of ``due`` pictures its reader decoded ``read``: where that is too few there was none beside,
+    and nothing is said of latency."""
+    share = read / due if due else 0.0
+    good, told = share >= PICTURES_SHARE, f"{read} of {due:.0f} pictures of 640x480 at 30 Hz; {load()}"
+    rows = [Row("deploy.camera.pictures decoded by a reader beside", share, "1", PICTURES_SHARE, told, good)]
+    name = "deploy.camera.p99 with a 640x480 camera at 30 Hz that is read, over p99 without"
+    plain, with_camera = lasting(plain), lasting(with_camera)
+    if not good or not plain or not with_camera:
+        why = f"only {told}" if not good else f"no round lasted, the machine had no time for it; {load()}"
+        return [*rows, Row(name, None, "1", 2.0, f"not measured: {why}", False)]
+    ours, theirs = middle(0.99, plain)[0], middle(0.99, with_camera)[0]
     return [*rows, Row("deploy.camera.p99", 1e3 * theirs, "ms"),
-            Row("deploy.camera.p99 with a 640x480 camera at 30 Hz over p99 without", share, "1", 2.0, None, share <= 2)]
+            Row(name, theirs / ours, "1", 2.0, None, theirs / ours <= 2)]
 
 
 def against_rclpy(ours: float | None, rounds: int, seconds: float) -> list[Row]:
@@ -383,7 +454,8 @@ def against_rclpy(ours: float | None, rounds: int, seconds: float) -> list[Row]:
 
 
 def remembered(bench: Bench, flight_s: float) -> list[Row]:
-    """Memory after some seconds and at the end of the flight, of all processes; no step may have been missed."""
+    """Memory after some seconds and at the end of the flight, of all processes of a policy without worker; no step may
+    have been missed."""
     processes = bench.crew.processes
     first = {name: memory_mb(p.pid) for name, p in processes.items()}
     began = time.monotonic()
@@ -393,14 +465,12 @@ def remembered(bench: Bench, flight_s: float) -> list[Row]:
         bench.forget()
         bench.run(min(10.0, max(began + flight_s - time.monotonic(), 0.01)), lambda: bench.crew.mode != "active")
     last = {name: memory_mb(p.pid) for name, p in processes.items()}
-    total = sum(whole for whole, _ in last.values())
     grown, own = (sum(last[name][k] - first[name][k] for name in last) for k in (0, 1))
     oracle, told = bench.judge(), f"over {flight_s / 60:.1f} min at 500 Hz, {load()}"
-    each = ", ".join(f"{name} {whole:.0f}" for name, (whole, _) in last.items())
     more = ", ".join(f"{name} {mine - first[name][1]:.2f}" for name, (_, mine) in last.items())
     stops = [event["reason"] for _, event in bench.crew.events]
     return [
-        Row("deploy.memory of all processes (PSS)", total, "MB", 300, each, total <= 300),
+        memory("guard, controller, monitor and recorder", last),
         Row("deploy.memory grown", grown, "MB", 5.0, told, grown <= 5.0),
         Row("deploy.memory grown, of no file", own, "MB", None, more),
         Row("deploy.commands outside limits", oracle.outside, "1", 0,
@@ -408,6 +478,32 @@ def remembered(bench: Bench, flight_s: float) -> list[Row]:
                        "messages without their partner"]), not oracle.outside if oracle.commands else None),
         Row("deploy.missions stopped", len(stops), "1", 0, "; ".join(stops[:2]) or told, not stops),
     ]
+
+
+def memory(whose: str, found: Mapping[str, tuple[float, float]]) -> Row:
+    """The row of what these processes take together, each as :func:`memory_mb` says."""
+    total = sum(whole for whole, _ in found.values())
+    each = ", ".join(f"{name} {whole:.0f}" for name, (whole, _) in found.items())
+    return Row(f"deploy.memory of {whose} (PSS)", total, "MB", 300, each, total <= 300)
+
+
+def with_worker(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]:
+    """Memory of all processes of a policy that gives chunks, in flight at 500 Hz. Its network is next to nothing."""
+    from policies.cli.benches._fault_processes import start_worker
+
+    folder = out / "chunked" / "worker"
+    bench = Bench(artifact, 500.0, folder.parent, own, ["--worker", str(folder), "--no-awake"])
+    try:
+        folder.mkdir(mode=0o700)
+        start_worker(bench.crew)
+        bench.crew.start("monitor_node", "--artifact", str(artifact))
+        bench.crew.start("recorder", "--bag", str(folder.parent / "bag"))
+        bench.start()
+        bench.run(seconds)
+        found = {name: memory_mb(p.pid) for name, p in bench.crew.processes.items()}
+        return [memory("guard, controller, worker, monitor and recorder", found)]
+    finally:
+        bench.close()
 
 
 def late(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]:
@@ -431,14 +527,14 @@ def late(artifact: Path, out: Path, seconds: float, own: list[str]) -> list[Row]
                 "the target is for an idle machine", share <= 0.001)]
 
 
-def started(artifact: Path, out: Path, count: int) -> list[Row]:
-    """From the start of guard and controller, the robot being there, to the first command of a mission that is asked
-    for as soon as the guard is ready."""
+def started(artifact: Path, out: Path, count: int, own: list[str], beside: Sequence[str] = ()) -> list[Row]:
+    """From the start of guard and controller, and right after them of nodes ``beside``, the robot being there, to the
+    first command of a mission that is asked for as soon as the guard is ready."""
     from policies.cli.benches._crew import Crew
 
     took = list[float]()
     for number in range(count):
-        crew = Crew(artifact, "crazyflie", "odometry", "ctbr_cmd", 50.0, out / f"start{number}")
+        crew = Crew(artifact, "crazyflie", "odometry", "ctbr_cmd", 50.0, out / f"start{len(beside)}-{number}")
         try:
             crew.start("robot_sim")
             here: list[Any] = []
@@ -448,7 +544,10 @@ def started(artifact: Path, out: Path, count: int) -> list[Row]:
             crew.bus.subscribe(state.topic, state.type, QOS["sensor"], here.append)
             crew.need("the robot", 60.0, lambda here=here: bool(here))
             began, asked = time.monotonic(), 0.0
-            crew.start_guarded()
+            crew.start_guarded(own)
+            for module in beside:
+                crew.start(module, *(["--bag", str(crew.out / "bag")] if module == "recorder" else
+                                     ["--artifact", str(artifact)]))
             while not crew.oracle.commands and time.monotonic() < began + 30.0:
                 if crew.mode == "ready" and time.monotonic() > asked + 0.05:
                     asked = time.monotonic()
@@ -457,8 +556,9 @@ def started(artifact: Path, out: Path, count: int) -> list[Row]:
             took.append(crew.oracle.trace[0][0] - began)
         finally:
             crew.close()
-    middle = median(took)
-    return [Row("deploy.start to active", middle, "s", 1.5, f"{count} starts, {load()}", middle <= 1.5)]
+    usual, whose = median(took), ", monitor and recorder started with them" if beside else " alone"
+    return [Row(f"deploy.start to active of guard and controller{whose}", usual, "s", 1.5,
+                f"{count} starts, {load()}", usual <= 1.5)]
 
 
 def cpu_s(pid: int) -> float:
