@@ -99,12 +99,14 @@ def test_a_real_jump_is_counted_however_late_it_is_seen(leap: float, text: str) 
     assert any(wrong.startswith(text) for wrong in read(commands, after(1.0, 6, 6)).oracle.wrong)
 
 
-def test_two_commands_that_leave_at_once_are_counted() -> None:
-    """Made 0.1 P after the one before was: at most 0.2 + 0.4 ms lie between the two. 0.3 P after that they may have
-    been 1 ms apart."""
-    wrong = read(places(*[0.0] * 4), [0.0, P, P + 0.1 * P, 3 * P, 4 * P, 5 * P]).oracle.wrong
-    assert len(wrong) == 1 and wrong[0].startswith("two commands within 0.0006 s")
-    assert read(places(*[0.0] * 4), [0.0, P, P + 0.3 * P, 3 * P, 4 * P, 5 * P]).oracle.wrong == []
+def test_commands_before_their_turn_are_counted_by_when_they_were_made() -> None:
+    """Half a period before the turn of 0.95, however long the guard took for the one before."""
+    for early, wrong in ((0.1, 1), (0.44, 1), (0.46, 0)):
+        seen = read(places(*[0.0] * 4), [0.0, P, P + early * P, 3 * P, 4 * P, 5 * P]).oracle.wrong
+        assert len(seen) == wrong and all(text.startswith("two commands within 0.000") for text in seen)
+    late = [k * 0.9 * P for k in range(20)]  # each is 0.05 of a period sooner: the twelfth is half a one early
+    assert len(read(places(*[0.0] * 9), late[:11]).oracle.wrong) == 0
+    assert len(read(places(*[0.0] * 18), late).oracle.wrong) >= 1
 
 
 def test_the_two_topics_may_come_in_any_order() -> None:

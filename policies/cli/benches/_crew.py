@@ -14,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from policies.cli.benches._fault_oracle import Joined, Oracle
+from policies.cli.benches._fault_oracle import ORDER_S, Joined, Oracle
 from policies.cli.benches._priority import ordinary
 from policies.export.manifest import ChunkSpec
 from robots.signals import SignalSpec
 from robots.spec import load_robot
-from temporeal_bridge import messages
+from temporeal_bridge import codecs, messages
 from temporeal_bridge.dds import DdsTransport, free_domain
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface import StateTopic, load_interface
 from temporeal_bridge.processes import Process, end, how_ended, start
 from temporeal_bridge.transport import QOS, Callback, QoS, Received
 
 DEEP = QoS(reliable=False, depth=1000)
+ALL_MODES = QoS(depth=1000, latched=True)  # a depth of 1 would keep the last one only
 START_S = 60.0  # for processes to start on a machine that is busy
 STARTS = 10  # in a row that the guard may refuse
 BESIDE = ("monitor_node", "recorder")  # the robot's way from state to command: never real-time
@@ -182,19 +183,19 @@ class Crew:
         self.facts = load_interface(spec, interface)
         self.topic = self.facts.command(command)
         self.oracle = Oracle(spec, self.facts, command, 1 / rate_hz, timed=False)  # this process may be late itself
-        self.oracle.mode = "active"  # modes come on another topic, maybe later than commands: not judged here
         self.modes: list[tuple[float, str]] = []
         self.events: list[tuple[float, dict[str, Any]]] = []
         self.episode = 0  # of the simulated robot, as it says
         self.processes: dict[str, Process] = {}
         self.number = 0
-        judged = self.oracle.paced or self.oracle.servos is not None  # by what each command was made of, and when
-        self.joined = Joined(self.oracle) if judged and on_command is None else None
+        self.joined = Joined(self.oracle) if on_command is None else None
+        self.proposed = (-1, -np.inf)  # mission, and s in it when the controller's last command had gone, as told
+        self.low_at = -np.inf  # when the robot last said that it is on the ground
         self.bus.subscribe(self.topic.topic, self.topic.type, DEEP, on_command or self._on_command)
         if self.joined is not None:
             self._hear_guard(self.joined)
-        self.bus.subscribe("mission", "std_msgs/msg/Header", QOS["latched"], lambda r: self.modes.append((
-            r.at, messages.decode(r.type, r.data).frame_id)))
+            self.oracle.says("")  # there is no mission
+        self.bus.subscribe("mission", "std_msgs/msg/Header", ALL_MODES, self._on_mode)
         self.bus.subscribe("guard/event", "std_msgs/msg/String", QOS["default"], lambda r: self.events.append((
             r.at, json.loads(messages.decode(r.type, r.data).data))))
         self.bus.subscribe("sim/episode", "std_msgs/msg/UInt64", QOS["latched"], self._on_episode)
@@ -211,10 +212,32 @@ class Crew:
     def _hear_guard(self, joined: Joined) -> None:
         """By the times, and the state, that the guard says each command was made with: who listens beside it may hear
         later, and take a pause of its own for one of the guard's."""
-        servos = self.oracle.servos
-        for state in self.facts.states if servos is not None else ():
-            self.bus.subscribe(state.topic, state.type, DEEP, lambda r, s=state: servos.read(s, r.at, r.data))
-        self.bus.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", DEEP, lambda r: joined.told(r.data))
+        def told(received: Received) -> None:
+            found = joined.told(received.data)
+            if found.step >= 0:
+                self.proposed = found.flight, found.left
+
+        for state in self.facts.states:
+            self.bus.subscribe(state.topic, state.type, DEEP, lambda r, s=state: self._on_state(s, r))
+        self.bus.subscribe("guard/command", "std_msgs/msg/Float64MultiArray", DEEP, told)
+
+    def _on_state(self, state: StateTopic, received: Received) -> None:
+        """What commands are judged by: what servos may give, and whether a quadrotor stands on the ground, or did until
+        a moment ago."""
+        oracle, below = self.oracle, self.facts.safety.get("unlock_below_m")
+        if oracle.servos is not None:
+            oracle.servos.read(state, received.at, received.data)
+        if below is not None:
+            signals = codecs.STATES[state.codec].decode(messages.decode(state.type, received.data), state.options)
+            if "height" in signals and float(signals["height"]) < below:
+                self.low_at = received.at
+            oracle.grounded = received.at - self.low_at <= ORDER_S
+
+    def _on_mode(self, received: Received) -> None:
+        said = messages.decode(received.type, received.data).frame_id
+        self.modes.append((received.at, said))
+        if self.joined is not None:
+            self.oracle.says(said.split()[0], received.at)
 
     def _on_episode(self, received: Received) -> None:
         self.episode = int(messages.decode(received.type, received.data).data)
@@ -311,7 +334,6 @@ class Crew:
 
         self.need("a guard that is ready", START_S, ready)
         self.watch(0.3)
-        self.oracle.says("active")
         asked = -1.0
 
         def active() -> bool:
@@ -319,12 +341,12 @@ class Crew:
             if time.monotonic() > asked + 1.0:  # a controller that was started a moment ago may not have heard it
                 asked = time.monotonic()
                 self.tell("mission/start", self.number)
-            return self.modes[-1][1] == f"active {self.number}"
+            return f"active {self.number}" in (mode for _, mode in self.modes[said:])  # it may be over again
 
         def refused() -> bool:
             return any(event["code"] == "start" for _, event in self.events[known:])
 
-        known = len(self.events)
+        known, said = len(self.events), len(self.modes)
         self.need("the mission", START_S, lambda: active() or refused())
         return not refused()
 

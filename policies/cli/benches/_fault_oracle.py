@@ -24,8 +24,16 @@ ROUNDING = 1e-6  # of a limit: commands pass through float64 and through sums wi
 PLACE = 1e-9  # of a range
 ON_TIME = 0.9  # periods: so early the next command may be; with each period more one was missed. A late controller is
 # bridged before, so it was the guard that stood still
-CLOSEST = 0.45  # of a period between two commands: closer together they are faster than their difference says
+# Periods: a command's turn comes PACE after the one before, and it is early EARLY before that (docs/faults.md). So two
+# are 0.45 of a period apart at least, and in the long run there is one every 0.95 at most
+PACE, EARLY = 0.95, 0.5
+CLOCK_S = 1e-9  # times are told since the mission began, as differences of float64
+KEEPS = ("hold", "ramp", "damp")  # stop actions that go on from the last command, a period after it; others at once
 SPOKEN = ("active", "stopping", "holding")  # modes in which commands may be on the wire
+# Of who listens beside the robot: a command may be taken so long before the mode that it belongs to, or after the one
+# that ended. Topics have no order among each other, and are taken one after the other. Chosen: five commands at 50 Hz;
+# a process that shares its core waits some slices of 3 ms, and who waited longer finds both topics' messages there
+ORDER_S = 0.1
 KEPT = 1000  # messages of the state that may still be told of
 WAITING = 100  # told of and not seen yet, before a command that is none of them is given up
 RATES = ("speed", "acceleration", "jerk")
@@ -67,6 +75,15 @@ def range_ends(
         return slowest, fastest
     gain = np.asarray(rule["gain"], dtype=float)
     return gain * (slowest - velocity), gain * (fastest - velocity)
+
+
+class Doubt(NamedTuple):
+    """A command taken at ``at`` [s] that is wrong unless a mode comes that excuses it; ``early``: the begin of a stop,
+    else any mode in which there are commands."""
+
+    at: float
+    text: str
+    early: bool
 
 
 class Windows:
@@ -170,7 +187,8 @@ class Oracle:
     """Reads the commands of one robot.
 
     Args:
-        command: its name. period: s between commands. timed: whether the times of arrival are those of departure.
+        command: its name. period: s between commands. timed: whether the times of arrival are those of departure, and
+            modes and commands come in the order in which they were sent.
 
     Attributes:
         commands: how many were read, ``points`` of trajectories included in ``points``.
@@ -192,8 +210,9 @@ class Oracle:
         self.low, self.high = np.array(self.spec.low) + margin, np.array(self.spec.high) - margin
         self.rates = {name: np.broadcast_to(np.asarray(own.get(name) or np.inf, dtype=float), (self.spec.size,))
                       for name in RATES}
-        self.paced = bool(np.isfinite(self.rates["speed"]).any())
-        self.timed = timed
+        self.bounded = bool(np.isfinite(self.rates["speed"]).any())
+        self.at_once = not set(section["stop"].values()) <= set(KEEPS)
+        self.timed, self.order_s = timed, 0.0 if timed else ORDER_S
         # messages whose numbers are float32, or scaled there and back, round a limit over its end
         exact = self.topic.type.startswith(("trajectory", "std_msgs/msg/Float64", "sensor_msgs"))
         self.rounding = (PLACE if exact else PLACE + 1e-6) * (self.high - self.low)
@@ -203,19 +222,46 @@ class Oracle:
         self.trace: list[tuple[float, np.ndarray]] = []
         self.mode, self.history, self.last, self.measured = "", list[np.ndarray](), NEVER, None
         self.silent_at = -np.inf  # from when on there may be no command
+        self.turn = -np.inf  # of the next command, by the clock of ``last``
+        self.since, self.count = -np.inf, 0  # when the mission began, as it was taken [s]; its commands
+        self.begun = 0  # stops of which no command is known yet that followed at once
+        self.doubts: list[Doubt] = []
         self.grounded = False  # a quadrotor stands on the ground: there a zero unlocks its thrust
         self.ahead: np.ndarray | None = None  # points [K, A] of the last trajectory, a period from each other
 
     def says(self, mode: str, at: float = -np.inf) -> None:
-        """The guard's mode changed, as taken at ``at`` [s]: one command of the same instant may have been sent before
-        that, for topics have no order among each other."""
+        """The guard's mode changed, as taken at ``at`` [s]. One command of the same instant may have been sent before
+        that; who listens beside the robot takes all in that come soon after it, and some before it."""
+        self.settle(at)
         if mode == "active":
-            self.forget()
-        self.mode, self.silent_at = mode, np.inf if mode in SPOKEN else at
+            if self.timed:
+                self.forget()
+            self.since, self.count, self.begun = at - self.order_s, 0, 0
+        self.doubts = [doubt for doubt in self.doubts if doubt.early or mode not in SPOKEN]
+        if mode == "stopping" and self.at_once:
+            self.count -= 1
+            if self.doubts:
+                self.doubts.pop(0)
+            else:
+                self.begun += 1
+        self.mode, self.silent_at = mode, np.inf if mode in SPOKEN else min(self.silent_at, at + self.order_s)
+
+    def settle(self, at: float = np.inf) -> None:
+        """What no mode has excused by ``at`` [s] is wrong."""
+        late = [doubt for doubt in self.doubts if at - doubt.at > self.order_s]
+        self.doubts = [doubt for doubt in self.doubts if doubt not in late]
+        for doubt in late:
+            self._bad(doubt.text)
+
+    def _doubt(self, at: float, text: str, early: bool = False) -> None:
+        if self.timed or (early and not self.at_once):
+            self._bad(text)
+        else:
+            self.doubts.append(Doubt(at, text, early))
 
     def forget(self) -> None:
         """What comes next goes on from nothing that is known."""
-        self.history, self.last = [], NEVER
+        self.history, self.last, self.turn = [], NEVER, -np.inf
         if self.servos is not None:
             self.servos.forget()
 
@@ -225,6 +271,7 @@ class Oracle:
         """One message on the command's topic, taken at ``at`` [s]; its ``times`` and the ``marks`` of the state that it
         was made of, where the sender has told them."""
         self.commands += 1
+        self.settle(at)
         now, timed = times or Times(at, at), self.timed or times is not None
         try:
             message = messages.decode(self.topic.type, data)
@@ -232,8 +279,8 @@ class Oracle:
         except (messages.MessageError, codecs.CodecError, ValueError) as error:
             return self._bad(f"not a command: {error}")
         if at > self.silent_at and (command.any() or not self.grounded):
-            self._bad(f"a command in mode {self.mode!r}")
-        elif self.mode not in SPOKEN:
+            self._doubt(at, f"a command in mode {self.mode!r}")
+        elif self.mode not in SPOKEN and self.timed:
             self.silent_at = -np.inf  # that was the one
         command = command.reshape(-1)
         if command.size != self.spec.size or not np.isfinite(command).all():
@@ -247,19 +294,31 @@ class Oracle:
         if missed > 0:
             self._gap(missed, hasattr(message, "points"))
         self._motion(command, pushed)
-        if self.paced:
-            apart = now.left - self.last.made  # at most
-            self.closest = min(self.closest, apart / self.period)
-            if timed and apart < CLOSEST * self.period:
-                self._bad(f"two commands within {apart:.4f} s, a period is {self.period:g} s")
+        self._pace(at, now.made, timed)
         self.last = now
         if hasattr(message, "points"):
             self._trajectory(message)
 
+    def _pace(self, at: float, made: float, timed: bool) -> None:
+        """No heap of commands: none before its turn, by when they were made, where that is known. However late they are
+        taken, no more than fit in since the mission began."""
+        self.count += 1
+        if at - self.since < ((self.count - 1) * PACE - EARLY) * self.period - CLOCK_S:
+            self._bad(f"{self.count} commands within {at - self.since:.4f} s, a period is {self.period:g} s")
+        if not timed:
+            return
+        apart, early = made - self.last.made, made < self.turn - EARLY * self.period - CLOCK_S
+        self.closest = min(self.closest, apart / self.period)
+        if early and self.begun:
+            self.begun -= 1
+        elif early:
+            self._doubt(at, f"two commands within {apart:.4f} s, a period is {self.period:g} s", early=True)
+        self.turn = (made if early else max(self.turn, made)) + PACE * self.period  # a stop has turns of its own
+
     def _last_word(self, now: Times) -> None:
         """Zero to a robot that holds speeds or efforts, from a guard that lets go of it: at once, however far the last
         command was from that and however short ago. What comes next begins there."""
-        self.history, self.last = [np.zeros(self.spec.size)], now
+        self.history, self.last, self.turn = [np.zeros(self.spec.size)], now, -np.inf
 
     def _place(self, command: np.ndarray, what: str) -> None:
         self._within(what + " place", np.maximum(self.low - command, command - self.high), self.rounding)
@@ -312,7 +371,7 @@ class Oracle:
         Where servos are at the end of what they may give (``pushed`` [A]), how fast the command is is not ours to say:
         from there on it is judged as after the first.
         """
-        if not self.history and self.measured is not None and self.paced:
+        if not self.history and self.measured is not None and self.bounded:
             reach = np.minimum(self.rates["speed"] * self.period, self.rates["acceleration"] * self.period**2)
             size = self.measured.size
             self._within("first command", np.abs(command[:size] - self.measured), reach[:size] + 0.02)
@@ -372,7 +431,7 @@ class Joined:
 
     def __init__(self, oracle: Oracle) -> None:
         self.oracle, self.lost, self.flight = oracle, 0, -1
-        oracle.says("active")  # the guard's modes come on a third topic: they are not judged here
+        oracle.says("active")  # until somebody tells the oracle the guard's modes, which come on a third topic
         self.commands: deque[tuple[float, bytes, np.ndarray | None]] = deque()
         self.tolds: deque[Told] = deque()
 
@@ -394,6 +453,7 @@ class Joined:
             self._untold()
         self.lost += len(self.tolds)
         self.tolds.clear()
+        self.oracle.settle()
 
     def _match(self) -> None:
         while self.commands and self.tolds:
