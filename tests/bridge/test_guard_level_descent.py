@@ -182,7 +182,7 @@ def test_the_thrust_that_hovers_is_what_was_flown(start, motion):
             more = motion * np.exp(-t)  # m/s^2: up to ``motion`` m/s
             height = 0.0 if floor else 1.0 + motion * (t + np.exp(-t) - 1.0)
             thrust = share * (1.0 + more / 9.81) / np.cos(np.deg2rad(degrees))
-            told = flown(told, level, thrust, {"height": np.array(height), "base_quat_w": quat}, t, PERIOD)
+            told = flown(told, level["landed_m"], thrust, {"height": np.array(height), "base_quat_w": quat}, t, PERIOD)
         return hover_thrust(ROBOT, told) / nominal
 
     assert after(0.5, 0.85) == after(3.0, 0.85, floor=True) == 1.0

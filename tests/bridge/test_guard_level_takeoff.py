@@ -31,7 +31,7 @@ def lost(for_s: float = 50.0) -> dict[str, Any]:
      glitch("base_pos_w", 0, 0.5), 0.3, 0.1, 0.8), (LIGHT, {"name": "stamped", "by_s": 0.3}, 0.5, 0.5, 1.5),
     (LIGHT, glitch("base_quat_w", 1, 0.7, 0.05), 0.1, 0.02, 0.1), (LIGHT, lost(), 0.06, 0.02, 0.1),
     (LIGHT, lost(), 0.2, 0.03, 0.3), (LIGHT, lost(), 0.5, 0.75, 1.6), ({}, lost(), 0.5, 0.1, 0.5),
-    ({"mass": 0.027}, lost(), 0.7, 0.9, 1.2)], ids=str)
+    ({"mass": 0.027}, lost(), 0.7, 1.0, 2.5)], ids=str)
 def test_a_fault_at_its_take_off_lifts_nobody_to_the_ceiling(
         changes, fault, at_s, at_most_m, no_faster, grounded, lockstep_of, tmp_path, monkeypatch):
     """With the nominal thrust, less 15 %, the lightest and strongest rose to 24 m after one garbled sample of its

@@ -21,7 +21,7 @@ from tests.bridge.test_guard_level import TILT_DEG, tilt
 from tests.bridge.test_replay import EMPTY, Flown
 
 ROBOT = load_robot("crazyflie")
-LEVEL, PERIOD = {"landed_m": 0.06}, 0.02
+FLOOR_M, PERIOD = 0.06, 0.02
 UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
 MOTORS_S = 0.07  # of a Crazyflie
 
@@ -37,7 +37,7 @@ def estimate(*parts: tuple[float, Callable[[float], float]], weight: float = 1.0
             asked, seen = max(thrust(speed), 0.0), height + noise * rng.normal()
             seen = round(seen / digit) * digit if digit else seen
             values = {"height": np.array(seen), "base_quat_w": UPRIGHT}
-            told = hovering.flown(told, LEVEL, asked * weight, values, now, PERIOD)
+            told = hovering.flown(told, FLOOR_M, asked * weight, values, now, PERIOD)
             for _ in range(20):
                 push = asked + exp(-0.001 / MOTORS_S) * (push - asked)
                 speed += 0.001 * 9.81 * (push - 1.0)
@@ -98,7 +98,7 @@ def stopped(velocity: Any, told: Any = None, seconds: float = 1.0) -> tuple[Leve
         t = k * PERIOD
         values = seen(9.0 + z * t, velocity if told is None else told, (x * t, y * t))
         if t < seconds:
-            flown = hovering.flown(flown, LEVEL, 1.0, values, t, PERIOD)
+            flown = hovering.flown(flown, FLOOR_M, 1.0, values, t, PERIOD)
     return looked(Levelling("level", seconds), values, seconds, PERIOD, flown), values
 
 
@@ -224,25 +224,9 @@ def test_a_velocity_that_lies_sideways_drives_nobody_away(by, begun):
     assert far < 0.4 and speed > -0.6
 
 
-@pytest.mark.parametrize("push, for_s, metres", [(2.0, 1.0, 3.0), (3.0, 0.5, 2.5), (1.2, 20.0, 9.0)])
-def test_who_was_pushed_is_braked_again(push, for_s, metres, begun):
-    """By ``push`` [m/s^2] of a door, or a wind. Once it had been faster for a while it was let drift until it was
-    down: 4 m after a push of a second."""
-    steered(begun, lambda t: (0.0, 0.0, 1.5 if t < 1.2 else 0.0))
-    begun.lockstep.run(2.0)
-    begun.send("mission/stop", EMPTY)
-    data = begun.robot.plant.body.data
-    data.xfrc_applied[1, 0] = push * 0.0319
-    where = begun.robot.true()["base_pos_w"]
-    begun.lockstep.run(min(for_s, 6.0))
-    data.xfrc_applied[1, 0] = 0.0 if for_s < 6.0 else push * 0.0319
-    far, speed = down(begun)
-    assert np.hypot(*(begun.robot.true()["base_pos_w"] - where)[:2]) < metres and speed > -0.5
-
-
-def test_a_heading_that_is_wrong_drives_it_no_faster_than_a_few_tries_do(
+def test_a_heading_that_is_wrong_drives_nobody_faster_and_faster(
         grounded, lockstep_of, tmp_path, monkeypatch):
-    """By 180 degrees since before the mission, stopped at 1.1 m/s: each try to brake it adds 0.4 m/s."""
+    """By 180 degrees since before the mission, stopped at 1.1 m/s."""
     pytest.importorskip("mujoco")
     from temporeal_bridge.memory import Bus
 
@@ -261,5 +245,5 @@ def test_a_heading_that_is_wrong_drives_it_no_faster_than_a_few_tries_do(
         flown.lockstep.run(0.02)
         true = flown.robot.true()
         fastest = max(fastest, float(np.hypot(*true["base_vel_w"][:2])))
-    assert true["height"] < 0.1 and fastest < 3.0, fastest
+    assert true["height"] < 0.1 and fastest < 2.2, fastest
     flown.close()

@@ -211,6 +211,8 @@ class GuardNode:
         self.left: Motion | None = None  # of an earlier mission, which the robot may hold for ever
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
         self.ground = Ground(hovering.lifts(robot) if self.levels else 1.0)
+        # m: what begins below it stands
+        self.below = max((self.profile.level or {}).get("landed_m", 0.0), self.profile.unlock_below_m or 0.0)
         self.nominal = hovering.nominal_thrust(robot) if self.levels else 1.0  # N, of its thrust
         self.greeted, self.heard, self.due = -np.inf, -np.inf, np.inf
         self.sent_at = self.turn = -np.inf  # of the last command; when the next one is expected
@@ -425,9 +427,8 @@ class GuardNode:
         self.unlocked = True  # whether it was or not: from now on it is in the air, and a zero would cut its motors
         self.sent_at = self.turn = self.stands_at = -np.inf
         self.watch.grounded = self.levels and not self._flies(now)
-        if self.levels and self.profile.level is not None:
-            self.ground.begin(float(self.watch.values["height"]),
-                              max(self.profile.level["landed_m"], self.profile.unlock_below_m or 0.0))
+        if self.levels:
+            self.ground.begin(float(self.watch.values["height"]), self.below)
         self.due = now if barred else np.inf
         self._say("arming" if barred else "active")
 
@@ -506,18 +507,18 @@ class GuardNode:
 
     def _grounded(self, now: float) -> bool:
         """Whether nothing that was sent in this mission can have lifted the robot, if anything was sent: for a mission
-        may have begun in the air, and then it falls. Nor may one have risen from the floor that was sent little, and of
-        which nobody knows: it falls by a hand's breadth, while a thrust that levels may carry it to the ceiling."""
+        may have begun in the air, and then it falls. Nor has one left the floor that was sent little, never was seen to
+        rise, and of which nobody knows: a thrust that levels may carry it to the ceiling."""
         if not self.watch.grounded:
             return False
         if self.ground.lifted_at < self.flight.began:
             return self.motion is None or self.ground.stands
-        return self.ground.floor and not self.stopper.sees(now)
+        return self.ground.floor and not self.flown.rose and not self.stopper.sees(now)
 
-    def _push(self, thrust: float, now: float) -> None:
-        """So much [N] is sent: it may lift the robot, sooner or later."""
+    def _push(self, thrust: float, now: float, periods: int = 1) -> None:
+        """So much [N] is sent, or was left in force for ``periods``: it may lift the robot, sooner or later."""
         velocity = self.watch.believed.get("base_vel_w") if self.watch.seen(now) else None
-        if self.ground.push(thrust, self.period, now, None if velocity is None else velocity.item(2)) and (
+        if self.ground.push(thrust, periods * self.period, now, None if velocity is None else velocity.item(2)) and (
                 self.watch.grounded):
             self.watch.lift(now)
 
@@ -529,7 +530,8 @@ class GuardNode:
             self.next_look = now + IDLE_LOOK_S
         if action == "hold" and self._grips():  # nothing was sent yet in this mission, but something before it
             self.motion = self.motion or self.left
-        self.stopper.begin(action, now, self.motion, grounded=action == "level" and self._grounded(now))
+        self.stopper.begin(
+            action, now, self.motion, grounded=action == "level" and self._grounded(now), floor=self.ground.floor)
         # an action that goes on from the last command comes a period after it
         self.due = max(now, self.sent_at + self.period) if self.stopper.keeps else now
         self._say("stopping")
@@ -597,11 +599,12 @@ class GuardNode:
         process did not run for a while: what it knows has grown old then, and newer states wait."""
         now = self.transport.monotonic()
         paused, self.stepped = now - self.stepped, now
-        if self.mode == "active" and paused > self.profile.silent_after_s:
-            self.stop("guard", f"the guard itself stood still for {paused:.3f} s")
-        looks_first = self.mode != "active" or self.looks or paused > HELD_UP * TICK_S
+        stood = self.mode == "active" and paused > self.profile.silent_after_s
+        looks_first = stood or self.mode != "active" or self.looks or paused > HELD_UP * TICK_S
         if looks_first:
             self.transport.wait(0.0)
+        if stood:  # a stop begins with what there is to know
+            self.stop("guard", f"the guard itself stood still for {paused:.3f} s")
         for proposal in self._newest(self.link.receive()):
             self._hear(proposal, self.transport.monotonic())
         if not looks_first:
@@ -740,6 +743,8 @@ class GuardNode:
         if self.motion is None or missed < 1:
             return
         self.stands_at += missed * self.period
+        if self.levels:
+            self._push(self.motion.command.item(0), now, missed)
         self.motion = stop_actions.caught_up(self.limits, self.motion, missed, self.led)
 
     def _unsafe(self, now: float) -> Reason:
@@ -875,10 +880,10 @@ class GuardNode:
             self.watch.readings.sent(np.reshape(command, -1))
             self.left = None
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
-        if self.levels and self.mode == "active" and self.profile.level is not None:
+        if self.levels and self.mode == "active":
             share = float(command.item(0)) / self.nominal
             self.flown = hovering.flown(
-                self.flown, self.profile.level, share, self.watch.values, self.acting, self.period)
+                self.flown, self.below, share, self.watch.values, self.acting, self.period)
         step, age, asked = (-1, np.nan, self.nothing) if p is None else (p.step, p.at - p.seen, p.values)
         began = self.flight.began
         self.voice.command(Told(

@@ -6,7 +6,6 @@ functions; the thrust that levels is :mod:`temporeal_bridge.levelling`'s. ``valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import exp, inf
 from typing import NamedTuple
 
@@ -32,7 +31,8 @@ class Flown(NamedTuple):
     late alike: what the ``motors`` pushed up (``pushed``: smoothed once, twice), the 1 of what is ``counted``, and the
     ``height`` [m] (once, ``twice``), which changes with ``speed`` [m/s]. Whether the robot ``rose`` from where it began
     or sank, and whether it ``flies``: it did, or is high. For a stop that begins: ``height``, ``said`` and ``place`` of
-    :class:`temporeal_bridge.levelling.Levelling`."""
+    :class:`temporeal_bridge.levelling.Levelling`, and what is ``shown`` [m]: how far its height is above the smoothed
+    one, which is how it climbs times SMOOTH_S."""
 
     at: float = -inf
     since: float = inf
@@ -46,6 +46,7 @@ class Flown(NamedTuple):
     twice: float = 0.0
     speed: float = 0.0
     said: float = 0.0
+    shown: float = 0.0
     place: tuple[float, ...] = ()
     rose: bool = False
     flies: bool = False
@@ -61,12 +62,10 @@ def lifts(robot: RobotSpec) -> float:
     return HOVERS[0] * nominal_thrust(robot)
 
 
-def flown(
-    before: Flown, level: Mapping[str, float], share: float, values: Values, now: float, period: float
-) -> Flown:
+def flown(before: Flown, below: float, share: float, values: Values, now: float, period: float) -> Flown:
     """One more command, a ``period`` [s] or more later, with the collective thrust ``share``, in nominal hover thrusts:
-    only the part of it that points up carries. A thrust that lifts no robot counts once it is known to fly, and what
-    fits no robot that flies (it stands, or is held) never."""
+    only the part of it that points up carries. What is not higher than ``below`` [m] may stand. A thrust that lifts no
+    robot counts once it is known to fly, and what fits no robot that flies (it stands, or is held) never."""
     height, velocity = float(values["height"]), values.get("base_vel_w")
     new = before.at == -inf
     if new:
@@ -79,7 +78,7 @@ def flown(
     said = smooth * (before.said - (0.0 if velocity is None else gap * float(velocity[2])))
     _, x, y, _ = values["base_quat_w"].tolist()
     up = share * (1.0 - 2.0 * (x * x + y * y))
-    motors = up + exp(-gap / ANSWERS_S) * ((up if new and height > level["landed_m"] else before.motors) - up)
+    motors = up + exp(-gap / ANSWERS_S) * ((up if new and height > below else before.motors) - up)
     rose, (least, most) = before.rose or abs(height - before.beginning) > ROSE_M, HOVERS
     counts = rose or up >= least
     pushed = _smoothed(before.pushed, motors if counts else 0.0, smooth)
@@ -90,7 +89,7 @@ def flown(
         kept = exp(-gap / (FLOWN_S if rose else STOOD_S))
         sums = kept * sums[0] + gap * thrust, kept * sums[1] + gap * carried
     return Flown(now, before.since, *sums, motors, pushed, counted, before.beginning, once, twice, speed, said,
-                 sideways(before.place, values, smooth), rose, rose or height > level["landed_m"])
+                 height - once, sideways(before.place, values, smooth), rose, rose or height > below)
 
 
 def _smoothed(before: tuple[float, float], value: float, kept: float) -> tuple[float, float]:

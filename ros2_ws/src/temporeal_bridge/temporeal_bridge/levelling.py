@@ -45,16 +45,15 @@ SWEPT_S, FASTER_M_S = 0.5, 0.3  # who is faster sideways by so much than in so l
 # any more: levelling out takes that time, and after it nothing but a gust, or a lie, makes it faster. Chosen
 SLOWED_M_S2, LEAST_M_S = 0.8, 0.7  # nor who does not become slower by so much, but for speeds that wind holds. Chosen:
 # half of what braking makes of it; with a yaw that is wrong it is driven on
-DRIVEN_S, PAUSE_S = 0.3, 1.0  # once that lasts so long, s, it is let be for so long, then for twice as long. Chosen: a
-# velocity that leaps lasts for a sample or two; each try with a wrong yaw makes it faster by 0.4 m/s
+DRIVEN_S = 0.3  # and for good once that lasts so long. Chosen: a velocity that leaps lasts for a sample or two
 ALIVE_S = 0.2  # a velocity whose bits do not change for so long says nothing. Chosen: 6 samples at 31 Hz
 STOOD_DOWN_S, TOLD_DOWN_S = 0.3, 0.5  # share per s: who stands is let down so fast; whom the operator tells to. Chosen
 AGAIN_S = 2.0  # so long after level began, and after the word before, an operator's word is a second one. Chosen:
 # `ros2 topic pub` repeats its word every second
 OFF_S = 2.5  # so long zeros are sent after landing. A Crazyflie that is silent sooner than IS_FLYING_HYSTERESIS (2 s,
 # supervisor.c) after its last thrust counts as falling, and is locked until somebody starts it again
-RISING = 0.09  # share per m/s, less for who climbed when it was last seen: 2 / (g T), with which it is back where that
-# was after T = 2.3 s (blind_s, and the 2 s for which the firmware keeps the thrust)
+RISING = 0.09  # share per m/s, less for who climbed where a stop begins blind: 2 / (g T), with which it is back where
+# that was after T = 2.3 s (blind_s, and the 2 s for which the firmware keeps the thrust)
 LET_DOWN = 0.2  # of the hover thrust: who has come to that flies no more, its motors may be cut. Chosen
 LANDS_M_S = 0.1  # in SMOOTH_S: who is faster has not landed, however low its height is said to be. Chosen: 5 x noise
 
@@ -67,13 +66,12 @@ class Levelling(Stopping):
     ``highest`` of those since it last ``sank`` [s]; by how much [m] that height would be above the newest one if the
     robot sank as the velocity ``said``; for how long [s] height and velocity were ``known`` before it began; the
     ``place`` [m], x and y without noise; the horizontal speed [m/s] that is still braked (``swept``), and for how long
-    [s] the robot has been faster (``driven``); until when (``let_be`` [s], as ``lasted`` counts) it is not braked, and
-    for how long (``pause`` [s]) it will not be the next time.
+    [s] the robot has been faster (``driven``).
 
     For :func:`trimmed`: the share of the hover thrust that ``carries`` it, and how long it ``lasted`` [s] by its
     commands; for how long it ``stood`` [s], at the height ``stands`` [m], and for how long its ``velocity`` [m/s] has
     been the ``same`` [s]; for how long the operator has ``told`` it to end [s] (None: he has not); for how long it has
-    been ``blind`` [s], with no attitude.
+    been ``blind`` [s], with no attitude; whether the mission began on the ``floor``.
 
     What is summed up counts whole periods, or a replay, whose times are rounded otherwise, would not come out the same
     to the digit.
@@ -88,8 +86,6 @@ class Levelling(Stopping):
     place: tuple[float, ...] = ()
     swept: float = 0.0
     driven: float = 0.0
-    let_be: float = -inf
-    pause: float = PAUSE_S
     carries: float = 1.0
     lasted: float = 0.0
     stood: float = 0.0
@@ -98,13 +94,14 @@ class Levelling(Stopping):
     same: float = inf
     told: float | None = None
     blind: float = 0.0
+    floor: bool = False
 
 
-def begun(now: float, motion: Motion | None, grounded: bool) -> Stopping:
+def begun(now: float, motion: Motion | None, grounded: bool, floor: bool = False) -> Stopping:
     """Level begins, or what can be done in its place. ``motion``: of the last command of this mission; ``grounded``:
-    nothing that the guard sent can have lifted the robot, and a thrust that levels would."""
+    nothing that the guard sent can have lifted the robot, and a thrust that levels would; ``floor``: it began there."""
     if not grounded:
-        return Levelling("level", now)
+        return Levelling("level", now, floor=floor)
     return Stopping("silence", now) if motion is None else Levelling("off", now)
 
 
@@ -116,8 +113,8 @@ def onward(
     period = profile.limits.dt
     stop = looked(unseen(stop, values, period), values, now, period, before)
     if not silent(stop, profile):  # else nothing is sent that could be trimmed
-        stop = trimmed(stop, profile, values, sound)
-    hover = hover_thrust(robot, before) if sound else unsure_thrust(robot, before, profile)
+        stop = trimmed(stop, profile, values, sound, unknown=not known(before))
+    hover = lifts(robot) if stop.floor and not (sound or known(before)) else hover_thrust(robot, before)
     if values is None:
         hover *= 1.0 - RISING * climbed(stop, before)
     step = levelled(profile, hover, spec, stop, values, now, autopilot, sound, waits)
@@ -126,16 +123,9 @@ def onward(
     return Levelling("off", now), Step(step.command, over=False)  # down: a firmware that hears no more calls it a fall
 
 
-def unsure_thrust(robot: RobotSpec, before: Flown, profile: Profile) -> float:
-    """The hover thrust [N] of a robot whose height nobody can go by: of one that has just left the ground, and has not
-    shown what it hovers with, that of the lightest and strongest, which any other would carry away."""
-    from_ground = before.beginning < (profile.level or {})["landed_m"]
-    return hover_thrust(robot, before) if known(before) or not from_ground else lifts(robot)
-
-
 def climbed(stop: Levelling, before: Flown) -> float:
-    """How fast [m/s] the robot climbed, by its velocity, when it was last seen."""
-    return max(-(before.said if stop.seen == -inf else stop.said) / SMOOTH_S, 0.0)
+    """How fast [m/s] a robot climbed, as far as velocity and height both said it, that this stop has never seen."""
+    return max(min(-before.said, before.shown) / SMOOTH_S, 0.0) if stop.seen == -inf else 0.0
 
 
 def looked(
@@ -148,7 +138,9 @@ def looked(
         return stop
     told, velocity = float(values["height"]), values.get("base_vel_w")
     if velocity is not None:
-        stop = _swept(stop, hypot(*velocity.tolist()[:2]), period)
+        speed = hypot(*velocity.tolist()[:2])
+        driven = stop.driven + period if speed > stop.swept + FASTER_M_S and stop.lasted >= SWEPT_S else 0.0
+        stop = replace(stop, swept=_swept(stop, speed, period), driven=driven)
     if stop.seen == -inf:
         if before is not None and velocity is not None and 0.0 < now - before.at < SHOWN_S:
             taken = looked(replace(
@@ -165,19 +157,13 @@ def looked(
                    sank=now if sank else stop.sank, place=place)
 
 
-def _swept(stop: Levelling, speed: float, period: float) -> Levelling:
-    """``stop`` with the greatest horizontal speed [m/s] that is still braked, but for FASTER_M_S: of the beginning,
-    then less and less. Who was faster for DRIVEN_S is pushed, or is braked the wrong way: it is let be (-inf) for a
-    while, and tried again with half the slack."""
+def _swept(stop: Levelling, speed: float, period: float) -> float:
+    """The greatest horizontal speed [m/s] that is still braked, but for FASTER_M_S: of the beginning, then less and
+    less; -inf for good once the robot was faster for DRIVEN_S. It is braked the wrong way then, or pushed; each try to
+    find out would drive the former on, and drag brakes the latter, too."""
     if stop.lasted < SWEPT_S:
-        return replace(stop, swept=max(stop.swept, speed))
-    if stop.lasted < stop.let_be:
-        return stop
-    most = speed - 0.5 * FASTER_M_S if stop.swept == -inf else stop.swept
-    driven = stop.driven + period if speed > most + FASTER_M_S else 0.0
-    if driven >= DRIVEN_S:
-        return replace(stop, swept=-inf, driven=0.0, let_be=stop.lasted + stop.pause, pause=2.0 * stop.pause)
-    return replace(stop, swept=max(most - SLOWED_M_S2 * period, LEAST_M_S), driven=driven)
+        return max(stop.swept, speed)
+    return -inf if stop.driven >= DRIVEN_S else max(stop.swept - SLOWED_M_S2 * period, LEAST_M_S)
 
 
 def speeds(stop: Levelling, values: Values) -> tuple[float | None, float, float]:
@@ -280,16 +266,19 @@ def off(stop: Levelling, spec: CommandSpec, period: float) -> tuple[Levelling, S
     return stop, Step(np.zeros(spec.shape), over=stop.lasted >= OFF_S)
 
 
-def trimmed(stop: Levelling, profile: Profile, values: Values | None, sound: bool) -> Levelling:
+def trimmed(
+    stop: Levelling, profile: Profile, values: Values | None, sound: bool, unknown: bool = False
+) -> Levelling:
     """``stop``, one command later, with the share of the hover thrust that carries the robot. It grows while velocity
     and height both show too fast a sink, and shrinks while neither shows it; fast, and at once, while both show a
-    climb. After ``max_s`` it shrinks while the height does not, or is not ``sound``; after LONGEST times that, anyway,
-    for a state that says for so long that it sinks lies. So whom somebody holds, or who stands where no height says so,
-    is let down, and nobody is dropped."""
+    climb, by a state that is not ``sound``, too, while it is ``unknown`` what the robot hovers with. After ``max_s`` it
+    shrinks while the height does not, or is not ``sound``; after LONGEST times that, anyway, for a state that says for
+    so long that it sinks lies. So whom somebody holds, or who stands where no height says so, is let down, and none is
+    dropped."""
     level, period = profile.level or {}, profile.limits.dt
     lasted = stop.lasted + period
     late = lasted > level["max_s"]
-    if values is not None and _climbs(stop, values):  # sound or not: who thinks it climbs while it does not is let down
+    if values is not None and (sound or unknown) and _climbs(stop, values):
         rate = -CLIMB_TRIM_S
     elif values is None or (not late and not (sound and lasted > SHOWN_S)):
         rate = 0.0

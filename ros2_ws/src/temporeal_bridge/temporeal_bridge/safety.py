@@ -49,8 +49,7 @@ thrust that carries is what it hovered with in this mission, its accelerations d
 else its nominal weight, and is slowly corrected, up by a sink that velocity and height both show to be too fast, down
 where neither shows it. Without a velocity, or after that jumped, the height alone
 says how fast it sinks, and 0.4 of that is answered. After another signal jumped, while the state is frozen, has foreign
-stamps or place and velocity are not of one mind, ``descend`` alone, less while velocity and height both show a climb. It
-is over below ``landed_m``, where no velocity
+stamps or place and velocity are not of one mind, ``descend`` alone. It is over below ``landed_m``, where no velocity
 that is alive says that the robot moves or has more thrust than who stands, then the motors are off. Where nothing
 lifted the robot it does not begin: silence, or zeros (:func:`temporeal_bridge.levelling.begun`). After ``max_s`` an
 autopilot goes on with what does not sink. Where there is none, nobody is dropped: the thrust is then let down by 5 % of

@@ -41,12 +41,12 @@ class Stopper:
         """Whether the action keeps the robot where it brought it."""
         return self.under_way.action in safety.KEEPS
 
-    def begin(self, action: str, now: float, motion: Motion | None, grounded: bool) -> None:
+    def begin(self, action: str, now: float, motion: Motion | None, grounded: bool, floor: bool) -> None:
         """``action`` begins. ``motion``: of the last command of this mission; ``grounded``: nothing that was sent can
-        have lifted the robot."""
+        have lifted the robot; ``floor``: the mission began there."""
         self.unheld = []
         values = self.values(now)
-        self.under_way = (levelling.begun(now, motion, grounded) if action == "level" else
+        self.under_way = (levelling.begun(now, motion, grounded, floor) if action == "level" else
                           stop_actions.begun(self.profile, action, now, motion, values))
         if self.under_way.action == "off" and self.autopilot:  # its own business, once nothing comes
             self.silence(now)
