@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from temporeal_bridge.transport import QOS
 
 ROBOT = load_robot("franka")
 HOME = np.array(ROBOT.home["joint_pos"])
-PERIOD = 0.04
+PERIOD, NEAR = 0.04, 1e-6  # s, of commands; rad: what its sensors' noise and float32 are worth
 MANIFEST = Manifest(
     name="arm", robot="franka", signals=(ROBOT.signals["joint_pos"],), commands=(ROBOT.command("joint_pos_cmd"),),
     rate_hz=25.0, memory=(), formula="G[0,10] (joint_pos[0] < 3)", constants={}, horizon_s=10.0, stop="ramp",
@@ -63,6 +64,7 @@ class Arm:
         self.reset = self.own.advertise("mission/reset", "std_msgs/msg/Empty", QOS["default"])
         self.rng, self.position, self.blocked, self.step = np.random.default_rng(0), HOME.copy(), False, -1
         self.before, self.unit = self.position.copy(), 1.0  # of its velocity
+        self.stands: float | None = None  # what is read of joint 1, for ever
 
     def _take(self, received: Any) -> None:
         message = messages.decode(received.type, received.data)
@@ -73,7 +75,10 @@ class Arm:
     def publish(self) -> None:
         """One state at 100 Hz: where it is, and how fast it came there, with the noise that sensors have."""
         speed = (self.position - self.before) / 0.01
-        signals = {"joint_pos": self.position, "joint_vel": self.unit * speed + 1e-3 * self.rng.normal(size=7),
+        said = self.position + 1e-7 * self.rng.normal(size=7)
+        if self.stands is not None:
+            said[0] = self.stands
+        signals = {"joint_pos": said, "joint_vel": self.unit * speed + 1e-3 * self.rng.normal(size=7),
                    "joint_torque": self.rng.normal(size=7)}
         self.before = self.position.copy()
         for topic, endpoint in reversed(self.states):
@@ -274,6 +279,78 @@ def test_a_blocked_arm_is_held_where_it_is_measured(moving):
     moving.run(4.0, lambda step: stuck + min(0.02 * (step - 75), 0.6))
     assert moving.guard.flight.code == "tracking" and moving.guard.flight.action == "hold" and moving.mode == "holding"
     assert moving.sent[-1] == pytest.approx(stuck, abs=1e-6) and kept(moving)
+
+
+def blocked(arm: Arm) -> list[Any]:
+    """Joint 1 is blocked in motion and told to go on, 0.18 rad, which `tracking` allows; the events since then."""
+    events: list[Any] = []
+    arm.own.subscribe("guard/event", "std_msgs/msg/String", QOS["deep"], lambda r: events.append(
+        json.loads(messages.decode(r.type, r.data).data)))
+    arm.run(0.8, leading)
+    arm.blocked = True
+    arm.run(0.32, leading)
+    assert arm.mode == "active" and behind(arm) > 0.15
+    return events
+
+
+def leading(step: int) -> np.ndarray:
+    return HOME + 0.02 * step * np.eye(7)[0]
+
+
+def behind(arm: Arm) -> float:
+    return float(np.abs(arm.sent[-1] - arm.position).max())
+
+
+@pytest.mark.parametrize("why", ["operator", "silent", "end"])
+def test_whom_an_arm_is_blocked_by_is_not_pressed_on_after_its_stop(arm, why):
+    """It went on to press, for ever, with all that its servos have (0.19 rad; saturated from 0.029 rad on)."""
+    events = blocked(arm)
+    if why == "operator":
+        arm.own.publish(arm.own.advertise("mission/stop", "std_msgs/msg/Empty", QOS["default"]), messages.empty())
+    elif why == "end":
+        arm.controller.send(Proposal(link.END, 1, arm.step + 1, 5, text="stop"))
+    arm.run(2.0)
+    assert arm.guard.flight.action == "ramp" and arm.mode == ("finished" if why == "end" else "holding")
+    assert behind(arm) < NEAR and kept(arm)
+    told, = (event["reason"] for event in events if event["code"] == "held")
+    assert "components [0] did not come" in told
+    count = len(arm.sent)
+    arm.run(0.5)
+    assert (len(arm.sent) == count) == (why == "end") and behind(arm) < NEAR
+
+
+def test_where_nobody_knows_where_a_blocked_arm_is_it_stays_where_it_was_sent_until_that_is_known(arm):
+    events = blocked(arm)
+    arm.run(0.9, states=False)
+    assert arm.guard.flight.code in ("silent", "stale") and arm.mode == "holding" and behind(arm) > 0.15
+    assert "held" not in [event["code"] for event in events]
+    arm.run(1.5)
+    assert arm.mode == "holding" and behind(arm) < NEAR
+
+
+def test_an_arm_that_is_pushed_while_it_is_kept_gives_way_but_for_a_moment(moving):
+    moving.run(1.5)
+    assert moving.mode == "holding"
+    place, moving.blocked = moving.sent[-1], True
+    for push, gives in ((0.3, False), (0.6, True)):
+        moving.position = place + 0.1 * np.eye(7)[1]
+        moving.run(push)
+        moving.position = place + (0.1 * np.eye(7)[1] if gives else 0.0)
+        moving.run(1.0)
+        assert moving.sent[-1] == pytest.approx(moving.position, abs=NEAR) and moving.mode == "holding"
+
+
+def test_an_arm_whose_reading_stands_is_not_led_back_there(lockstep):
+    """Its velocity says that it moves: `tracking` held it 0.66 rad back, where it had not been for half a second."""
+    arm = Arm(lockstep)
+    arm.begin()
+    arm.run(0.8, lambda step: HOME + 0.05 * step * np.eye(7)[0])
+    arm.stands = float(arm.position[0])
+    arm.run(0.7, lambda step: HOME + 0.05 * step * np.eye(7)[0])
+    stopped = arm.position[0]
+    assert arm.guard.flight.code == "speeds" and stopped - arm.stands > 0.05
+    arm.run(1.5)
+    assert arm.mode == "holding" and arm.position[0] >= stopped and kept(arm)
 
 
 def test_held_until_reset_then_it_is_let_go(moving):

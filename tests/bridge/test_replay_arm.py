@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ pytest.importorskip("mujoco")
 
 from temporeal_bridge.robot_sim import RobotSim
 
-ROBOT, NUMBER = load_robot("franka"), "std_msgs/msg/UInt64"
+ROBOT, NUMBER, EMPTY = load_robot("franka"), "std_msgs/msg/UInt64", "std_msgs/msg/Empty"
 
 
 GOAL = {"definitions": {}, "signals": {"goal_pos_w": {"shape": [3], "unit": "m", "frame": "w"}}, "states": [
@@ -49,9 +50,12 @@ def strict(after_s: float, extra: Any = None) -> Any:
 
 
 class Held:
-    """A flight of the arm that its guard stops and holds; ``guard`` is the real one."""
+    """A flight of the arm that its guard stops and holds; ``guard`` is the real one. With ``blocked`` joints it is the
+    operator who stops it."""
 
-    def __init__(self, lockstep: Any, artifact: Path, interface: Any, bag: Path) -> None:
+    def __init__(
+        self, lockstep: Any, artifact: Path, interface: Any, bag: Path, blocked: Sequence[str] = ()
+    ) -> None:
         self.lockstep, self.interface, line = lockstep, interface, MemoryLink()
         names = ("robot_sim", "policy_node", "guard_node", "recorder", "peer")
         bus = {name: MemoryTransport(lockstep.bus, name, "/arm") for name in names}
@@ -72,9 +76,14 @@ class Held:
         lockstep.run(0.5)
         bus["peer"].publish(bus["peer"].advertise("mission/start", NUMBER, QOS["default"]),
                             messages.encode(NUMBER, messages.record(NUMBER)(data=1)))
+        if blocked:
+            lockstep.run(0.6)
+            made["robot_sim"].set_fault(json.dumps({"name": "blocked", "joints": list(blocked)}))
+            lockstep.run(0.6)
+            bus["peer"].publish(bus["peer"].advertise("mission/stop", EMPTY, QOS["default"]), messages.empty())
         lockstep.run(4.0, until=lambda: self.guard.mode == "holding")
         lockstep.run(0.3)
-        assert self.guard.mode == "holding" and self.guard.flight.code == "tracking"
+        assert self.guard.mode == "holding" and self.guard.flight.code == ("operator" if blocked else "tracking")
 
     def end(self) -> None:
         """The guard is told to end, as by Ctrl-C."""
@@ -105,6 +114,16 @@ def test_an_arm_is_held_where_it_was_when_the_stop_was_found(after_s, ends, arm_
         recording, policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface, "/arm").flights
     assert flight.equal and flight.own.count > 5 and max(flight.own.largest) < 1e-9, flight
     assert flight.events[0] == (("tracking", "operator") if ends else ("tracking",))
+
+
+def test_a_ramp_that_became_a_hold_comes_out_bit_for_bit(arm_artifact, lockstep_of, tmp_path):
+    """How long a blocked arm pressed counts whole periods, and where it is held the state of that command says."""
+    field = Held(lockstep_of(Bus()), arm_artifact, load_interface(ROBOT), tmp_path / "bag", blocked=["fr3_joint1"])
+    assert field.guard.flight.action == "ramp" and field.guard.stopper.under_way.action == "hold"
+    flight, = replay(field.recording(), policy_node.load(arm_artifact, ROBOT, field.interface), ROBOT, field.interface,
+                     "/arm").flights
+    assert flight.equal and flight.own.count > 10 and max(flight.own.largest) == 0.0, flight
+    assert flight.events[0] == ("operator", "held")
 
 
 def test_without_a_command_that_came_to_rest_the_recorders_time_says_where(arm_artifact, lockstep_of, tmp_path):

@@ -648,9 +648,10 @@ CASES: dict[str, Case] = {
         state(name="wrong_length"), "stale", stale_s, (*JOINTS, "crazyflie"), promise=SERVO),
     "unit jump of the velocity": Case(
         state(name="jump", signal="joint_vel", scale=57.3), "speeds", lambda w: LIES_S,
-        ("franka-effort", "franka-tool", "allegro_hand"), also=("jump", "collision")),
+        ("franka", "franka-effort", "franka-tool", "allegro_hand"), also=("jump", "collision")),
     "velocity that is always 0": Case(
-        moved_unseen, "speeds", lambda w: LIES_S, ("franka-effort", "franka-tool", "allegro_hand"), also=("jump",)),
+        moved_unseen, "speeds", lambda w: LIES_S, ("franka", "franka-effort", "franka-tool", "allegro_hand"),
+        also=("jump",)),
     "unit jump of the velocity, stopped and pushed": Case(
         lying_when_pushed, "operator", lambda w: TICK_S, kinds=("allegro_hand",)),
     "unit jump": Case(state(name="jump", signal="", scale=57.3, by=1.5), "jump", lambda w: SEEN_S),

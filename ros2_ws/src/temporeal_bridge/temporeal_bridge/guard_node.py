@@ -551,7 +551,7 @@ class GuardNode:
         self.motion = step.motion or self.motion
         if step.command is not None:
             self._send(step.command)
-        if step.over and self.stopper.under_way.action == "hold" and (held := self.stopper.held(now)):
+        if held := self.stopper.held(now, step.over):
             self._tell("held", held)
         keeps = self.stopper.keeps and self.transport.active
         self.due = np.inf if step.over and not keeps else now + self.period

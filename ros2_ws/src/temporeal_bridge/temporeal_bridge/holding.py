@@ -3,6 +3,9 @@
 A robot that is held goes to where it is measured, joint by joint, as soon as that is known; until then a joint comes to
 rest where it was sent. Fingers so let go of what they press on.
 
+What ends a ``ramp`` of anything but a hand is that the robot is where it was told. One that is kept elsewhere is
+blocked, by a person maybe, and would press for as long as it is kept: the ramp becomes a hold (:func:`pressing`).
+
 Of a hand (``closes`` of the command in its ``ros.yaml``) a place may be old although it comes in time: a driver says
 the last one of a motor that does not answer, or its clock is behind. Nothing tells such a joint from one that is
 blocked, and stands. What is never wrong is to open: a joint whose place is in doubt is led there only if that does not
@@ -27,6 +30,9 @@ from temporeal_bridge.safety import Profile
 from temporeal_bridge.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped
 
 GENTLE = 1.0  # rad/s or m/s, of a finger that does not open when it is held. Chosen: slower than a grip closes
+PRESSES = 0.03  # rad or m: a joint that is told to be so far from where it is, is blocked. Chosen: there the servos of
+# a Franka pull with all they have (87 N m at 3000 N m/rad: 0.029 rad); by its largest payload (3 kg) it sags by 0.008
+PRESS_S = 0.4  # for so long. Chosen: drivers and servos are late, a Franka's by 0.13 s (`tracking` in its ros.yaml)
 
 
 def aimed(
@@ -57,6 +63,14 @@ def measured(profile: Profile, motion: Motion, values: Values) -> Array:
     """The command [A] that keeps the robot where it is measured, inside the limits."""
     value = values[profile.place].reshape(-1)
     return inside(profile.limits, np.concatenate([value, motion.command[value.size :]]))
+
+
+def pressing(profile: Profile, motion: Motion, values: Values) -> list[int]:
+    """Components that are measured elsewhere than ``motion``, which rests, tells them to be: their servos press. What a
+    hand presses with is its grip, and none of these."""
+    if not profile.place or profile.fingers is not None:
+        return []
+    return np.flatnonzero(np.abs(measured(profile, motion, values) - motion.command) > PRESSES).tolist()
 
 
 def closing(profile: Profile, motion: Motion, target: Array) -> Array:
@@ -95,6 +109,12 @@ def held(stop: Stopping, profile: Profile, shape: Sequence[int], before: Motion,
 def unknown(stop: Stopping) -> list[int]:
     """Components of a hold of which nobody knows yet where they are."""
     return [] if stop.target is None else np.flatnonzero(np.isnan(stop.target)).tolist()
+
+
+def let_go(joints: Sequence[int]) -> str:
+    """What is said of those that pressed."""
+    return (f"components {list(joints)} did not come to where they were told to rest in {PRESS_S:g} s: the robot goes "
+            "to where it is measured")
 
 
 def words(joints: Sequence[int], why: str) -> str:

@@ -37,9 +37,10 @@ Times after which something is wrong (those above, ``frozen.after_s`` and ``esto
 What is left out, or null, is not checked (``swap`` has the value above then), but for ``stale_after_s``,
 ``silent_after_s``, ``commands`` and each command's ``stop``, which must be there. The stop ``hold`` goes to where
 ``tracking``, or else ``start``, measures the robot, once that is known: while the state is stale or not to be believed
-(it leapt, stands, has foreign stamps), it comes to rest as by ``ramp``. ``closes`` (hands) says, by component, whether
-a greater command closes the hand (1), a smaller one (-1), or neither (0): a joint whose place may be an old one is led
-there only if that does not close the hand (:mod:`temporeal_bridge.holding`).
+(it leapt, stands, has foreign stamps), it comes to rest as by ``ramp``. A ``ramp`` ends where the robot was told to
+rest: one that is no hand and stays elsewhere presses on something, and is held where it is measured. ``closes`` (hands)
+says, by component, whether a greater command closes the hand (1), a smaller one (-1), or neither (0): a joint whose
+place may be an old one is led there only if that does not close it (:mod:`temporeal_bridge.holding`).
 
 ``level`` (quadrotors): level out (``gain`` 1/s times the sine of the tilt, up to ``limit`` rad/s), and sink with
 ``sink_m_s``, by the velocity that the state brings, as far as the height agrees with it (``sink_gain``: share of the

@@ -31,13 +31,15 @@ FASTER = 0.05  # share of a joint's speed limit: by so much more than at the beg
 class Stopping:
     """A stop action under way: what, since when [s], and to where [A] (hold; NaN: not known yet); of commands that are
     efforts, how fast the joints were when it began (``fastest``: share of a joint's speed limit), and since when [s]
-    all of them have been slow (``still``). Level knows more: :class:`temporeal_bridge.levelling.Levelling`."""
+    all of them have been slow (``still``); of a ramp that rests, for how long [s], by whole periods, the robot has
+    ``pressed`` on something. Level knows more: :class:`temporeal_bridge.levelling.Levelling`."""
 
     action: str
     since: float
     target: Array | None = None
     fastest: float = -inf
     still: float = inf
+    pressed: float = 0.0
 
 
 class Step(NamedTuple):

@@ -7,6 +7,7 @@ stop must. When a stop begins, and which mode comes after it, is :mod:`temporeal
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from robots.motion import Motion
@@ -32,6 +33,7 @@ class Stopper:
         self.looks, self.autopilot = looks, autopilot
         self.under_way = Stopping("silence", 0.0)
         self.unheld: list[int] = []  # components of a hold of which was said that nobody knows where they are
+        self.pressed: list[int] = []  # components that made a hold of a ramp, of which nothing was said yet
         self.blind = 0  # times that it did without what the robot says, for the watch failed
         if profile.fingers is not None:
             holding.gentle(profile.limits)  # takes its time: not at the stop
@@ -44,7 +46,7 @@ class Stopper:
     def begin(self, action: str, now: float, motion: Motion | None, grounded: bool, floor: bool) -> None:
         """``action`` begins. ``motion``: of the last command of this mission; ``grounded``: nothing that was sent can
         have lifted the robot; ``floor``: the mission began there."""
-        self.unheld = []
+        self.unheld, self.pressed = [], []
         values = self.values(now)
         self.under_way = (levelling.begun(now, motion, grounded, floor) if action == "level" else
                           stop_actions.begun(self.profile, action, now, motion, values))
@@ -73,9 +75,25 @@ class Stopper:
         if stop.action == "hold" and motion is not None:
             stop, window = self._aim(values, now, motion), admission.window(self.profile, self._moving(values, now))
             return holding.held(stop, self.profile, self.spec.shape, motion, window)
-        values = self._moving(values, now)
-        self.under_way = stop = stop_actions.watched(stop, self.profile, values, now)
-        return stop_actions.calmed(stop, self.profile, self.spec, motion, values, now)
+        moving = self._moving(values, now)
+        self.under_way = stop = stop_actions.watched(stop, self.profile, moving, now)
+        step = stop_actions.calmed(stop, self.profile, self.spec, motion, moving, now)
+        return self._kept(stop, step, values, now) if stop.action == "ramp" else step
+
+    def _kept(self, stop: Stopping, step: Step, values: Values | None, now: float) -> Step:
+        """A ``step`` of a ramp, which is over once the robot is where it was told, or nobody knows where it is. One
+        that presses for longer than PRESS_S goes to where it is measured."""
+        motion = step.motion
+        if not step.over or motion is None or values is None or self._whereabouts(now)[0] is None:
+            return step
+        joints = holding.pressing(self.profile, motion, values)
+        pressed = stop.pressed + self.profile.limits.dt if joints else 0.0
+        if pressed > holding.PRESS_S:
+            self.under_way, self.pressed = Stopping("hold", now), joints
+            self._aim(values, now, motion)
+        elif pressed != stop.pressed:
+            self.under_way = replace(stop, pressed=pressed)
+        return step._replace(over=not joints)
 
     def _levelled(self, stop: Levelling, values: Values | None, now: float, before: Flown, active: bool) -> Step:
         if stop.action == "off":
@@ -99,8 +117,14 @@ class Stopper:
         return now - self.under_way.since <= stop_actions.DAMPED_S and stop_actions.braking(
             self.under_way, self.profile, self.values(now))
 
-    def held(self, now: float) -> str:
-        """Which joints are not held yet, in words, whenever there are fewer of them; else nothing."""
+    def held(self, now: float, over: bool) -> str:
+        """What is to be said of a hold, in words: that a ramp became one, and once it is ``over`` which joints are not
+        held yet, whenever there are fewer of them; else nothing."""
+        if self.pressed:
+            pressed, self.pressed = self.pressed, []
+            return holding.let_go(pressed)
+        if not over or self.under_way.action != "hold":
+            return ""
         joints = holding.unknown(self.under_way)
         if len(joints) == len(self.unheld):
             return ""
