@@ -270,17 +270,19 @@ def test_fingers_whose_encoders_rest_on_what_they_grip_are_let_go_as_well(grippi
     assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE
 
 
-@pytest.mark.parametrize("since", ["somebody else", "off"])
-def test_a_hand_that_may_have_been_moved_since_its_mission_is_told_nothing(gripping, since):
-    """From the last command on, a hold would begin with a leap."""
+@pytest.mark.parametrize("silent_s", [0.0, 1.3])
+def test_a_hand_that_somebody_else_commanded_since_its_mission_is_told_nothing(gripping, silent_s):
+    """From the last command on, a hold would begin with a leap; and what it is told now is not ours."""
     gripping.controller.send(Proposal(link.END, 1, gripping.step + 1, 5, text="silence"))
     gripping.run(0.3)
-    if since == "off":
-        gripping.lockstep.run(1.2)
-    else:
-        topic = gripping.guard.topic
-        gripping.own.advertise(topic.topic, topic.type, QOS["default"])
+    gripping.lockstep.run(silent_s)
+    gripping.run(0.2)
+    other, topic = MemoryTransport(gripping.lockstep.bus, "other", "/hand"), gripping.guard.topic
+    other.advertise(topic.topic, topic.type, QOS["default"])
     gripping.run(0.5)
+    other.close()
+    gripping.run(0.5)
+    assert not gripping.guard.rival
     count = len(gripping.sent)
     gripping.own.publish(gripping.stop, messages.empty())
     gripping.run(0.5)
@@ -329,6 +331,77 @@ def test_one_finger_whose_reading_stands_is_not_closed_by_the_stop(lockstep):
     assert hand.sent[-1][hand.joint] <= before + 0.01
     assert hand.guard.stopper.unheld == [hand.joint] and hand.guard.mode == "holding"
     assert any('"held"' in text and f"components [{hand.joint}] are not held yet" in text for text in hand.told)
+
+
+def test_a_hand_that_was_silent_is_told_nothing_while_the_place_of_a_joint_may_be_an_old_one(lockstep):
+    """Its driver still says of that motor what it said of the fist."""
+    hand = OneStands(lockstep)
+    hand.lockstep.run(1.3)
+    hand.run(0.5)
+    count = len(hand.sent)
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(0.5)
+    assert hand.guard.mode == "stopped" and len(hand.sent) == count
+    for answer in np.linspace(hand.kept, hand.place[hand.joint], 20):
+        hand.kept = answer
+        hand.run(TICK)
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(0.5)
+    assert hand.guard.mode == "holding" and np.abs(hand.sent[-1] - hand.place).max() < 10 * NOISE
+
+
+def test_a_finger_that_rests_on_what_it_gripped_before_a_silence_can_begin_again_once_it_was_let_go(lockstep):
+    """Its encoder stands in every bit, and so it does after it: until then it is in doubt."""
+    hand = Hand(lockstep, "leap_hand")
+    hand.noise = 0.0
+    hand.run(0.8, closes=True)
+    assert hand.guard.mode == "active" and hand.beyond() > 0.5
+    hand.lockstep.run(1.3)
+    hand.run(0.3)
+    readings, now_s = hand.guard.watch.readings, hand.guard.watch.now_s
+    assert hand.guard.mode == "stopped" and any(readings.stood(hand.own.monotonic(), now_s))
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(0.5)
+    assert hand.guard.mode == "holding" and hand.beyond() < 10 * NOISE
+    assert not any(readings.stood(hand.own.monotonic(), now_s))
+
+
+class Tendon(Hand):
+    """A Shadow Hand whose finger follows its motor, rh_FFJ0, with both joints; one of their sensors, of rh_FFJ2, stands
+    at what it ``kept``."""
+
+    motor, sensor = 4, 4
+    kept: float | None = None
+
+    def publish(self, place: np.ndarray | None = None, stamp: float = 0.0) -> None:
+        if self.sent:
+            self.place[self.sensor : self.sensor + 2] = 0.5 * self.sent[-1][self.motor]
+        said, self.noise = self.place + NOISE * self.rng.normal(size=24), 0.0
+        if self.kept is not None:
+            said[self.sensor] = self.kept
+        super().publish(said)
+
+    def bend(self, low: float, high: float) -> None:
+        """The policy leads the motor from ``low`` to ``high`` [rad]."""
+        asked = np.array(self.robot.home["actuator_pos"])
+        for asked[self.motor] in np.linspace(low, high, 25):
+            self.step, now = self.step + 1, self.own.monotonic()
+            self.controller.send(Proposal(link.COMMAND, 1, self.step, 5, now, now, asked))
+            self.run(PERIOD)
+        assert self.guard.mode == "active", self.guard.flight.reason
+
+
+def test_one_sensor_of_two_that_stands_closes_no_finger(lockstep):
+    """The sum of both, by which the motor is led, changes all the same: it was closed by 0.6 rad."""
+    hand = Tendon(lockstep, "shadow_hand")
+    hand.bend(0.6, 1.8)
+    hand.kept = float(hand.place[hand.sensor])
+    hand.bend(1.8, 0.6)
+    opened = float(hand.sent[-1][hand.motor])
+    hand.own.publish(hand.stop, messages.empty())
+    hand.run(1.0)
+    assert hand.guard.mode == "holding" and hand.guard.stopper.unheld == [hand.motor]
+    assert opened < 0.7 and hand.sent[-1][hand.motor] <= opened + 0.01
 
 
 @pytest.mark.parametrize("stands", [False, True])
@@ -388,22 +461,33 @@ def test_one_garbled_place_does_not_make_a_grip_for_ever(gripping, when):
     assert gripping.guard.mode == "holding" and gripping.beyond() < 10 * NOISE
 
 
+@pytest.mark.parametrize("before", ["in a mission", "after a stop", "after a mission", "after a reset"])
 @pytest.mark.parametrize("name", HANDS)
-def test_a_hand_that_comes_back_after_a_stop_is_told_nothing(lockstep, name):
-    """Its driver was started again, or its power: a held command of before would be a leap."""
+def test_a_hand_that_was_silent_is_let_go_by_the_operators_stop_alone_once_it_is_seen_again(name, before, lockstep):
+    """Its driver may have lived on, with the grip, which nothing ended any more; or it was started again, or its power:
+    then a command of before would be a leap, wherever the hand has come to since."""
     hand = Hand(lockstep, name)
     hand.run(1.5, closes=True)
-    hand.run(0.5)
-    assert hand.guard.mode == "holding" and hand.beyond() > 0.1
-    hand.lockstep.run(1.2)
+    if before == "after a mission":
+        hand.controller.send(Proposal(link.END, 1, hand.step + 1, 5, text="silence"))
+    hand.run(0.0 if before == "in a mission" else 0.5)
+    hand.lockstep.run(1.3)
     hand.own.wait(0.0)
-    assert hand.guard.mode == "stopped" and hand.guard.flight.code == "silent"
+    assert hand.guard.mode == ("finished" if before == "after a mission" else "stopped") and hand.beyond() > 0.1
     count = len(hand.sent)
+    hand.own.publish(hand.stop, messages.empty())  # nobody knows where it is
+    hand.lockstep.run(0.05)
     hand.place = hand.place - 0.5
-    hand.run(1.0)
+    hand.run(0.7)
+    if before == "after a reset":
+        hand.own.publish(hand.own.advertise("mission/reset", EMPTY, QOS["default"]), messages.empty())
+        hand.run(0.5)
+    assert len(hand.sent) == count
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.5)
-    assert len(hand.sent) == count
+    assert hand.guard.mode == "holding" and len(hand.sent) > count
+    asked = np.clip(hand.at, hand.spec.low, hand.spec.high)
+    assert np.abs(np.array(hand.sent[count:]) - asked).max() < 10 * NOISE
 
 
 def test_a_place_that_comes_late_since_the_last_mission_closes_no_hand(lockstep):

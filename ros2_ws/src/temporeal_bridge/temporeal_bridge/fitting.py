@@ -10,11 +10,23 @@ from collections.abc import Collection
 from dataclasses import replace
 from math import inf
 
+import numpy as np
+
 from robots.signals import CommandSpec
 from robots.spec import RobotSpec
 from temporeal_bridge import codecs
+from temporeal_bridge.codecs_joints import reading
 from temporeal_bridge.interface import Interface, StateTopic
-from temporeal_bridge.safety import Ages, Frozen, Profile, SafetyError, check_carried, check_setpoint, profile
+from temporeal_bridge.safety import (
+    Ages,
+    Fingers,
+    Frozen,
+    Profile,
+    SafetyError,
+    check_carried,
+    check_setpoint,
+    profile,
+)
 from temporeal_bridge.watch import GAP_S
 
 
@@ -32,7 +44,20 @@ def profile_on(robot: RobotSpec, interface: Interface, spec: CommandSpec, period
     if found.frozen is not None:
         check_frozen(found.frozen, interface)
     check_agree(found, interface)
-    return replace(found, ages=ages)
+    return replace(found, ages=ages, fingers=fingers_on(found, interface))
+
+
+def fingers_on(found: Profile, interface: Interface) -> Fingers | None:
+    """What says of a hand where it is: where motors pull several joints each (option ``driven``), these joints do."""
+    for row in interface.states if found.fingers is not None else ():
+        if row.options.get("driven", {}).get("signal") == found.place:
+            driven = reading(row.options).driven
+            assert driven is not None and found.fingers is not None  # the interface has checked its options
+            motors, joints = driven
+            parts = np.split(np.array(joints), np.cumsum(motors.count)[:-1])
+            return found.fingers._replace(
+                said=frozenset({row.options["position"]}), parts=tuple(tuple(part.tolist()) for part in parts))
+    return found.fingers
 
 
 def age_of(row: StateTopic, found: Profile, interface: Interface, command: str) -> Ages:

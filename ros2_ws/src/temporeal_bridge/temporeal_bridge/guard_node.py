@@ -209,6 +209,7 @@ class GuardNode:
         self.stopper = Stopper(
             robot, self.spec, self.profile, self.watch, self.looks, autopilot=interface.autopilot is not None)
         self.left: Motion | None = None  # of an earlier mission, which the robot may hold for ever
+        self.lost: Motion | None = None  # the last one of a hand that fell silent then
         self.levels, self.flown = "level" in self.profile.stop.values(), Flown()
         self.ground = Ground(hovering.lifts(robot) if self.levels else 1.0)
         # m: what begins below it stands
@@ -493,8 +494,14 @@ class GuardNode:
     def _grips(self) -> bool:
         """Whether the robot may hold for ever what a mission told it last, maybe with a grip, and a hold can end that.
         A stop that is a ramp would say the same place again, to a robot that somebody may have moved since."""
-        return ((self.motion or self.left) is not None and self.profile.action("operator") == "hold"
-                and self.offboard is None and self.transport.active and not self.rival)
+        return (self.profile.action("operator") == "hold" and self.offboard is None and self.transport.active
+                and not self.rival and self._gripped() is not None)
+
+    def _gripped(self) -> Motion | None:
+        """What a hold that ends a grip goes on from: what was told last; of a hand that was silent since, and may have
+        been off, rest where it is measured, once that is known again."""
+        told = self.motion or self.left
+        return self.stopper.found(self.transport.monotonic(), self.lost) if told is None and self.lost else told
 
     def _flies(self, now: float) -> bool:
         """Whether a robot whose mission begins is in the air because of this guard: it lifted it a moment ago, in an
@@ -529,7 +536,7 @@ class GuardNode:
             self._look()
             self.next_look = now + IDLE_LOOK_S
         if action == "hold" and self._grips():  # nothing was sent yet in this mission, but something before it
-            self.motion = self.motion or self.left
+            self.motion = self._gripped()
         self.stopper.begin(
             action, now, self.motion, grounded=action == "level" and self._grounded(now), floor=self.ground.floor)
         # an action that goes on from the last command comes a period after it
@@ -676,17 +683,20 @@ class GuardNode:
     def _forget(self, now: float) -> None:
         """A robot that rests, and says nothing for so long, may have been off, or its driver, and has its last command
         no more; nor has one that somebody else commands. To go on from that command would be a leap."""
-        gone = self.watch.silent(now) > GONE_S
-        if not (gone or self.rival or not self.transport.active) or (self.motion or self.left) is None:
+        gone, taken = self.watch.silent(now) > GONE_S, bool(self.rival) or not self.transport.active
+        if taken:
+            self.lost = None
+        if not (gone or taken) or (self.motion or self.left) is None:
             return
         if self.mode == "holding" and gone and self.offboard is None:
             self.due = np.inf
             self._say("stopped")
             self._tell("held", f"the robot has said nothing for {GONE_S:g} s: it is told nothing more")
         if self.mode != "holding":
-            self.left = self.motion = None
             if self.watch.readings is not None:
-                self.watch.readings.forget()
+                self.lost = None if taken else self.motion or self.left
+                self.watch.readings.forget(now, self.watch.now_s)
+            self.left = self.motion = None
 
     def _unlock(self, now: float) -> None:
         """One zero setpoint on the ground: the Crazyflie keeps its thrust locked until it has seen one. In the air, or
@@ -878,7 +888,7 @@ class GuardNode:
         self.sent_at = self.stands_at = self.transport.monotonic()
         if self.watch.readings is not None:
             self.watch.readings.sent(np.reshape(command, -1))
-            self.left = None
+            self.left = self.lost = None
         self.turn = max(self.turn, self.acting) + PACE * self.period  # of what is told: a replay knows it to the digit
         if self.levels and self.mode == "active":
             share = float(command.item(0)) / self.nominal

@@ -24,7 +24,7 @@ from math import nan
 import numpy as np
 
 from robots import shield
-from robots.motion import Array, Bounds, Motion, approaching
+from robots.motion import Array, Bounds, Motion, approaching, at_rest
 from temporeal_bridge import admission
 from temporeal_bridge.safety import Profile
 from temporeal_bridge.stop_actions import AT_REST, Step, Stopping, Values, inside, ramped
@@ -71,6 +71,14 @@ def pressing(profile: Profile, motion: Motion, values: Values) -> list[int]:
     if not profile.place or profile.fingers is not None:
         return []
     return np.flatnonzero(np.abs(measured(profile, motion, values) - motion.command) > PRESSES).tolist()
+
+
+def found(profile: Profile, last: Motion, values: Values, doubts: Sequence[bool]) -> Motion | None:
+    """Rest where a hand is measured that fell silent after ``last`` and is seen again; None: a joint whose place may be
+    an old one (``doubts``) is more closed there than it was told last."""
+    place = measured(profile, last, values)
+    in_doubt = np.asarray(doubts, bool)
+    return None if (closing(profile, last, place)[: in_doubt.size][in_doubt] > 0).any() else at_rest(place)
 
 
 def closing(profile: Profile, motion: Motion, target: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, isnan, nan
 
 from robots.motion import Array
@@ -26,36 +27,47 @@ class Lately:
 
 
 class Readings:
-    """Of each joint, when what is said of it last changed in any bit, and its command then.
+    """Of each component of a hand's place, when what is said of it last changed in any bit, and its command then.
 
     Args:
-        names: signals [B] that say something of the joints, in the order of the command. joints: B.
+        names: signals [V] that say something of the joints.
+        parts: by component, which of their values say it: a place that is the sum of several joints changes while one
+            of these stands.
     """
 
-    def __init__(self, names: frozenset[str], joints: int) -> None:
-        self.names = names
-        self.changed, self.under = [-inf] * joints, [nan] * joints
+    def __init__(self, names: frozenset[str], parts: Sequence[Sequence[int]]) -> None:
+        self.names, self.components = names, len(parts)
+        self.rows = [(component, value) for component, part in enumerate(parts) for value in part]
+        self.changed, self.under = [-inf] * len(self.rows), [nan] * len(self.rows)
         self.told: list[float] = []
 
-    def forget(self) -> None:
-        """The robot has what was sent no more."""
-        self.under, self.told = [nan] * len(self.under), []
+    def forget(self, now: float, longest: float) -> None:
+        """The robot may have what was sent no more. What stood while that moved is in doubt until it changes."""
+        doubted = self._standing(now, longest)
+        self.under, self.told = [under if doubt else nan for under, doubt in zip(self.under, doubted)], []
 
     def seen(self, before: Array, value: Array, now: float) -> None:
-        """A signal that was ``before`` is ``value`` [B]."""
-        for joint, (old, new) in enumerate(zip(before.ravel().tolist(), value.ravel().tolist())):
-            if old != new:
-                self.changed[joint] = now
-                if self.told:
-                    self.under[joint] = self.told[joint]
+        """A signal that was ``before`` is ``value`` [V]."""
+        old, new = before.ravel().tolist(), value.ravel().tolist()
+        for row, (component, i) in enumerate(self.rows):
+            if old[i] != new[i]:
+                self.changed[row], self.under[row] = now, self.told[component] if self.told else nan
 
     def sent(self, command: Array) -> None:
         """A command [A]."""
         self.told = command.tolist()
-        if isnan(self.under[0]):
-            self.under = self.told[: len(self.under)]
+        self.under = [self.told[component] if isnan(under) else under
+                      for (component, _), under in zip(self.rows, self.under)]
 
     def stood(self, now: float, longest: float) -> list[bool]:
-        """Which joints stand in every bit, for ``longest`` [s], though their command has moved since."""
-        return [abs(told - under) > STANDS and now - changed > longest
-                for told, under, changed in zip(self.told, self.under, self.changed)] or [False] * len(self.under)
+        """Of which components something has stood in every bit, for ``longest`` [s], though their command moved."""
+        out = [False] * self.components
+        for (component, _), stands in zip(self.rows, self._standing(now, longest)):
+            out[component] = out[component] or stands
+        return out
+
+    def _standing(self, now: float, longest: float) -> list[bool]:
+        """The same by row; of a robot that may have no command, those that it stood by before."""
+        return [now - changed > longest and not isnan(under) and (
+                    not self.told or abs(self.told[component] - under) > STANDS)
+                for (component, _), under, changed in zip(self.rows, self.under, self.changed)]

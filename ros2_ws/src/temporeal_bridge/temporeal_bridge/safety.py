@@ -261,11 +261,12 @@ class SelfCollision:
 
 
 class Fingers(NamedTuple):
-    """Of a hand: by component, whether a greater command closes it (1), a smaller one (-1), or neither (0); and the
-    signals that say something of each joint, in the order of the command."""
+    """Of a hand: by component, whether a greater command closes it (1), a smaller one (-1), or neither (0); the signals
+    that say something of its joints; and by component of its place, which of their values do."""
 
     closes: tuple[float, ...]
     said: frozenset[str]
+    parts: tuple[tuple[int, ...], ...]
 
 
 class Ages(NamedTuple):
@@ -522,7 +523,7 @@ def fingers(
     place = robot.signals[measured["signal"]]
     alive = (content.get("frozen") or {}).get("signals") or ()
     said = {place.name, *(name for name in alive if robot.signals[name].shape == place.shape)}
-    return Fingers(tuple(float(s) for s in signs), frozenset(said))
+    return Fingers(tuple(float(s) for s in signs), frozenset(said), tuple((i,) for i in range(place.size)))
 
 
 def check_carried(profile: Profile, carried: Collection[str]) -> None:

@@ -131,6 +131,11 @@ class Stopper:
         self.unheld = joints
         return holding.words(joints, self._whereabouts(now)[1])
 
+    def found(self, now: float, last: Motion) -> Motion | None:
+        """Rest where a hand is that was silent after its ``last`` motion, once that is known again."""
+        values, doubts = self.values(now), self._whereabouts(now)[0]
+        return None if values is None or doubts is None else holding.found(self.profile, last, values, doubts)
+
     def values(self, now: float) -> Values | None:
         """The newest signals; None while those that the profile reads are stale."""
         return self._seen(lambda: self.watch.values if self.watch.seen(now) else None, None)

@@ -119,7 +119,7 @@ class Watch:
         self.attitudes = tuple(pair.rule.place for pair in self.pairs if pair.rule.turns)
         self.restless = {*self.alive, *self.each, *self.attitudes}
         joints = profile.fingers
-        self.readings = None if joints is None else Readings(joints.said, len(joints.closes))
+        self.readings = None if joints is None else Readings(joints.said, joints.parts)
         # by topic that is read, how old a place of now is at most, and the longest of that [s]
         self.longest = {i: max(NOW_S, NOW_SAMPLES / self.rates_hz[i]) for _, topics in self.stale_read for i in topics}
         self.now_s = max(self.longest.values(), default=NOW_S)
@@ -304,7 +304,7 @@ class Watch:
                for i in topics}
         oldest = max(topics, key=lambda i: old[i] / longest[i], default=None)
         if oldest is not None and old[oldest] > longest[oldest]:
-            return [True] * len(readings.changed), f"what is said of it may be {old[oldest]:.2f} s old"
+            return [True] * readings.components, f"what is said of it may be {old[oldest]:.2f} s old"
         return readings.stood(now, self.now_s), "it stood while it was told to move"
 
     def _unsound(self, now: float) -> str:
