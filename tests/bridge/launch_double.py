@@ -127,9 +127,11 @@ def launched(path: Path, **given: Any) -> list[Node]:
     with in_place():
         spec.loader.exec_module(module)
         description = module.generate_launch_description()
-        declared = [entity for entity in description.entities if isinstance(entity, DeclareLaunchArgument)]
-        values = {argument.name: argument.default_value for argument in declared}
-        values |= {name: str(value) for name, value in given.items()}
-        assert None not in values.values(), "an argument that must be given"
-        return [node for entity in description.entities if isinstance(entity, OpaqueFunction)
-                for node in entity.function(Context(values))]
+        context, nodes = Context({name: str(value) for name, value in given.items()}), []
+        for entity in description.entities:
+            if isinstance(entity, DeclareLaunchArgument):
+                context.launch_configurations.setdefault(entity.name, entity.default_value)
+                assert context.launch_configurations[entity.name] is not None, "an argument that must be given"
+            else:
+                nodes += entity.function(context) or []
+        return nodes

@@ -115,8 +115,8 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
     artifact = made(kind)
     signals, root = no_more_signals(tmp_path), "" if kind == "swarm" else "/"
     nodes = launched(kind, artifact, simulate=str(simulate).lower(), out=tmp_path / "out", seed=7, autostart="true",
-                     remap=f"odom:={root}mocap/odom gyro:={root}imu", signals=signals, priority="realtime", core="1",
-                     awake=str(kind != "swarm").lower())
+                     remap=f"estop:={root}lab/estop mission/stop:={root}lab/stop", signals=signals,
+                     priority="realtime", core="1", awake=str(kind != "swarm").lower())
     assert sorted(nodes) == sorted(REAL + ["robot_sim"] * simulate)
     names = ["cf1", "cf2"] if kind == "swarm" else [launching.NAMESPACES[kind]]
     for executable, rows in nodes.items():
@@ -124,7 +124,7 @@ def test_each_node_understands_what_it_is_told(kind, simulate, made, tmp_path, m
         for i, row in enumerate(rows):
             args = understood(row, monkeypatch)
             assert (row.package, row.name) == ("temporeal_bridge", executable)
-            remaps = [("odom", f"{root}mocap/odom"), ("gyro", f"{root}imu")]
+            remaps = [("estop", f"{root}lab/estop"), ("mission/stop", f"{root}lab/stop")]
             if kind == "swarm" and executable == "recorder":  # it has the topics of all
                 remaps = [(f"/{name}/{old}", f"/{name}/{new}") for old, new in remaps for name in names]
             assert row.remappings == remaps
@@ -238,13 +238,15 @@ def test_another_robot_of_the_kind(made, monkeypatch, robot):
     ("arm", {"remap": "odom:=:="}, "'/:=' is not a topic name"),
     ("arm", {"seed": "-1"}, "seed:=-1"),
     ("arm", {"remap": "odom"}, "expected old:=new"),
+    ("arm", {"remap": "odm:=/x"}, "no node of this launch file has a topic odm; they have /diagnostics, estop, "),
+    ("swarm", {"remap": "/cf3/odom:=/x"}, "no node of this launch file has a topic /cf3/odom; they have .* odom, "),
     ("arm", {"awake": "true"}, "say which one"),
     ("arm", {"awake": "true", "core": "1", "priority": "normal"}, "awake needs real-time"),
     ("swarm", {"awake": "true", "core": "1"}, "awake:=true is for one robot on a core"),
     ("swarm", {"remap": "gyro:=imu odom:=/mocap/odom"},
      r"remap:=odom:=/mocap/odom gives all robots one topic: leave out the first / \(odom:=mocap/odom, .* /cf1/odom:="),
     ("swarm", {"remap": "cmd_vel_legacy:=/x"}, "gives all robots one topic"),
-], ids=range(22))
+], ids=range(24))
 def test_wrong_arguments_are_named(kind, given, words, made):
     with pytest.raises((launching.LaunchError, TransportError), match=words):
         launched(kind, made(kind), **given)
@@ -271,8 +273,39 @@ def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
         launched("arm", made("arm"), **given)
 
 
+@pytest.mark.parametrize("name", [
+    "sim", "use_sim", "simulation", "fake", "use_fake_hardware", "mock", "gazebo", "dry_run"])
+def test_a_simulation_by_another_name_starts_no_real_robot(name, made):
+    with pytest.raises(launching.LaunchError, match=f"{name}:= is no argument .* simulate:= is.* say simulate:=, too"):
+        launched("arm", made("arm"), autostart="true", **{name: "true"})
+
+
 def test_arguments_of_a_launch_file_that_includes_this_one_are_let_pass(made):
-    assert launched("arm", made("arm"), simulation="true", robot_name="x", ros_namespace="/lab")
+    assert launched("arm", made("arm"), robot_name="x", ros_namespace="/lab")
+    assert launched("arm", made("arm"), use_fake_hardware="false", simulate="false")  # the driver's, said of ours, too
+
+
+@pytest.mark.parametrize("old", [
+    "estop", "/arm1/estop", "/lab/arm1/estop", "/tf", "sim/reset", "goal", "~/set_parameters", "guard_node:estop"])
+def test_a_topic_of_ours_and_what_any_node_may_have_is_remapped(old, made, tmp_path):
+    """Another launch file may put /lab before the namespace, and a task's signals have topics."""
+    signals = tmp_path / "goal.yaml"
+    signals.write_text(yaml.safe_dump({"definitions": {}, "signals": {"goal": {"shape": [3], "unit": "m"}}, "states": [
+        {"topic": "goal", "type": "std_msgs/msg/Float64MultiArray", "codec": "array", "rate_hz": 0, "qos": "latched",
+         "options": {"signal": "goal", "shape": [3]}}]}))
+    nodes = launched("arm", made("arm"), remap=f"{old}:=/there", signals=signals)
+    assert all(row.remappings == [(old, "/there")] for rows in nodes.values() for row in rows)
+
+
+def test_a_path_that_begins_at_home_is_not_taken_by_its_letters(made, tmp_path, monkeypatch):
+    """A shell leaves the ~ of out:=~/flight as it is."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    artifact = made("arm")
+    shutil.copy(launching.params_of("arm", ROOT / "launch" / "arm.launch.py"), tmp_path / "mine.yaml")
+    rows = launched("arm", f"~/{artifact.name}", out="~/flight", params="~/mine.yaml")
+    args = understood(rows["guard_node"][0], monkeypatch)
+    assert (args.artifact, args.out) == (artifact, tmp_path / "flight")
+    assert rows["guard_node"][0].parameters == [str(tmp_path / "mine.yaml")]
 
 
 def test_what_the_nodes_would_refuse_is_refused_before_any_is_started(made):

@@ -11,6 +11,7 @@ is given goes before them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +22,11 @@ from robots.spec import load_robot
 from temporeal_bridge import task_topics
 from temporeal_bridge.beforehand import check_mission, check_processes, check_worker
 from temporeal_bridge.cameras import cameras_of
-from temporeal_bridge.interface import load_interface
+from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.link import default_path
 from temporeal_bridge.mission import GREATEST
 from temporeal_bridge.processes import LAUNCHED_END_S, WITHOUT, fresh
+from temporeal_bridge.recorder import robot_topics
 from temporeal_bridge.ros_arguments import meant, read_parameters
 from temporeal_bridge.transport import resolve_name
 
@@ -54,6 +56,13 @@ ARGUMENTS = {
     "params": ("", "file of parameters (default: that of the launch file)"),
 }
 ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
+SIMULATIONS = (
+    "sim", "use_sim", "simulation", "use_simulation", "simulator", "fake", "fake_hardware", "use_fake_hardware", "mock",
+    "mock_hardware", "use_mock_hardware", "gazebo", "use_gazebo", "sim_gazebo", "dry_run")
+"""What is called so elsewhere, and means :data:`ARGUMENTS`' ``simulate``: chosen."""
+PATHS = ("artifact", "trust", "signals", "worker", "out", "params")  # arguments that name a file or a folder
+OF_ROS = ("clock", "parameter_events", "rosout", "tf", "tf_static")  # topics that any node may have
+OF_SIMULATION = ("sim/episode", "sim/fault", "sim/fault_active", "sim/reset")  # of robot_sim, in no bag
 SWARM = {"count": ("2", "number of quadrotors")}
 MOST_ROBOTS = 29  # of a swarm: four processes each, and a recorder; a domain has ports for 120 on one machine (ROS 2's
 # page on ROS_DOMAIN_ID, from DDSI-RTPS 9.6.1.1)
@@ -117,6 +126,7 @@ def processes(kind: str, given: Mapping[str, str], params: Path) -> list[Row]:
     if flags["simulate"]:
         cameras_of(how)
     remaps = remappings(given["remap"])
+    check_remaps(remaps, names, how)
     if len(names) > 1:
         check_several(flags["awake"], given["worker"], remaps, names[0])
     seed = number("seed", given["seed"], 0, GREATEST - len(names) + 1)
@@ -222,9 +232,41 @@ def remappings(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((old, new) for old, new in pairs)
 
 
+def check_remaps(remaps: Iterable[tuple[str, str]], names: Sequence[str], interface: Interface) -> None:
+    """The old name is a topic of ours: a misspelt one would be passed over, be it that of the operator's stop. What is
+    said of one node (``~/x``, ``node:x``) is let pass. A full name may begin with what another launch file puts before
+    the namespace."""
+    ours = [topics_of(interface, name) for name in names]
+    for old, new in remaps:
+        if old.startswith("~") or ":" in old or old.removeprefix("/") in OF_ROS:
+            continue
+        full = [resolve_name(old, name) for name in names]
+        if not any(each == topic or old.startswith("/") and each.endswith(topic)
+                   for each, topics in zip(full, ours) for topic in topics):
+            base = resolve_name("x", names[0]).removesuffix("x")
+            legal = ", ".join(sorted(topic.removeprefix(base) for topic in ours[0]))
+            raise LaunchError(f"remap:={old}:={new}: no node of this launch file has a topic {old}; they have {legal}")
+
+
+def topics_of(interface: Interface, namespace: str) -> set[str]:
+    """The full names of the topics of one robot's nodes, and of those that they look at."""
+    beside = (*interface.rivals, *OF_SIMULATION)
+    return {topic for topic, _, _ in robot_topics(interface, [namespace])} | {
+        resolve_name(topic, namespace) for topic in beside}
+
+
 def misspelt(given: Iterable[str], known: Iterable[str]) -> None:
     """Launch ignores arguments that nobody declares, and ``simulated:=true`` would start a real robot. Others' names
-    may well be there, for this launch file can be included in another: refused is what is nearly one of ours."""
+    may well be there, for this launch file can be included in another: refused is what is nearly one of ours, and,
+    unless ``simulate`` is given as well, what means it (:data:`SIMULATIONS`), whatever its value.
+
+    ``given``: what was said, without the defaults of ``known``.
+    """
+    given = set(given)
+    if "simulate" not in given:
+        for name in sorted(given.intersection(SIMULATIONS)):
+            raise LaunchError(f"{name}:= is no argument of this launch file; simulate:= is. Where {name}:= is another "
+                              "launch file's that this one is included with, say simulate:=, too")
     for name, other in meant(given, known, ALIKE):
         raise LaunchError(f"{name}:= is no argument of this launch file; {other}:= is")
 
@@ -275,9 +317,12 @@ def description(kind: str, launch_file: Path) -> Any:
         get_logger("launch").error(told)
         context.asyncio_loop.call_exception_handler({"message": told})
 
-    def start(context: Any) -> list[Any]:
+    def check(context: Any) -> None:
         misspelt(context.launch_configurations, known)
+
+    def start(context: Any) -> list[Any]:
         given = {name: LaunchConfiguration(name).perform(context) for name in known}
+        given |= {name: os.path.expanduser(given[name]) for name in PATHS}  # a shell leaves the ~ of out:=~/x
         params = Path(given["params"]) if given["params"] else params_of(kind, launch_file)
         return [
             Node(package=PACKAGE, executable=row.executable, name=row.executable, namespace=row.namespace,
@@ -288,4 +333,4 @@ def description(kind: str, launch_file: Path) -> Any:
 
     declared = [DeclareLaunchArgument(name, default_value=default, description=text)
                 for name, (default, text) in known.items()]
-    return LaunchDescription([*declared, OpaqueFunction(function=start)])
+    return LaunchDescription([OpaqueFunction(function=check), *declared, OpaqueFunction(function=start)])
