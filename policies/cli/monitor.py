@@ -21,8 +21,9 @@ end with, and the verdict as soon as it is known. With an artifact, its formula,
 --formula, your own, from now. Only listens to the robot, and changes nothing about its flight: an artifact's verdict
 goes out on monitor/verdict, which the guard reads where it flies that formula (so does the monitor that `temporeal
 deploy` starts), your own formula's on monitor/own/verdict and monitor/own/robustness, which no node reads.
-Ends after --flights verdicts, with Ctrl-C, or when the robot's state has not come within --wait seconds (a mission may
-begin at any later time). Started before the robot, as on board at power-up: --wait 0.
+Ends after --flights verdicts (undecided: another mission began before), with Ctrl-C, or when the robot's state has
+not come within --wait seconds (a mission may begin at any later time). Started before the robot, as on board at
+power-up: --wait 0.
 
 Exit status: 0 every verdict was satisfied, 1 one was not or none came, 2 bad input or no robot.
 
@@ -108,7 +109,8 @@ def of_formula(options: Any) -> Manifest:
 def watch(
     manifest: Manifest, deploy: dict[str, Any], flights: int | None, *, now: bool, quiet: bool, wait_s: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Run the monitor node in this process until ``flights`` verdicts are final or a signal comes; the verdicts.
+    """Run the monitor node in this process until ``flights`` missions have a verdict, be it that another followed
+    (undecided), or a signal comes; the verdicts.
 
     Where the robot's state has not come within ``wait_s`` (0: it may come at any time) is :class:`BadInput`.
     """

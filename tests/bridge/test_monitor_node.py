@@ -83,6 +83,21 @@ def test_a_mission_whose_number_comes_again_is_a_new_one(artifact):
     assert first < second == watched.started
 
 
+def test_a_mission_that_another_follows_is_kept_undecided(artifact):
+    """The documented first start: stopped by word in mid-motion, reset, started again."""
+    watched = Watched(artifact, formula="G[0,1] (height > 0.2)", rate_hz=50.0, horizon_s=1.0)
+    for _ in range(2):
+        watched.begin()
+        for _ in range(20):
+            watched.see(1.0, 0.02)
+            watched.node.step()
+        watched.say("stopping")
+    told = watched.node.summary()["flights"]
+    assert [(row["verdict"], row["final"], row["samples"] > 0) for row in told] == [("undecided", False, True)] * 2
+    first, second = (row["start_ns"] for row in told)
+    assert first < second == watched.started
+
+
 def test_a_goal_that_is_heard_of_late_was_there_before(artifact):
     """DDS brings what was latched when it has found the one who said it: half a second, once, and the first mission of
     a simulated arm was undecided. A goal that changes holds from then on."""

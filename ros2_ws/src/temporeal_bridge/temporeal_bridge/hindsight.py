@@ -94,7 +94,8 @@ def judge(
     if node.running and node.end is not None:  # the state fell silent: what was known stands, as after LATE_S in flight
         bus.advance(manifest.horizon_s + 2 * LATE_S)
         step()
-    result = node.results[-1] if node.results else node.result(node.monitor.reading.verdict, node.monitor.reading)
+    told = [row for row in node.summary()["flights"] if row["start_ns"] == node.start]  # of no mission before it
+    result = told[-1] if told else node.result(node.monitor.reading.verdict, node.monitor.reading)
     return Judged(result, watching.samples)
 
 

@@ -206,7 +206,12 @@ class MonitorNode:
             self.end = self.transport.now()
 
     def begin(self, flight: int, start_ns: int) -> None:
-        """Judge the mission ``flight``, whose time zero is the stamp ``start_ns`` (`temporeal monitor` uses it too)."""
+        """Judge the mission ``flight``, whose time zero is the stamp ``start_ns`` (`temporeal monitor` uses it too).
+
+        One that is not decided yet stays so, in :attr:`results`: the operator stopped it, and began another.
+        """
+        if self.running:
+            self.results.append(self.result(self.monitor.reading.verdict, self.monitor.reading))
         self.flight, self.start = flight, start_ns
         self.monitor.set_state(self.blank)
         self.samples, self.lost, self.running = 0, 0, True
@@ -300,11 +305,10 @@ class MonitorNode:
 
     def summary(self) -> dict[str, Any]:
         """See :class:`temporeal_bridge.node.Node`."""
-        flights = list(self.results)
-        if self.running:
-            flights.append(self.result(self.monitor.reading.verdict, self.monitor.reading))
+        now = [self.result(self.monitor.reading.verdict, self.monitor.reading)] if self.running else []
         return {"node": "monitor_node", "formula": self.manifest.formula, "dt": self.dt,
-                "compiled": self.monitor.compiled, "state_rejected": self.rejected, "flights": flights}
+                "compiled": self.monitor.compiled, "state_rejected": self.rejected,
+                "flights": [*self.results, *now]}
 
 
 def judge_truth(
