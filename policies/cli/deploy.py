@@ -280,12 +280,13 @@ def operate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> i
         complain(f"temporeal: {how_ended(ended)}; the other nodes were stopped")
     for each in lost:
         complain(f"temporeal: {how_ended(each)}, before the end{rescue(bag) if each.name == 'recorder' else ''}")
-    flights = summary(out / "monitor.json")
+    flown = summary(out / "guard.json")
+    flights = own(summary(out / "monitor.json"), flown if (out / "guard.json").is_file() else None, ended)
     if options.json:
         print_json({"flights": flights, "out": out})
     for row in () if options.json else flights:
         say(f"flight {row['flight']}: {row['verdict']}")
-    unseen = unjudged(summary(out / "guard.json"), flights)
+    unseen = unjudged(flown, flights)
     for lone in unseen:
         complain(f"temporeal: flight {lone['flight']} was flown ({lone['sent']} commands) and judged by nobody: "
                  f"{out / 'monitor.json'} has nothing of it")
@@ -300,6 +301,17 @@ def check_real(options: Any, deploy: Mapping[str, Any], robot: str) -> None:
         if getattr(options, name) != parser().get_default(name):
             raise BadInput(f"--{name} needs --sim: a real robot flies one mission at a time")
     check_bus(deploy, robot, options.artifact)
+    check_free(deploy)
+
+
+def check_free(deploy: Mapping[str, Any]) -> None:
+    """No guard has this robot already: what is started here would be in the way of who flies it."""
+    from temporeal_bridge.link import LinkError, default_path, take
+
+    try:
+        os.close(take(default_path(deploy["domain"], deploy["namespace"])))
+    except (LinkError, OSError) as error:
+        raise BadInput(str(error)) from error
 
 
 def node_words(
@@ -374,13 +386,15 @@ def run_nodes(nodes: Mapping[str, Sequence[str]], lost: list[Process]) -> Proces
 
     A controller that ends well has been relieved by one with another artifact (``policy_node --takeover``), which is
     not ours: the guard and the others go on. So they do without what no flight needs, which is told at once and added
-    to ``lost``.
+    to ``lost``. The recorder is told whose end to wait for.
     """
     from temporeal_bridge.processes import WITHOUT, end, how_ended, start
 
     running: list[Process] = []
     try:
-        running += [start(name, words) for name, words in nodes.items()]
+        for name, words in nodes.items():
+            guard = ["--guard", str(running[0].pid)] if name == "recorder" else []
+            running.append(start(name, [*words, *guard]))
         while True:
             for process in [each for each in running if each.poll() is not None]:
                 if process.returncode == 0 and process.name == "policy_node":
@@ -400,6 +414,23 @@ def run_nodes(nodes: Mapping[str, Sequence[str]], lost: list[Process]) -> Proces
         end(running[1:])
         # as they ended; who was still loading had no handler for the word that we said
         lost += [each for each in running if each.name in WITHOUT and each.returncode not in (0, -signal.SIGTERM)]
+
+
+def own(
+    judged: Sequence[Mapping[str, Any]], flown: Sequence[Mapping[str, Any]] | None, ended: Process | None
+) -> list[Mapping[str, Any]]:
+    """Those of the monitor's flights that our guard has flown: it judges what any guard in its namespace says.
+
+    ``flown``: None where the guard left no word. One that ended first, by itself, has flown none; of one that was
+    killed all are taken for its own.
+    """
+    from temporeal_bridge.mission import FLIGHTS
+
+    if flown is None:
+        return [] if ended is not None and ended.name == "guard_node" and ended.returncode > 0 else list(judged)
+    ours = {(row["flight"], row["start_ns"]) for row in flown}
+    oldest = flown[0]["start_ns"] if len(flown) == FLIGHTS else 0  # those before it the guard has forgotten
+    return [row for row in judged if row["start_ns"] < oldest or (row["flight"], row["start_ns"]) in ours]
 
 
 def unjudged(flown: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -25,6 +25,7 @@ from robots.spec import load_robot
 from temporeal_bridge import bags, codecs, messages, task_topics
 from temporeal_bridge.flights import fly
 from temporeal_bridge.interface import check_reads, load_interface
+from temporeal_bridge.link import SocketGuard, default_path
 from temporeal_bridge.memory import MemoryTransport
 from temporeal_bridge.monitor_node import Held
 from temporeal_bridge.node import WAKING
@@ -152,6 +153,19 @@ def test_a_worker_for_a_policy_without_chunks_is_refused(arm_artifact):
 def test_what_no_topic_brings_is_refused_before_anything_starts(arm_artifact, tmp_path, capsys):
     assert main(["deploy", str(arm_artifact), f"deploy.signals={tmp_path}/none.yaml"]) == 2
     assert "none.yaml cannot be read" in capsys.readouterr().err
+
+
+def test_a_robot_that_a_guard_has_already_is_left_alone(arm_artifact, tmp_path, monkeypatch, capsys):
+    """Nothing of ours is loaded beside a robot that flies, to be refused when it has."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(deploy, "run_nodes", lambda *_: pytest.fail("nodes were started"))
+    guard = SocketGuard(default_path(7, "/arm1"))
+    words = ["deploy", str(arm_artifact), "deploy.domain=7", "deploy.namespace=/arm1", "--out", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "another guard has" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    guard.close()
+    monkeypatch.setattr(deploy, "run_nodes", lambda *_: None)
+    assert main(words) == 0
 
 
 # ---------------------------------------------------------------- real processes

@@ -27,7 +27,7 @@ from temporeal_bridge import (
     worker_node,
 )
 from temporeal_bridge.guard_node import RESCUE_S
-from temporeal_bridge.processes import END_S, WITHOUT
+from temporeal_bridge.processes import END_S, LAUNCHED_END_S, LINGER_S, WITHOUT
 from temporeal_bridge.safety import LONGEST
 from temporeal_bridge.transport import TransportError
 
@@ -355,11 +355,12 @@ def test_the_others_go_on_and_the_launch_has_failed(kind, executables, made, cap
         assert ending.failed == []
 
 
-def test_a_guard_has_the_time_to_stop_its_robot(made):
+def test_a_guard_has_the_time_to_stop_its_robot_and_a_recorder_to_finish_its_bag(made):
     told = [yaml.safe_load(path.read_text())["safety"] for path in (ROOT / "robots").glob("*/ros.yaml")]
     levels = [safety["level"] for safety in told if "level" in safety]
     slowest = max(LONGEST * level["max_s"] + level["blind_s"] for level in levels)
-    assert float(launched("arm", made("arm"))["guard_node"][0].sigterm_timeout) > END_S > RESCUE_S > slowest > 0
+    assert float(launched("arm", made("arm"))["guard_node"][0].sigterm_timeout) == LAUNCHED_END_S
+    assert LAUNCHED_END_S > END_S > LINGER_S > RESCUE_S > slowest > 0
 
 
 def test_a_second_launch_has_a_bag_of_its_own(made, tmp_path, monkeypatch):

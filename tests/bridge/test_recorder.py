@@ -19,7 +19,8 @@ from temporeal_bridge import messages
 from temporeal_bridge.codecs import encode_odometry
 from temporeal_bridge.interface import load_interface
 from temporeal_bridge.memory import Bus, MemoryTransport
-from temporeal_bridge.recorder import LINGER_S, QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
+from temporeal_bridge.processes import LINGER_S
+from temporeal_bridge.recorder import QUIET_S, Bag, Recorder, RecorderError, WholeFile, rescue, robot_topics
 from temporeal_bridge.transport import QOS
 
 STRING = "std_msgs/msg/String"
@@ -83,6 +84,33 @@ def test_told_to_end_it_records_until_the_guards_have_brought_their_robots_to_re
     assert said()  # one that does not come to an end is not waited for
     recorder.close()
     assert len([row for row in read(tmp_path / "bag") if row[0] == "/cf1/mission"]) == 7
+
+
+def test_the_flight_of_another_guard_is_not_waited_for(tmp_path):
+    """Two in one namespace: where the own guard was refused, the other one flew on, and the recorder was killed."""
+    bus = Bus()
+    talker, own = MemoryTransport(bus, "guard", "/cf1"), MemoryTransport(bus, "recorder", "/cf1")
+    guard = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    recorder = Recorder(own, Bag(tmp_path / "bag"), robot_topics(load_interface(load_robot("crazyflie")), ["/cf1"]),
+                        guard.pid)
+    kind, row = "std_msgs/msg/Header", "std_msgs/msg/Float64MultiArray"
+    mission, command = talker.advertise("mission", kind, QOS["latched"]), talker.advertise(
+        "guard/command", row, QOS["default"])
+    talker.publish(mission, messages.encode(kind, messages.header(0, "active 1")))
+
+    def may_end(seconds):
+        bus.advance(seconds)
+        talker.publish(command, messages.encode(row, messages.array64(np.zeros(1))))
+        own.wait(0.0)
+        return recorder.may_end()
+
+    assert not may_end(0.0) and not may_end(QUIET_S + 0.1)  # its own guard brings its robot to rest
+    guard.kill()
+    guard.wait()
+    assert may_end(0.1)
+    recorder.asked = inf
+    assert not may_end(0.1) and may_end(QUIET_S)  # what the robot does without its guard is recorded
+    recorder.close()
 
 
 def test_a_guard_that_was_killed_is_not_waited_for_while_another_keeps_its_robot(tmp_path):

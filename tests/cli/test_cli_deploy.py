@@ -21,6 +21,7 @@ from policies.cli.console import BadInput, interrupt, on_signals
 from policies.cli.main import main
 from policies.cli.settings import section
 from temporeal_bridge import processes
+from temporeal_bridge.mission import FLIGHTS
 
 
 def test_what_is_no_artifact_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,6 +151,20 @@ def test_who_was_lost_is_in_the_exit_status(
     assert all(f"{name} ended with status 2, before the end" in capsys.readouterr().err for name in lost)
 
 
+def test_the_recorder_is_told_which_guard_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeper(monkeypatch, tmp_path)
+    note, heard = tmp_path / "note", tmp_path / "heard"
+    (tmp_path / "temporeal_bridge" / "sleeps.py").write_text(
+        "import os, sys, time\nopen(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    (tmp_path / "temporeal_bridge" / "recorder.py").write_text(
+        "import sys, time\nopen(sys.argv[1], 'w').write(sys.argv[3])\ntime.sleep(60)\n")
+    (tmp_path / "temporeal_bridge" / "fails.py").write_text(
+        "import os, sys, time\nwhile not all(os.path.exists(x) and os.path.getsize(x) for x in sys.argv[1:]): "
+        "time.sleep(0.01)\n")
+    deploy.run_nodes({"sleeps": [str(note)], "recorder": [str(heard)], "fails": [str(note), str(heard)]}, [])
+    assert heard.read_text() == note.read_text()
+
+
 def test_two_that_are_started_at_once_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda _: "20260101-000000")
@@ -181,6 +196,17 @@ def test_summary_of_flights(tmp_path: Path) -> None:
     assert deploy.summary(tmp_path / "monitor.json") == []
     (tmp_path / "monitor.json").write_text(json.dumps({"flights": [{"flight": 0, "verdict": "satisfied"}]}))
     assert deploy.summary(tmp_path / "monitor.json")[0]["verdict"] == "satisfied"
+
+
+def test_flights_of_another_guard_are_not_told_as_our_own() -> None:
+    judged = [{"flight": 0, "start_ns": 5}, {"flight": 0, "start_ns": 9}]
+    guard = SimpleNamespace(name="guard_node", returncode=2)
+    assert deploy.own(judged, None, guard) == []  # type: ignore[arg-type]  # it was refused
+    assert deploy.own(judged, [{"flight": 0, "start_ns": 9}], None) == judged[1:]
+    guard.returncode = -signal.SIGKILL
+    assert deploy.own(judged, None, guard) == deploy.own(judged, None, None) == judged  # type: ignore[arg-type]
+    many = [{"flight": i, "start_ns": 6 + i} for i in range(FLIGHTS)]
+    assert deploy.own(judged, many, None) == judged[:1]  # it keeps the last ones only
 
 
 def test_a_flight_that_nobody_judged_is_told() -> None:

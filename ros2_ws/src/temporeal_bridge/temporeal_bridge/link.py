@@ -193,6 +193,19 @@ def datagram_socket(path: Path) -> socket.socket:
     return made
 
 
+def take(path: Path) -> int:
+    """The lock of who is the guard at ``path``, as a descriptor; refused while another guard has it."""
+    own_folder(path)
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise LinkError(f"another guard has {path}: end it, or give this one another namespace (a single node: or "
+                        "--link)") from error
+    return lock
+
+
 BUSY = pack_answer(Answer("refused", reason="another takeover is under way"))
 
 
@@ -242,15 +255,7 @@ class SocketGuard(Parties):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        own_folder(path)
-        self.path = path
-        self.lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self.lock)
-            raise LinkError(
-                f"another guard has {path}: end it, or give this one another namespace or --link") from error
+        self.path, self.lock = path, take(path)
         self.socket = datagram_socket(path)
         self.buffer = memoryview(bytearray(LARGEST))  # one for all: a new one costs more than to read
 

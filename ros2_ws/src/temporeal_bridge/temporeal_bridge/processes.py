@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-END_S = 28.0  # to bring a quadrotor down, which sinks slowly, to write summaries and to finish the bag
-LAUNCHED_END_S = 32.0  # the same under ros2 launch, which would kill a guard that is stopping its robot after 10 s
+END_S = 30.0  # to bring a quadrotor down (RESCUE_S of guard_node), to write summaries and to finish the bag
+LAUNCHED_END_S = END_S + 2.0  # the same under ros2 launch, which would kill a guard that stops its robot after 10 s
+LINGER_S = END_S - 2.0  # of that a recorder may wait for the guards, at most: then it finishes its bag
 LOG_LINES = 15
 WITHOUT = {
     "monitor_node": "the robot flies on, and nobody judges its flights: nothing stops it for its formula",
@@ -54,6 +55,17 @@ def fresh(path: Path) -> Path:
         number += 1
         out = path.with_name(f"{path.name}-{number}")
     return out
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def orphaned() -> Callable[[], bool]:

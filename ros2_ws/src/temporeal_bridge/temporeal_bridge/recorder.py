@@ -32,7 +32,7 @@ from temporeal_bridge import messages
 from temporeal_bridge.interface import Interface, load_interface
 from temporeal_bridge.mission import MOVING, announced
 from temporeal_bridge.node import parser, robot_of, run
-from temporeal_bridge.processes import LAUNCHED_END_S
+from temporeal_bridge.processes import LINGER_S, lives
 from temporeal_bridge.transport import QOS, QoS, Received, Transport
 
 FLUSH_S = 1.0
@@ -40,7 +40,6 @@ COMMANDED = "/guard/command"
 STARTS = "mission/start"  # subscribed to last: who sees that it is heard may rely on all else being recorded
 QUIET_S = 2.0  # without a command: in motion a guard sends them at 25 Hz at least, but for up to 1.5 s while it is
 # blind and waits to see its quadrotor again (FLIES_S of ground)
-LINGER_S = LAUNCHED_END_S - 2.0  # at most: the bag is to be finished before the process is killed
 CHUNK_BYTES = 900_000  # the writer itself starts a new chunk at 1 MiB, unguarded
 BALLAST_BYTES = 1 << 20  # freed for the index when the disk is full: definitions are about 10 kB, a flush 100 bytes
 
@@ -231,10 +230,12 @@ def cut_and_close(file: Path) -> None:
 
 
 class Recorder:
-    """Subscribes to topics and writes what comes, as it comes."""
+    """Subscribes to topics and writes what comes, as it comes. ``guard``: process of the only one that it is for."""
 
-    def __init__(self, transport: Transport, bag: Bag, topics: Sequence[tuple[str, str, QoS]]) -> None:
-        self.transport, self.bag = transport, bag
+    def __init__(
+        self, transport: Transport, bag: Bag, topics: Sequence[tuple[str, str, QoS]], guard: int | None = None
+    ) -> None:
+        self.transport, self.bag, self.guard = transport, bag, guard
         self.counts: dict[str, int] = {}
         for topic, kind, qos in sorted(topics, key=lambda row: row[0].endswith(STARTS)):
             endpoint = transport.subscribe(topic, kind, qos, self._take)
@@ -257,12 +258,14 @@ class Recorder:
 
     def may_end(self) -> bool:
         """Told to end: first the guards, which were told, too, have come to rest, or are silent. One that was killed in
-        flight is silent, whatever those of other robots still say."""
+        flight is silent, whatever those of other robots still say. Where its own guard is no more, what goes on is
+        somebody else's flight."""
         now = self.transport.monotonic()
         self.asked = min(self.asked, now)
         moving = any(mode in MOVING and now - self.commanded.get(robot, -inf) <= QUIET_S
                      for robot, mode in self.modes.items())
-        return not moving or now - self.asked > LINGER_S
+        longest = LINGER_S if self.guard is None or lives(self.guard) else QUIET_S
+        return not moving or now - self.asked > longest
 
     def deadline(self) -> float:
         """See :class:`temporeal_bridge.node.Node`."""
@@ -332,7 +335,7 @@ def robot_topics(interface: Interface, namespaces: Sequence[str]) -> list[tuple[
 def make(args: argparse.Namespace, transport: Transport) -> Recorder:
     """The node from its command line."""
     interface = load_interface(robot_of(args), args.interface, args.signals)
-    return Recorder(transport, Bag(args.bag), robot_topics(interface, args.of or [transport.namespace]))
+    return Recorder(transport, Bag(args.bag), robot_topics(interface, args.of or [transport.namespace]), args.guard)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -341,6 +344,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--bag", type=Path, required=True, help="folder of the new bag")
     options.add_argument("--of", action="append", metavar="NAMESPACE",
                          help="namespace to record (repeatable; default: the own one)")
+    options.add_argument("--guard", type=int, metavar="PID",
+                         help="process of the only guard that it is for: told to end, it waits for no other")
     return run(options, arguments, make, "recorder.json")
 
 
