@@ -340,6 +340,18 @@ def test_an_arm_that_is_pushed_while_it_is_kept_gives_way_but_for_a_moment(movin
         assert moving.sent[-1] == pytest.approx(moving.position, abs=NEAR) and moving.mode == "holding"
 
 
+def test_somebody_who_struggles_is_given_way_to(moving):
+    """He comes free for a moment again and again: each time the count began anew, and the arm pressed on."""
+    moving.run(1.5)
+    place, moving.blocked = moving.sent[-1], True
+    for k in range(6):
+        moving.position = place + 0.1 * np.eye(7)[1]
+        moving.run(0.32)
+        moving.position = place if k < 5 else moving.position
+        moving.run(0.08)
+    assert moving.mode == "holding" and moving.sent[-1][1] == pytest.approx(place[1] + 0.1, abs=NEAR)
+
+
 def test_an_arm_whose_reading_stands_is_not_led_back_there(lockstep):
     """Its velocity says that it moves: `tracking` held it 0.66 rad back, where it had not been for half a second."""
     arm = Arm(lockstep)

@@ -333,21 +333,58 @@ def test_one_finger_whose_reading_stands_is_not_closed_by_the_stop(lockstep):
     assert any('"held"' in text and f"components [{hand.joint}] are not held yet" in text for text in hand.told)
 
 
-def test_a_hand_that_was_silent_is_told_nothing_while_the_place_of_a_joint_may_be_an_old_one(lockstep):
-    """Its driver still says of that motor what it said of the fist."""
+def test_a_hand_that_was_silent_is_let_go_of_joint_by_joint(lockstep):
+    """Its driver still says of one motor what it said of the fist: to go there would close it."""
     hand = OneStands(lockstep)
     hand.lockstep.run(1.3)
     hand.run(0.5)
-    count = len(hand.sent)
+    count, told = len(hand.sent), hand.sent[-1][hand.joint]
     hand.own.publish(hand.stop, messages.empty())
     hand.run(0.5)
-    assert hand.guard.mode == "stopped" and len(hand.sent) == count
-    for answer in np.linspace(hand.kept, hand.place[hand.joint], 20):
-        hand.kept = answer
-        hand.run(TICK)
+    others = np.arange(hand.spec.size) != hand.joint
+    assert hand.guard.mode == "holding" and hand.guard.stopper.unheld == [hand.joint]
+    assert np.abs(hand.sent[-1] - hand.place)[others].max() < 10 * NOISE
+    assert [row[hand.joint] for row in hand.sent[count:]] == pytest.approx([told] * (len(hand.sent) - count))
+
+
+def test_an_operator_whose_word_ends_no_grip_yet_is_told_so(lockstep):
+    hand = OneStands(lockstep)
+    hand.lockstep.run(1.3)
+    hand.own.wait(0.0)
+    hand.own.publish(hand.stop, messages.empty())  # nobody knows where it is
+    hand.lockstep.run(0.05)
+    hand.own.wait(0.0)
+    assert hand.guard.mode == "stopped" and any("where it is is not known yet" in text for text in hand.told)
+
+
+class OneRests(Hand):
+    """A Shadow Hand: of a J0's two joints one rests on its end stop, where its reading stands; the other moves."""
+
+    motor, rests, moves = 4, 4, 5
+
+    def publish(self, place: np.ndarray | None = None, stamp: float = 0.0) -> None:
+        self.place = np.array(self.place)
+        self.place[self.rests] = 0.0
+        if self.sent:
+            self.place[self.moves] = self.sent[-1][self.motor]
+        said = self.place + NOISE * self.rng.normal(size=self.place.size)
+        said[self.rests], noise, self.noise = 0.0, self.noise, 0.0
+        super().publish(said)
+        self.noise = noise
+
+
+def test_a_joint_that_rests_beside_one_that_moves_keeps_nobody_from_the_next_mission(lockstep):
+    hand = OneRests(lockstep, "shadow_hand")
+    start = np.array(hand.at)
+    for asked in np.linspace(start[hand.motor], start[hand.motor] + 0.9, 25):
+        hand.step, now = hand.step + 1, hand.own.monotonic()
+        start[hand.motor] = asked
+        hand.controller.send(Proposal(link.COMMAND, 1, hand.step, 5, now, now, start))
+        hand.run(PERIOD)
     hand.own.publish(hand.stop, messages.empty())
-    hand.run(0.5)
-    assert hand.guard.mode == "holding" and np.abs(hand.sent[-1] - hand.place).max() < 10 * NOISE
+    hand.run(1.5)
+    assert hand.guard.mode == "holding" and hand.guard.stopper.unheld == []
+    assert not any(hand.guard.watch.whereabouts(hand.own.monotonic())[0])
 
 
 def test_a_finger_that_rests_on_what_it_gripped_before_a_silence_can_begin_again_once_it_was_let_go(lockstep):
@@ -361,7 +398,7 @@ def test_a_finger_that_rests_on_what_it_gripped_before_a_silence_can_begin_again
     readings, now_s = hand.guard.watch.readings, hand.guard.watch.now_s
     assert hand.guard.mode == "stopped" and any(readings.stood(hand.own.monotonic(), now_s))
     hand.own.publish(hand.stop, messages.empty())
-    hand.run(0.5)
+    hand.run(1.2)
     assert hand.guard.mode == "holding" and hand.beyond() < 10 * NOISE
     assert not any(readings.stood(hand.own.monotonic(), now_s))
 

@@ -274,7 +274,8 @@ def test_an_argument_that_is_nearly_one_of_ours_starts_no_robot(given, made):
 
 
 @pytest.mark.parametrize("name", [
-    "sim", "use_sim", "simulation", "fake", "use_fake_hardware", "mock", "gazebo", "dry_run"])
+    "sim", "use_sim", "simulation", "fake", "use_fake_hardware", "mock", "gazebo", "dry_run", "dry-run", "SIM",
+    "use_mujoco", "is_simulation"])
 def test_a_simulation_by_another_name_starts_no_real_robot(name, made):
     with pytest.raises(launching.LaunchError, match=f"{name}:= is no argument .* simulate:= is.* say simulate:=, too"):
         launched("arm", made("arm"), autostart="true", **{name: "true"})

@@ -481,6 +481,9 @@ class GuardNode:
             if code not in LAST_WORDS or (self.flight.reason and action == self.flight.action):
                 return
         elif (self.mode == "stopped" and not left) or (self.mode in IDLE and code != "operator"):
+            if code == "operator" and self.lost is not None:
+                self._tell("held", "the hand may still hold what it was told before it was silent: where it is is not "
+                                   "known yet: say stop again")
             return
         if self.mode in IDLE:  # of the mission that was flown before it is no reason
             self.flight = self.flight.again()

@@ -73,12 +73,13 @@ def pressing(profile: Profile, motion: Motion, values: Values) -> list[int]:
     return np.flatnonzero(np.abs(measured(profile, motion, values) - motion.command) > PRESSES).tolist()
 
 
-def found(profile: Profile, last: Motion, values: Values, doubts: Sequence[bool]) -> Motion | None:
-    """Rest where a hand is measured that fell silent after ``last`` and is seen again; None: a joint whose place may be
-    an old one (``doubts``) is more closed there than it was told last."""
-    place = measured(profile, last, values)
-    in_doubt = np.asarray(doubts, bool)
-    return None if (closing(profile, last, place)[: in_doubt.size][in_doubt] > 0).any() else at_rest(place)
+def found(profile: Profile, last: Motion, values: Values, doubts: Sequence[bool]) -> Motion:
+    """Rest where a hand is measured that fell silent after ``last`` and is seen again. A joint whose place may be an
+    old one (``doubts``) rests where it was told last to be, or where it is said to be if that is more open: where it is
+    if its motor lost its power meanwhile, and its reads fail, nobody can know."""
+    place, in_doubt = measured(profile, last, values), np.zeros(last.command.size, bool)
+    in_doubt[: len(doubts)] = doubts
+    return at_rest(np.where(in_doubt & (closing(profile, last, place) >= 0), last.command, place))
 
 
 def closing(profile: Profile, motion: Motion, target: Array) -> Array:

@@ -56,10 +56,8 @@ ARGUMENTS = {
     "params": ("", "file of parameters (default: that of the launch file)"),
 }
 ALIKE = 0.85  # of two names: one is meant for the other (difflib); 0.82 are namespace and launch_ros's ros_namespace
-SIMULATIONS = (
-    "sim", "use_sim", "simulation", "use_simulation", "simulator", "fake", "fake_hardware", "use_fake_hardware", "mock",
-    "mock_hardware", "use_mock_hardware", "gazebo", "use_gazebo", "sim_gazebo", "dry_run")
-"""What is called so elsewhere, and means :data:`ARGUMENTS`' ``simulate``: chosen."""
+SIMULATIONS = {"sim", "simulation", "simulator", "fake", "mock", "gazebo", "gz", "ignition", "mujoco", "dryrun"}
+"""A word in the name of what means :data:`ARGUMENTS`' ``simulate`` elsewhere (`use_sim`, `fake_hardware`): chosen."""
 PATHS = ("artifact", "trust", "signals", "worker", "out", "params")  # arguments that name a file or a folder
 OF_ROS = ("clock", "parameter_events", "rosout", "tf", "tf_static")  # topics that any node may have
 OF_SIMULATION = ("sim/episode", "sim/fault", "sim/fault_active", "sim/reset")  # of robot_sim, in no bag
@@ -255,6 +253,12 @@ def topics_of(interface: Interface, namespace: str) -> set[str]:
         resolve_name(topic, namespace) for topic in beside}
 
 
+def words(name: str) -> set[str]:
+    """The words of an argument's name, and all of them as one."""
+    apart = name.lower().replace("-", "_").split("_")
+    return {*apart, "".join(apart)}
+
+
 def misspelt(given: Iterable[str], known: Iterable[str]) -> None:
     """Launch ignores arguments that nobody declares, and ``simulated:=true`` would start a real robot. Others' names
     may well be there, for this launch file can be included in another: refused is what is nearly one of ours, and,
@@ -264,7 +268,7 @@ def misspelt(given: Iterable[str], known: Iterable[str]) -> None:
     """
     given = set(given)
     if "simulate" not in given:
-        for name in sorted(given.intersection(SIMULATIONS)):
+        for name in sorted(name for name in given - set(known) if SIMULATIONS.intersection(words(name))):
             raise LaunchError(f"{name}:= is no argument of this launch file; simulate:= is. Where {name}:= is another "
                               "launch file's that this one is included with, say simulate:=, too")
     for name, other in meant(given, known, ALIKE):

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from temporeal_bridge.transport import domain_id
+
 HELLO, BEGIN, COMMAND, END, FAIL, TAKEOVER = range(6)
 """Kinds: the controller is there (text: digest of its artifact) · a mission begins (stamp: its time zero) · a command
 (values) · the mission is over (text: what then) · the controller cannot go on (text: why) · this one asks to take over
@@ -168,7 +170,7 @@ def default_path(domain: int | str | None, namespace: str) -> Path:
     root = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(root) / "temporeal" if root else Path(tempfile.gettempdir()) / f"temporeal-{os.getuid()}"
     name = namespace.strip("/").replace("/", ".") or "no-namespace"  # which no namespace is called: of the -
-    return folder / f"{domain if domain is not None else os.environ.get('ROS_DOMAIN_ID') or 0}-{name}.sock"
+    return folder / f"{domain_id(domain)}-{name}.sock"
 
 
 def own_folder(path: Path) -> None:

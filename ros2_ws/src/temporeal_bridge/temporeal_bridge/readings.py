@@ -36,14 +36,15 @@ class Readings:
     """
 
     def __init__(self, names: frozenset[str], parts: Sequence[Sequence[int]]) -> None:
-        self.names, self.components = names, len(parts)
+        self.names, self.components, self.sums = names, len(parts), [len(part) > 1 for part in parts]
         self.rows = [(component, value) for component, part in enumerate(parts) for value in part]
         self.changed, self.under = [-inf] * len(self.rows), [nan] * len(self.rows)
         self.told: list[float] = []
+        self.silent_at = -inf
 
     def forget(self, now: float, longest: float) -> None:
         """The robot may have what was sent no more. What stood while that moved is in doubt until it changes."""
-        doubted = self._standing(now, longest)
+        doubted, self.silent_at = self._standing(now, longest), now
         self.under, self.told = [under if doubt else nan for under, doubt in zip(self.under, doubted)], []
 
     def seen(self, before: Array, value: Array, now: float) -> None:
@@ -59,11 +60,22 @@ class Readings:
         self.under = [self.told[component] if isnan(under) else under
                       for (component, _), under in zip(self.rows, self.under)]
 
-    def stood(self, now: float, longest: float) -> list[bool]:
-        """Of which components something has stood in every bit, for ``longest`` [s], though their command moved."""
+    def stood(self, now: float, longest: float, place: Sequence[float] = ()) -> list[bool]:
+        """Of which components something has stood in every bit, for ``longest`` [s], though their command moved. Of a
+        sum whose ``place`` is what it is told to be, the joint that moved does it all: the other one may rest."""
+        out = self._any(self._standing(now, longest))
+        return [stands and not (self.sums[i] and self.told and i < len(place)
+                                and abs(self.told[i] - place[i]) <= STANDS) for i, stands in enumerate(out)]
+
+    def unsaid(self) -> list[bool]:
+        """Of which components something has not changed in any bit since the robot was silent."""
+        return self._any([changed <= self.silent_at for changed in self.changed])
+
+    def _any(self, rows: Sequence[bool]) -> list[bool]:
+        """By component, whether it is so of any of its ``rows``."""
         out = [False] * self.components
-        for (component, _), stands in zip(self.rows, self._standing(now, longest)):
-            out[component] = out[component] or stands
+        for (component, _), so in zip(self.rows, rows):
+            out[component] = out[component] or so
         return out
 
     def _standing(self, now: float, longest: float) -> list[bool]:

@@ -82,12 +82,12 @@ class Stopper:
 
     def _kept(self, stop: Stopping, step: Step, values: Values | None, now: float) -> Step:
         """A ``step`` of a ramp, which is over once the robot is where it was told, or nobody knows where it is. One
-        that presses for longer than PRESS_S goes to where it is measured."""
+        that presses for PRESS_S longer than it does not goes to where it is measured."""
         motion = step.motion
         if not step.over or motion is None or values is None or self._whereabouts(now)[0] is None:
             return step
         joints = holding.pressing(self.profile, motion, values)
-        pressed = stop.pressed + self.profile.limits.dt if joints else 0.0
+        pressed = max(stop.pressed + (self.profile.limits.dt if joints else -self.profile.limits.dt), 0.0)
         if pressed > holding.PRESS_S:
             self.under_way, self.pressed = Stopping("hold", now), joints
             self._aim(values, now, motion)
@@ -133,8 +133,10 @@ class Stopper:
 
     def found(self, now: float, last: Motion) -> Motion | None:
         """Rest where a hand is that was silent after its ``last`` motion, once that is known again."""
-        values, doubts = self.values(now), self._whereabouts(now)[0]
-        return None if values is None or doubts is None else holding.found(self.profile, last, values, doubts)
+        values, doubts, readings = self.values(now), self._whereabouts(now)[0], self.watch.readings
+        if values is None or doubts is None or readings is None:
+            return None
+        return holding.found(self.profile, last, values, [a or b for a, b in zip(doubts, readings.unsaid())])
 
     def values(self, now: float) -> Values | None:
         """The newest signals; None while those that the profile reads are stale."""

@@ -305,7 +305,14 @@ class Watch:
         oldest = max(topics, key=lambda i: old[i] / longest[i], default=None)
         if oldest is not None and old[oldest] > longest[oldest]:
             return [True] * readings.components, f"what is said of it may be {old[oldest]:.2f} s old"
-        return readings.stood(now, self.now_s), "it stood while it was told to move"
+        return self._stood(now), "it stood while it was told to move"
+
+    def _stood(self, now: float) -> list[bool]:
+        """By joint of a hand, whether its place may be an old one, for it stood."""
+        if self.readings is None:
+            return []
+        place = self.values[self.profile.place].ravel().tolist() if self.profile.place else []
+        return self.readings.stood(now, self.now_s, place)
 
     def _unsound(self, now: float) -> str:
         """Why nobody may be led to the measured place."""
@@ -442,7 +449,7 @@ class Watch:
         measured = self.values[rule.signal].reshape(-1)
         if now - self.rests_since < REST_S:
             return "start", f"{rule.signal} is still moving: it must have rested for {REST_S:g} s"
-        doubted = [] if self.readings is None else np.flatnonzero(self.readings.stood(now, self.now_s)).tolist()
+        doubted = np.flatnonzero(self._stood(now)).tolist()
         if doubted:
             return "start", (f"{rule.signal}{doubted} stood while the command moved by more than {STANDS:g}: it may be "
                              "an old place, and to begin there a leap; a finger that rests on something: mission/stop "
