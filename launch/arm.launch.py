@@ -4,7 +4,7 @@
     ros2 topic pub --once /arm1/mission/start std_msgs/msg/UInt64 '{data: 1}'
 
 or, from the repository: ``ros2 launch launch/arm.launch.py ...``. Arguments: ``--show-args``. On the real robot read
-docs/deploying.md first.
+docs/deploying-arm.md first.
 """
 
 from pathlib import Path
