@@ -548,11 +548,15 @@ def started(artifact: Path, out: Path, count: int, own: list[str], beside: Seque
             for module in beside:
                 crew.start(module, *(["--bag", str(crew.out / "bag")] if module == "recorder" else
                                      ["--artifact", str(artifact)]))
-            while not crew.oracle.commands and time.monotonic() < began + 30.0:
+
+            def flies(crew: Crew = crew) -> bool:
+                nonlocal asked
                 if crew.mode == "ready" and time.monotonic() > asked + 0.05:
                     asked = time.monotonic()
                     crew.tell("mission/start", 1)
-                crew.bus.wait(0.01)
+                return bool(crew.oracle.trace)
+
+            crew.need("the first command", 30.0, flies)
             took.append(crew.oracle.trace[0][0] - began)
         finally:
             crew.close()

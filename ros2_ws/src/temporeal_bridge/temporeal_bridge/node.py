@@ -209,9 +209,9 @@ def live(
             waking = keep_awake()
         take_priority(args.priority, ahead)
         if getattr(args, "awake", False) and os.sched_getscheduler(0) != os.SCHED_FIFO:
-            raise RuntimeError("awake needs real-time priority, which is not permitted here, or the process that keeps "
-                               "the core busy would have half of it: allow it (rtprio in /etc/security/limits.conf) or "
-                               "leave awake out")
+            raise RuntimeError(f"awake needs real-time priority, and with --priority {args.priority} this process has "
+                               f"policy {os.sched_getscheduler(0)}: the process that keeps the core busy would have half "
+                               "of it. Allow it (rtprio in /etc/security/limits.conf) or leave awake out")
         load_behind()
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
@@ -328,7 +328,9 @@ def give_way() -> None:
 def schedule(policy: int, priority: int) -> None:
     """... of all threads that this process has; those that it starts later inherit it of the one that does."""
     tasks = Path("/proc/self/task")
-    for thread in [int(entry.name) for entry in tasks.iterdir()] if tasks.is_dir() else [0]:
+    others = [int(entry.name) for entry in tasks.iterdir()] if tasks.is_dir() else []
+    os.sched_setscheduler(0, policy, os.sched_param(priority))  # this one, whatever the list says
+    for thread in others:
         with suppress(ProcessLookupError):  # it has ended
             os.sched_setscheduler(thread, policy, os.sched_param(priority))
 
