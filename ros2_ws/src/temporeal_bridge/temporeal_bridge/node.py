@@ -210,8 +210,8 @@ def live(
         take_priority(args.priority, ahead)
         if getattr(args, "awake", False) and os.sched_getscheduler(0) != os.SCHED_FIFO:
             raise RuntimeError(f"awake needs real-time priority, and with --priority {args.priority} this process has "
-                               f"policy {os.sched_getscheduler(0)}: the process that keeps the core busy would have half "
-                               "of it. Allow it (rtprio in /etc/security/limits.conf) or leave awake out")
+                               f"policy {os.sched_getscheduler(0)}: the process that keeps the core busy would have "
+                               "half of it. Allow it (rtprio in /etc/security/limits.conf) or leave awake out")
         load_behind()
         transport = open_transport(
             args.transport, parsed.prog, args.namespace, domain=args.domain, loopback=args.loopback, ros_args=ros)
