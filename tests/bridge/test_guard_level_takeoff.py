@@ -34,8 +34,8 @@ def lost(for_s: float = 50.0) -> dict[str, Any]:
     ({"mass": 0.027}, lost(), 0.7, 1.0, 2.5)], ids=str)
 def test_a_fault_at_its_take_off_lifts_nobody_to_the_ceiling(
         changes, fault, at_s, at_most_m, no_faster, grounded, lockstep_of, tmp_path, monkeypatch):
-    """With the nominal thrust, less 15 %, the lightest and strongest rose to 24 m after one garbled sample of its
-    place, and fell with 8.4 m/s where the state was lost half a second after the start."""
+    """With the nominal thrust, less 15 %, the lightest and strongest rose to the ceiling after one garbled sample of
+    its place, and fell from there where the state was lost half a second after the start."""
     from temporeal_bridge.memory import Bus
 
     simulate(monkeypatch, changes, GROUND_M)

@@ -13,7 +13,7 @@ from robots.spec import RobotSpec
 from temporeal_bridge.stop_actions import Values
 
 GRAVITY = 9.81  # m/s^2
-SMOOTH_S = 0.3  # of the height, for that
+SMOOTH_S = 0.3  # of heights, and of what velocities say of them. Chosen: 1 cm of noise is 0.03 m/s then
 FLOWN_S, ENOUGH_S = 2.0, 0.2  # so long it is remembered what carried; after so long of that, smoothed, enough was
 # flown: 0.7 s after the thrust came. Chosen: at 0.5 s a take-off looks 10 % heavier, or lighter, than the robot is
 HOVERS = (0.7, 1.35)  # of the nominal hover thrust: other thrusts hover no robot. Chosen: 0.74 to 1.25 are published
