@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from robots.model_files import is_file
@@ -15,7 +16,8 @@ from robots.signals import CommandSpec, SignalSpec
 class Parameter:
     """A physical parameter: nominal value, range over the published sources, unit and where they come from.
 
-    ``low`` and ``high`` bound each component; they are the range that randomization draws from.
+    ``low`` and ``high`` bound each component; they are the range that randomization draws from. ``most`` is what the
+    simulator can take at most.
     """
 
     nominal: tuple[float, ...]
@@ -23,6 +25,7 @@ class Parameter:
     high: tuple[float, ...]
     unit: str
     source: str
+    most: float = inf
 
     def __post_init__(self) -> None:
         if not len(self.nominal) == len(self.low) == len(self.high):

@@ -265,6 +265,9 @@ def _check_reach(where: str, dist: Distribution, name: str, p: Parameter) -> Non
     if last in POSITIVE and any(lo <= 0 for lo, n in zip(low, p.nominal) if n > 0):
         raise ValueError(f"{where}: {last} is greater than 0, and {dist.kind or 'this'} reaches 0; narrow it, or take "
                          f"another kind: {others}")
+    if max(high) > p.most + 1e-9:  # of sums in float
+        raise ValueError(f"{where}: {last} is at most {p.most:g} {p.unit} in this simulator, and {dist.kind or 'this'} "
+                         f"reaches {max(high):g}; narrow it")
     if name.startswith("color.") and max(high) > 1:
         raise ValueError(f"{where}: a colour is 0 to 1, and {dist.kind} reaches {max(high):g}")
     if name.startswith("texture.") and max(high) > p.high[0]:

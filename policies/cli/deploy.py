@@ -27,6 +27,7 @@ from policies.cli.console import (
     print_json,
     say,
 )
+from policies.extras import install
 
 if TYPE_CHECKING:
     from temporeal_bridge.flights import FlightReport
@@ -199,8 +200,7 @@ def needs_training(verb: str, instead: str = "") -> None:
             return False
 
     if missing := [name for name in TRAINING if not there(name)]:
-        raise BadInput(f"{verb} needs {', '.join(missing)}, not installed here: pip install 'temporeal[train]' (in a "
-                       f"checkout: pip install '.[train]'){instead}")
+        raise BadInput(f"{verb} needs {', '.join(missing)}, not installed here: {install('train')}{instead}")
 
 
 def simulate(options: Any, deploy: Mapping[str, Any], robot: str, out: Path) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.cli.console import FAILED, OK, BadInput, Parser, add_json, add_overrides, print_json, say
+from policies.extras import install
 
 SUMMARY = "is this machine ready, and the robot before a flight, and what to do where not"
 HELP = """\
@@ -163,7 +164,7 @@ def packages() -> Iterator[Check]:
         have = {name: installed_version(name) for name in needed}
         missing = [name for name, version in have.items() if version is None]
         told = ", ".join(f"{name} {version}" for name, version in have.items() if version)
-        advice = f"to {purpose}: pip install 'temporeal[{extra}]' -c constraints.txt" if missing else ""
+        advice = f"to {purpose}: {install(extra)}" if missing else ""
         found = f"missing {', '.join(missing)}" if missing else told
         yield Check(f"extra {extra}", "warn" if missing else "ok", found, advice)
 
@@ -214,7 +215,7 @@ def processor() -> Iterator[Check]:
 def numba_threads() -> Iterator[Check]:
     """A parallel loop is compiled and run; where compiled code is kept."""
     if importlib.util.find_spec("numba") is None:
-        yield Check("numba", "warn", "not installed", "the simulator needs it: pip install 'temporeal[train]'")
+        yield Check("numba", "warn", "not installed", f"the simulator needs it: {install('train')}")
         return
     import numba
 
@@ -246,7 +247,7 @@ def torch_gpu() -> Iterator[Check]:
     """torch, and a GPU where there is one."""
     driver = shutil.which("nvidia-smi") is not None
     if importlib.util.find_spec("torch") is None:
-        yield Check("torch", "warn", "not installed", "to train: pip install 'temporeal[train]' -c constraints.txt")
+        yield Check("torch", "warn", "not installed", f"to train: {install('train')}")
         return
     import torch
 
@@ -313,7 +314,7 @@ def dds() -> Iterator[Check]:
         arm = platform.machine() == "aarch64"
         yield Check("dds", "warn", "cyclonedds is not installed",
                     "no wheel for Linux on ARM: build Cyclone DDS, then pip install cyclonedds" if arm
-                    else "to fly: pip install 'temporeal[robot]' -c constraints.txt")
+                    else f"to fly: {install('robot')}")
         return
     # processes of their own: the message really crosses loopback, and a middleware that hangs harms nobody
     topic = f"temporeal_doctor_{os.getpid()}"

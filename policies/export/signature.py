@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from policies.export.manifest import MANIFEST, ArtifactError
+from policies.extras import install
 
 SIGNATURE = "manifest.sig"
 LENGTH = 64  # bytes: RFC 8032, 5.1.6
@@ -33,7 +34,7 @@ def library() -> tuple[ModuleType, ModuleType]:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise SignatureError(
-            f"signatures need the package cryptography: pip install 'temporeal[sign]' ({error})") from error
+            f"signatures need the package cryptography: {install('sign')} ({error})") from error
     return ed25519, serialization
 
 

@@ -134,7 +134,7 @@ class Worlds:
         self._values = {n: np.tile(p.nominal, (num_worlds, 1)) for n, p in self.parameters.items()}  # type: ignore[attr-defined]
         nominal = isaac_assets.nominal(model.mj)
         self._fields = {name: np.repeat(value, num_worlds, 0) for name, value in nominal.items()}
-        steps = mjcf.longest_delay(model) / self.dt if "command_delay" in self.parameters else 0
+        steps = mjcf.longest_delay(model.mj) / self.dt if "command_delay" in self.parameters else 0
         self._history = np.zeros((num_worlds, max(round(steps), 1), model.mj.nu))  # newest first, one per physics step
         self._ctrl = np.tile(model.home_ctrl, (num_worlds, 1))
         dofs, roots = len(plan.dofs), len(plan.floating)

@@ -576,6 +576,8 @@ def parameters(mj: mujoco.MjModel, groups: Iterable[Group], robot: RobotSpec) ->
             if values:
                 found[g.prefix + name] = published(robot, g, name, Parameter(values, values, values, quantity.unit,
                                                                             "the model's own value"))
+                if name == "command_delay":
+                    found[g.prefix + name] = replace(found[g.prefix + name], most=longest_delay(mj))
         if g.root is not None:
             zero = (0.0,) * 3
             found |= {g.prefix + n: Parameter(zero, zero, zero, unit, "a disturbance") for n, unit in WRENCH.items()}
@@ -616,9 +618,10 @@ def check_values(model: Model, name: str, values: Array, count: int) -> Array:
         check_matter(name, values, np.array(model.parameters[name].nominal))
     nominal = np.array(model.parameters[name].nominal)
     values = np.where(values.astype(np.float32) == nominal.astype(np.float32), nominal, values)  # float32 came in
-    if kind == "command_delay" and len(values) and values.max() > longest_delay(model) + 1e-9:
-        raise ValueError(f"set_params: command_delay is at most {longest_delay(model):g} s, the history that the model "
-                         f"keeps; got {values.max():g}")
+    most = model.parameters[name].most
+    if len(values) and values.max() > most + 1e-9:
+        raise ValueError(f"set_params: {name} is at most {most:g} s, the history that the model keeps; got "
+                         f"{values.max():g}")
     return values
 
 
@@ -642,9 +645,8 @@ def check_matter(name: str, values: Array, nominal: Array) -> None:
                              "has: each is at most the sum of the other two")
 
 
-def longest_delay(model: Model) -> float:
+def longest_delay(mj: mujoco.MjModel) -> float:
     """Delay [s] that the histories of all actuators can hold."""
-    mj = model.mj
     return float(mj.actuator_history[:, 0].min() * mj.opt.timestep)
 
 

@@ -642,7 +642,7 @@ def test_on_a_robot_a_flight_is_replayed_and_a_report_says_what_it_needs(bag, tm
     for words, status, told in (
             (["replay", str(bag)], 0, "2 flights: the same within 1e-05"),
             (["report", str(bag), "--out", str(tmp_path / "out")], 2,
-             "temporeal: report needs torch, mujoco, scipy, not installed here: pip install 'temporeal[train]' (in a"),
+             "temporeal: report needs torch, mujoco, scipy, not installed here: pip install -c constr"),
             (["demo", "--out", str(tmp_path / "demo")], 2, "temporeal: demo needs torch, mujoco, scipy, not inst")):
         done = subprocess.run([sys.executable, "-c", hook, *words], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})

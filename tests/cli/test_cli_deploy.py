@@ -222,7 +222,8 @@ def test_what_a_simulated_flight_needs_is_said(
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "mujoco" else find(name, *a))
     assert main(["deploy", str(tmp_path), "--sim"]) == 2
-    assert "deploy --sim needs mujoco, not installed here: pip install 'temporeal[train]'" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "deploy --sim needs mujoco, not installed here: pip install -c constraints.txt '.[train]'" in told
 
 
 def test_sim_options_need_sim(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sim.backends import mjcf, mujoco
 from sim.backends.checks import check_ids
 from sim.env import make_env
 from sim.pushes import Pushes
+from sim.randomize import parse_distribution
 from sim.scene import Object, Scene, box, fixed_body
 from sim.task import load_task
 
@@ -274,10 +275,16 @@ def test_what_was_simulated_with_another_integrator_does_not_fit():
 
 def test_a_delay_is_bounded_by_the_history_the_model_keeps(tmp_path):
     model = build(Scene(robot(tmp_path, SERVO_ONLY)))
-    assert mjcf.longest_delay(model) == pytest.approx(5 * DT)
+    assert mjcf.longest_delay(model.mj) == pytest.approx(5 * DT)
     mjcf.check_values(model, "command_delay", np.array([5 * DT]), 1)
     with pytest.raises(ValueError, match="command_delay is at most 0.01 s, .* got 0.012"):
         mjcf.check_values(model, "command_delay", np.array([6 * DT]), 1)
+    drawn = {"kind": "uniform", "low": 0.0, "high": 5 * DT}
+    parse_distribution("randomize.command_delay", drawn, "command_delay", model.parameters["command_delay"])
+    with pytest.raises(ValueError, match="randomize.command_delay: command_delay is at most 0.01 s in this simulator, "
+                                         "and uniform reaches 0.012; narrow it"):
+        parse_distribution("randomize.command_delay", drawn | {"high": 6 * DT}, "command_delay",
+                           model.parameters["command_delay"])
 
 
 # ---------------------------------------------------------------- forces on links
