@@ -292,6 +292,9 @@ def clocks(heard: Heard, plan: Plan) -> Iterator[Check]:
 def stamped(state: StateHeard, plan: Plan) -> Check:
     """A topic's stamps against this machine's clock."""
     name, stamps = f"{state.topic.topic} clock", state.stamps
+    if codecs.STATES[state.topic.codec].stamp is codecs.unstamped:
+        return Check(name, "warn", f"{state.topic.type} has no stamp: only when it came is known, not of when it is",
+                     "its publisher must run beside what it measures, and send at once")
     if not stamps.any():
         return Check(name, "fail", "messages have no stamp (0)", "the driver must stamp what it measures")
     delay = (state.walls - stamps) / 1e9

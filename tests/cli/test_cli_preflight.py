@@ -269,6 +269,9 @@ def test_stamps_that_are_not_there_go_back_or_are_repeated() -> None:
     only(heard(states=(odom(stamps=swapped), gyro())), "odom clock", "fail", "go back, 1 times")
     repeated = np.repeat(walls[::4] - 2_000_000, 4)
     only(heard(states=(odom(stamps=repeated), gyro())), "odom clock", "warn", "same stamp")
+    turned = replace(GYRO, topic="turned", type="std_msgs/msg/Float64MultiArray", codec="array")
+    found = preflight.stamped(state(turned, {}, stamps=np.zeros(K, np.int64)), PLAN)
+    assert found.status == "warn" and "Float64MultiArray has no stamp" in found.found
 
 
 def test_clocks_that_are_not_compared_and_a_topic_that_speaks_when_something_changes() -> None:

@@ -35,6 +35,11 @@ def header_stamp(message: Any) -> int:
     return messages.nanoseconds(message.header.stamp)
 
 
+def unstamped(message: Any) -> int:
+    """0, not known: of a message whose type says no time."""
+    return 0
+
+
 @dataclass(frozen=True)
 class StateCodec:
     """A message type that carries signals.

@@ -35,6 +35,7 @@ from temporeal_bridge.codecs import (
     attitude,
     number,
     orientation,
+    unstamped,
     vector3,
     xyz,
 )
@@ -527,7 +528,7 @@ STATES.update({
     "twist": StateCodec("geometry_msgs/msg/TwistStamped", twist_signals, decode_twist, encode_twist),
     "point": StateCodec("geometry_msgs/msg/PointStamped", one_signal, decode_point, encode_point),
     "array": StateCodec(
-        "std_msgs/msg/Float64MultiArray", one_signal, decode_numbers, encode_numbers, stamp=lambda message: 0),
+        "std_msgs/msg/Float64MultiArray", one_signal, decode_numbers, encode_numbers, stamp=unstamped),
 })
 COMMANDS.update({
     "forward_array": CommandCodec("std_msgs/msg/Float64MultiArray", encode_forward, decode_forward),
