@@ -200,12 +200,13 @@ class Allocator:
             source.bank, _ = spread_out(
                 kept, learner.critic, learner.critic_normalizer, env.observe, times * config.candidates)
             env.forget_starts()
+            wanted = partial(preferred, learner.critic, learner.critic_normalizer, env.observe, source.bank)
             missions = []
             for _ in range(flights):
                 learner.hidden = torch.zeros_like(hidden)
-                missions.append(flown(env, partial(ppo.act, learner)))
-            followed, success = (torch.cat(part) for part in zip(*missions))
-            self.flown = proved(source.bank, followed, success).cpu()
+                missions.append(flown(env, partial(ppo.act, learner), wanted))
+            followed, success, chosen = (torch.cat(part) for part in zip(*missions))
+            self.flown = proved(source.bank, followed, success, chosen).cpu()
         if not bool(success.any()):
             warnings.warn("no schedule that was flown at the end of the training was kept: all are offered to the "
                           "policy, which probably keeps none", stacklevel=1)  # the caller is torch's no_grad
@@ -288,11 +289,17 @@ MOST = 4  # ... missions in a round
 SHARE = 0.25  # of a budget of seconds: flights at the end take no more of it
 LAST = 20  # rollouts of which the time of the next ones is foretold
 SURELY = 0.1  # less often kept than the best: as good
+CHUNK = 16  # schedules that are valued at once at the starts of all worlds
 
 
-def flown(env: Env, act: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """One mission in each world: the schedules [N, 1 + V] that were drawn, and whether [N] they were kept."""
+def flown(
+    env: Env, act: Callable[[Tensor], Tensor], wanted: Callable[[Mapping[str, Tensor]], Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One mission in each world: the schedules [N, 1 + V] that were drawn, whether [N] they were kept, and the
+    alternative [N] that is ``wanted`` by the signals of its start."""
     obs = env.reset()
+    truth = env.true_signals()
+    choice = wanted({name: truth[name] for name in env.observe.signals})
     schedules, running = env.own[SCHEDULE].clone(), torch.ones(env.num_worlds, dtype=torch.bool, device=env.device)
     kept = torch.zeros_like(running)
     for _ in range(env.task.steps):
@@ -300,17 +307,49 @@ def flown(env: Env, act: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         obs, ended = step.obs, running & (step.terminated | step.truncated)
         kept |= ended & step.info["success"]
         running &= ~ended
-    return schedules, kept
+    return schedules, kept, choice
 
 
-def proved(schedules: Tensor, followed: Tensor, kept: Tensor) -> Tensor:
+def preferred(
+    critic: Critic, normalizer: Normalizer, observe: Any, schedules: Tensor, signals: Mapping[str, Tensor]
+) -> Tensor:
+    """The alternative [B] whose best one of ``schedules`` [K, 1 + V] the critic values most, at each of B starts."""
+    numbers = schedules[:, 0].unique()
+    if len(numbers) == 1:
+        return numbers.expand(len(next(iter(signals.values()))))
+    best = []
+    for number in numbers:
+        own = schedules[schedules[:, 0] == number].split(CHUNK)
+        best.append(torch.stack([critic(normalizer(obs.flatten(0, 1))).reshape(obs.shape[:2]).amax(0)
+                                 for obs in (observed(observe, signals, part) for part in own)]).amax(0))
+    return numbers[torch.stack(best).argmax(0)]
+
+
+def proved(schedules: Tensor, followed: Tensor, kept: Tensor, wanted: Tensor) -> Tensor:
     """Those of ``schedules`` [K, 1 + V] that were kept about as often as the best, as N missions say that ``followed``
-    [N, 1 + V] one each; all where none was kept, which says nothing of one against another. How often is the mean that
-    is expected from what was seen, all shares being as likely before (Laplace's rule)."""
+    [N, 1 + V] one each; all where none was kept, which says nothing of one against another.
+
+    Each is compared with the others in the missions from those starts at which its alternative is ``wanted`` [N]: one
+    that is right for a few starts is seldom kept from all, and the robot takes it at those few. Where nothing was kept
+    from these, or no alternative is as good as the others where it is wanted, all missions count.
+    """
+    if not bool(kept.any()):
+        return schedules
+    stays = torch.zeros(len(schedules), dtype=torch.bool, device=schedules.device)
+    for number in schedules[:, 0].unique():
+        there = wanted == number
+        there = there if bool((there & kept).any()) else torch.ones_like(there)
+        stays |= (schedules[:, 0] == number) & good(schedules, followed[there], kept[there])
+    return schedules[stays if bool(stays.any()) else good(schedules, followed, kept)]
+
+
+def good(schedules: Tensor, followed: Tensor, kept: Tensor) -> Tensor:
+    """Which [K] of ``schedules`` were kept about as often as the best, as N missions say: by the mean that is expected
+    from what was seen, all shares being as likely before (Laplace's rule). None that never was."""
     same = (followed[:, None] == schedules[None]).all(-1).double()  # [N, K]
     times = kept.double() @ same
     share = torch.where(times > 0, (times + 1.0) / (same.sum(0) + 2.0), 0.0)
-    return schedules[share >= max(float(share.max()) - SURELY, 1e-9)] if bool(kept.any()) else schedules
+    return share >= max(float(share.max()) - SURELY, 1e-9)
 
 
 def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor:

@@ -142,8 +142,9 @@ def describe(title: str, e: Evaluation, seconds: float) -> str:
     quantiles = ", ".join(f"{q:.0%}: {value:.3f}" for q, value in e.robustness.quantiles.items())
     lines.append(f"  robustness {quantiles}")
     lines += [f"  {c.satisfied.estimate:7.1%}  first to fail {c.first_to_fail:4}  {c.label}" for c in e.clauses]
-    lines += [f"  {g.reached.estimate:7.1%}  in time, with {g.slack_s.median:.3g} s left (median)  {g.label}"
-              for g in e.subgoals if g.reached.successes]
+    lines += [f"  {g.reached.estimate:7.1%}  in time, " + (f"with {g.slack_s.median:.3g} s left (median)"
+                                                            if g.reached.successes else "never") + f"  {g.label}"
+              for g in e.subgoals]
     if p.successes:
         lines.append(f"  slack of the satisfied: {e.delay_s.median:.3g} s (median), {e.delay_s.quantiles[0.0]:.3g} s "
                      f"(least): so much later everything could have been")

@@ -195,14 +195,22 @@ def success(study: Study) -> str:
             "A formula that a method does not support counts as 0, as in the published comparisons; the second table "
             "is over those that each supports, so methods may stand on different formulas there. A failed training "
             "counts as 0. Seeds differ by more than the intervals tell: the third table has the least and the greatest "
-            "mean of a single seed. Small print says of how many formulas and seeds a mean is where some are missing: "
-            "such means are over different formulas, and not to be compared.</p>")
+            "mean of a single seed, and a 95 % interval over trainings (of each formula as many are drawn anew as "
+            "there are: with three it is too narrow rather than too wide). Small print says of how many formulas and "
+            "seeds a mean is where some are missing: such means are over different formulas, and not to be "
+            "compared.</p>")
     return (told + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: share_cell(
                 suite.system_share(trials, m, s, refused_as_zero=False), of=formulas_of(study, s))))
             + "<h3>Least and greatest seed</h3>"
-            + table(["method", *systems], by_system(trials, systems, lambda m, s: span(
-                suite.seed_range(trials, m, s)))))
+            + table(["method", *systems], by_system(trials, systems, lambda m, s: by_seed(trials, m, s))))
+
+
+def by_seed(trials: Sequence[Trial], method: str, system: str) -> str:
+    """Least and greatest mean of a seed, and the interval over trainings."""
+    over = suite.training_interval(trials, method, system)
+    small = "" if over is None else f'<div class="muted small">[{over[0]:.3f}, {over[1]:.3f}] over trainings</div>'
+    return span(suite.seed_range(trials, method, system)) + small
 
 
 def by_system(
@@ -267,19 +275,20 @@ def horizons(study: Study) -> str:
 def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = study["trials"], []
-    told = ("<p>Training: CPU time from process start, median and longest; where trials ran at most two at once, also "
-            f"the longest wall time. To a threshold: seconds of learning until such a share of the last {suite.POOL} "
-            "whole episodes, or a few more, was a success, exploring (TGPO: kept the drawn schedule, harder than the "
-            "formula; of STL-NPC: of an update's missions, as its model predicts them); the median over the "
-            "trainings that tell it, those that did not get there as infinite, so that there is none where half did "
-            "not; in brackets how many got there. Trainings of before tell only the success of the episodes that "
-            "ended in one iteration, often a single one, which is no measure: they are in no curve and no time to a "
-            "threshold. Planners: seconds per start, simulation included; where their time (that of a training) was "
-            "over before all starts, the number that was judged.</p>")
+    told = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
+            "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning until "
+            f"such a share of the last {suite.POOL} whole episodes, or a few more, was a success, exploring (TGPO: "
+            "kept the drawn schedule, harder than the formula; of STL-NPC: of an update's missions, as its model "
+            "predicts them); the median over the trainings that tell it, those that did not get there as infinite, so "
+            "that there is none where half did not; in brackets how many got there. Trainings of before tell only the "
+            "success of the episodes that ended in one iteration, often a single one, which is no measure: they are "
+            "in no curve and no time to a threshold. Planners: seconds per start, simulation included; where their "
+            "time (that of a training) was over before all starts, the number that was judged.</p>")
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
-            curves = suite_figures.learning_chart(suite.of(trials, system=system))
+            curves = suite_figures.learning_chart(
+                [t for t in suite.of(trials, system=system) if not suite.is_scaling(t["task"])])
             header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
             out.append(f"<h3>{system}: {budget(trials, system)} each</h3>" + table(header, rows)
                        + (f'<div class="panel chart">{curves}</div>' if curves else ""))
@@ -346,6 +355,9 @@ def not_kept(what: str, without: Sequence[Trial], all_of: Sequence[Trial], kind:
     if not all_of:
         return nothing("No trial is done yet.")
     left = f"Of {len(without)} of {len(all_of)} {kind} that are done no {what} are kept"
+    none = [system for system in SYSTEMS if (own := suite.of(all_of, system=system))
+            and len(suite.of(without, system=system)) == len(own)]
+    left += f" (of {' and '.join(none)} none at all)" if none else ""
     return nothing(f"{left} to draw: they stay in the folder in which a trial was made, and of those that were taken "
                    f"over from a study.json there are at most the ones of one seed of {METHODS[suite.OURS].title} for "
                    "each formula.") if without else ""

@@ -361,10 +361,10 @@ def test_rows_are_judged_against_the_targets() -> None:
     assert rows["linear.tgpo.seconds.most"].value == 170.0
     assert rows["linear.tgpo.seconds_to_0.5"].value == 9.0 and rows["linear.tgpo.seconds_to_0.9"].value is None
     told = rows["linear.tgpo.seconds_to_0.5"].peer
-    assert "median over 12 of 12 trainings" in told and "last 100 whole episodes" in told and "12 of them got" in told
+    assert "median over 6 of 6 trainings" in told and "last 100 whole episodes" in told and "6 of them got" in told
     before = {row.name: row for row in rows_of([{**t, "pooled": None} for t in whole()], SUITE)}
     row = before["linear.tgpo.seconds_to_0.5"]
-    assert row.value is None and row.peer.startswith("not measured: none of 12 trainings tells")
+    assert row.value is None and row.peer.startswith("not measured: none of 6 trainings tells")
 
 
 def test_rows_say_of_how_many_trials_all_settings_are_not_known() -> None:
@@ -375,14 +375,14 @@ def test_rows_say_of_how_many_trials_all_settings_are_not_known() -> None:
     trials = [{**t, "settings": None} if t["seed"] == 1 else t for t in whole()]
     rows = {row.name: row for row in rows_of(trials, SUITE)}
     told = {name: rows[name].peer.partition("settings of ")[2].partition(" ")[0] for name in names}
-    assert list(told.values()) == ["2", "1", "14", "4", "4"]
+    assert list(told.values()) == ["2", "1", "14", "2", "2"]
     assert rows["margin.points"].ok is True
 
 
 def test_times_are_cpu_times_with_the_wall_time_beside_them() -> None:
     trials = [{**t, "wall_s": t["cpu_s"] + 9.0, "parallel": 2} for t in whole()]
     told = {row.name: row.peer for row in rows_of(trials, SUITE)}["linear.tgpo.seconds.most"]
-    assert told == ("CPU time from process start, of 12 trainings; longest wall time 179 s, of the 12 that ran at "
+    assert told == ("CPU time from process start, of 6 trainings; longest wall time 179 s, of the 6 that ran at "
                     "most 2 at once")
     bare = {row.name: row.peer for row in rows_of(whole(), SUITE)}["linear.tgpo.seconds.most"]
     assert "CPU time from process start" in str(bare) and "no wall time" in str(bare)
@@ -410,6 +410,8 @@ def test_rows_of_less_than_three_seeds_of_all_formulas_or_of_a_quick_run_are_not
     for trials in (whole(seeds=(1, 2)), [t for t in whole() if t["task"] != "linear_seq"]):
         found = verdicts(trials)
         assert found["linear.tgpo.success"] is None and found["margin.points"] is None
+    # a margin that is below its target is missed so far, whatever is to be tried yet
+    assert verdicts(whole(best=900, seeds=(1,)))["margin.points"] is False
     quick = verdicts(whole(), judged=False)
     assert quick.pop("trials.failed") is True and set(quick.values()) == {None}
     broken = [{**t, "status": FAILED, "reason": "x"} if (t["method"], t["seed"]) == ("cem", 1) else t for t in whole()]

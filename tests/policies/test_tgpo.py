@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -252,12 +253,43 @@ def test_schedules_that_were_kept_less_often_are_not_offered() -> None:
     followed = schedules[[0] * 10 + [1] * 10 + [2] * 10 + [3]]
     kept = torch.tensor([True] * 9 + [False] + [True] * 8 + [False] * 2 + [True] * 10 + [True])
     # expected shares: 10/12, 9/12, 11/12 and 2/3
-    assert tgpo.proved(schedules, followed, kept).tolist() == schedules[[0, 2]].tolist()
+    one = torch.zeros(31)
+    assert tgpo.proved(schedules, followed, kept, one).tolist() == schedules[[0, 2]].tolist()
     # what was never kept, or never flown, is not offered; where nothing was kept, nothing is known
     rare = torch.tensor([True] + [False] * 30)
-    assert tgpo.proved(schedules, followed, rare).tolist() == schedules[:1].tolist()
-    assert tgpo.proved(schedules[[3, 0]], followed[:10], rare[:10]).tolist() == schedules[:1].tolist()
-    assert tgpo.proved(schedules, followed, torch.zeros(31) > 0).tolist() == schedules.tolist()
+    assert tgpo.proved(schedules, followed, rare, one).tolist() == schedules[:1].tolist()
+    assert tgpo.proved(schedules[[3, 0]], followed[:10], rare[:10], one[:10]).tolist() == schedules[:1].tolist()
+    assert tgpo.proved(schedules, followed, torch.zeros(31) > 0, one).tolist() == schedules.tolist()
+
+
+def test_an_alternative_is_judged_where_it_would_be_taken() -> None:
+    """From 20 starts alternative 1 is right, from 80 alternative 0: each is kept there and nowhere else."""
+    schedules = torch.tensor([[0.0, 5.0], [1.0, 5.0]])
+    followed, right = schedules[[0, 1] * 50], torch.tensor([1.0] * 20 + [0.0] * 80)
+    kept = followed[:, 0] == right
+    assert tgpo.proved(schedules, followed, kept, right).tolist() == schedules.tolist()
+    # where one would be taken from everywhere, and is not kept from most, it is the other that stays
+    assert tgpo.proved(schedules, followed, kept, torch.ones(100)).tolist() == schedules[:1].tolist()
+    # each taken where the other is right: what is right more often
+    assert tgpo.proved(schedules, followed, kept, 1.0 - right).tolist() == schedules[:1].tolist()
+
+
+def test_the_alternative_that_a_start_prefers_is_that_of_its_best_schedule() -> None:
+    class Near(torch.nn.Module):
+        def forward(self, obs: torch.Tensor) -> torch.Tensor:
+            return -(obs[:, 0] - obs[:, 2]).abs()[:, None]
+
+    class Plain(torch.nn.Module):
+        signals, memory = ("p", SCHEDULE), dict[str, tuple[int, ...]]()
+
+        def forward(self, signals: Any, memory: Any) -> Any:
+            return torch.cat([signals["p"][:, :1], signals[SCHEDULE]], 1), memory
+
+    prefer = partial(tgpo.preferred, Near(), torch.nn.Identity(), Plain())  # type: ignore[arg-type]
+    bank = torch.tensor([[0.0, 1.0], [0.0, 9.0], [2.0, 5.0]])
+    places = {"p": torch.tensor([[0.0], [4.0], [8.0]])}
+    assert prefer(bank, places).tolist() == [0.0, 2.0, 0.0]
+    assert prefer(bank[:2], places).tolist() == [0.0] * 3
 
 
 @pytest.mark.parametrize(("worlds", "flights"), [(256, 1), (32, 2)])
@@ -267,10 +299,10 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
     """Late schedules are not kept here, whatever the critic says; a training could go on as if none had been flown."""
     fly, rounds = tgpo.flown, []
 
-    def early(env: Env, act: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        schedules, _ = fly(env, act)
+    def early(env: Env, act: Any, wanted: Any) -> tuple[torch.Tensor, ...]:
+        schedules, _, choice = fly(env, act, wanted)
         rounds.append(len(env.task.initial.bank))
-        return schedules, schedules[:, 2] < 30
+        return schedules, schedules[:, 2] < 30, choice
 
     def same(learner: Learner) -> bool:
         before, bank = env.state_dict(), env.task.initial.bank

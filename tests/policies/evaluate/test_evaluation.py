@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from policies.cli.eval import describe
 from policies.evaluate.evaluation import BELOW_ZERO, bounds_over_time, evaluate, gate, to_json
 from policies.evaluate.rollout import Rollout
 from robots.signals import SignalSpec, schema
@@ -44,6 +45,13 @@ def test_satisfied_episode_with_its_margin_slack_and_time() -> None:
     # above 1 at 1 s, due by 2 s: slack 1; below 0 at 3 s, due by 1 + 2 s: slack 0
     assert e.episodes.slack_s[0].tolist() == [1.0, 0.0]
     assert [g.label for g in e.subgoals] == ["base_pos_w.x > 1", "base_pos_w.x < 0"]
+
+
+def test_a_subgoal_that_was_never_reached_is_told_with_the_others() -> None:
+    text = describe("here", judge([[0, 1.5, 0.5, 0.5, 0.5], [0, 0, 0, 0, 0]], [HIGH, HIGH]), 1.0)
+    told = [line.split("  ") for line in text.splitlines() if "in time" in line]
+    assert [line[-3:] for line in told] == [["50.0%", "in time, with 1 s left (median)", "base_pos_w.x > 1"],
+                                            [" 0.0%", "in time, never", "base_pos_w.x < 0"]]
 
 
 def test_the_clause_whose_violation_was_known_first_is_named() -> None:

@@ -83,6 +83,20 @@ def test_seeds_have_a_range_of_their_own() -> None:
     assert found == pytest.approx((0.5, 0.8))  # seed 3 lacks a formula
 
 
+def test_an_interval_over_trainings_tells_what_another_seed_may_bring() -> None:
+    """Of two formulas one is the same with each seed, of the other one training of three has learned nothing."""
+    trials = [*(trial(seed=seed, satisfied=1000) for seed in (1, 2, 3)),
+              trial("linear_seq"), trial("linear_seq", seed=2, satisfied=900), trial("linear_seq", seed=3, satisfied=0)]
+    # a mean over the other's three that are drawn anew: 0 with probability 1/27, 0.9 with 8/27
+    assert suite.training_interval(trials, "tgpo", "linear") == pytest.approx((0.5, 0.95))
+    failed = [{**t, "status": FAILED} if t["satisfied"] == 0 else t for t in trials]
+    assert suite.training_interval(failed, "tgpo", "linear") == pytest.approx((0.5, 0.95))
+    share = suite.system_share(trials, "tgpo", "linear")
+    assert share is not None and share.high - share.low < 0.1  # that of starts is as if all trainings were alike
+    assert suite.training_interval(trials[:-2], "tgpo", "linear") is None  # one training tells nothing of others
+    assert "[0.500, 0.950] over trainings" in parsed({"trials": trials, "rows": []}).sections["success"]
+
+
 def against(ours: int, theirs: dict[str, int], task: str = "linear_reach") -> list[dict[str, Any]]:
     return [trial(task, satisfied=ours), *(trial(task, m, satisfied=theirs.get(m, 100)) for m in BASELINES)]
 
@@ -161,6 +175,9 @@ def test_a_median_time_counts_those_that_did_not_get_there_as_infinite() -> None
     assert even is not None and even.to[0.5] == (1, None)
     before = suite.times(trials[3:], "tgpo", "linear")
     assert before is not None and (before.pooled, before.to[0.5]) == (0, (0, None))
+    easy = {**timed(5, 0.5), "task": "linear_horizon_50"}  # of the study of horizons, which is in no average
+    assert suite.times([*trials, easy], "tgpo", "linear") == found
+    assert suite.times([easy], "tgpo", "linear") is None
 
 
 def test_wall_times_are_of_trainings_that_had_few_beside_them() -> None:
@@ -259,7 +276,7 @@ def test_the_page_has_every_section_with_its_figures() -> None:
     assert f"[{low:.3f}, {high:.3f}]" in text["success"]
     assert "linear_reach" in text["formulas"] and "F[0,1] x < 1 & y" in text["formulas"]
     assert "1000" in text["horizons"] and "0.990" in text["horizons"]
-    assert "3 s (3 of 3)" in text["time"] and "0.5 s" in text["time"] and "50" in text["time"]
+    assert "3 s (1 of 1)" in text["time"] and "0.5 s" in text["time"] and "50" in text["time"]
     assert "linear_reach, CEM: 0.400" in text["trajectories"]  # the best of the others there
     assert "t1: at_a" in text["critic"] and "linear_reach, seed 1" in text["critic"]
     assert "10.0% F[0,1] x < 1" in text["failures"]
