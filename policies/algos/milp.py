@@ -29,6 +29,7 @@ D state, T steps, A action.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, cos, inf, pi
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray
 OBJECTIVES = ("robustness", "feasible")
+ERROR = 4  # status of scipy.optimize.milp: "other", neither solved nor infeasible, unbounded or out of time
+LEAST_SECONDS = 0.1  # of a second try of HiGHS, chosen
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,10 @@ class NotLinear(ValueError):
     """A predicate or a model is no affine function of state and action."""
 
 
+class SolverFailed(RuntimeError):
+    """HiGHS gave no answer to a program, which says nothing of whether there is a plan."""
+
+
 class Solution(NamedTuple):
     """The program of one robot."""
 
@@ -137,14 +144,18 @@ def plan(
     for world, value in enumerate(found.robustness.tolist()):
         if start is not None and config.enough is not None and value >= config.enough:
             continue
-        solution = solve(asked.of(torch.tensor([world], device=idle.device)), config)
+        try:
+            solution = solve(asked.of(torch.tensor([world], device=idle.device)), config)
+        except SolverFailed as error:
+            warnings.warn(f"milp: robot {world} has no plan of its own: {error}", stacklevel=2)
+            continue
         if solution.actions is not None:
             actions[world] = torch.as_tensor(solution.actions, dtype=idle.dtype, device=idle.device)
     return better(found, Plan(actions, judge(asked, actions)))
 
 
 def solve(asked: Problem, config: MILPConfig) -> Solution:
-    """Write and solve the program of the only robot of ``asked``."""
+    """Write and solve the program of the only robot of ``asked``; a :class:`SolverFailed` where HiGHS cannot."""
     began = time.perf_counter()
     system = linearized(asked)
     lowered = lower(asked.formula, asked.dt)
@@ -681,11 +692,17 @@ class Program:
         """Hand it to HiGHS."""
         cost = np.zeros(len(self.low))
         cost[list(self.cost)] = list(self.cost.values())
-        rows = self.rows
+        rows, begun = self.rows, time.perf_counter()
         matrix = coo_array((rows.entry, (rows.row, rows.column)), shape=(len(rows.low), len(self.low))).tocsr()
-        found = milp(cost, integrality=np.array(self.whole), bounds=Bounds(np.array(self.low), np.array(self.high)),
-                     constraints=LinearConstraint(matrix, np.array(rows.low), np.array(rows.high)),
-                     options={"time_limit": self.config.seconds, "mip_rel_gap": self.config.gap})
+        for presolve in (True, False):  # a program in some thousands fails; without presolve most of these are solved
+            left = max(self.config.seconds - (time.perf_counter() - begun), LEAST_SECONDS)
+            found = milp(cost, integrality=np.array(self.whole), bounds=Bounds(np.array(self.low), np.array(self.high)),
+                         constraints=LinearConstraint(matrix, np.array(rows.low), np.array(rows.high)),
+                         options={"time_limit": left, "mip_rel_gap": self.config.gap, "presolve": presolve})
+            if found.status != ERROR:
+                break
+        else:
+            raise SolverFailed(f"HiGHS failed, with its presolve and without it: {found.message}")
         spent, counts = time.perf_counter() - began, (len(self.low), sum(self.whole), len(rows.low))
         dual, bound = getattr(found, "mip_dual_bound", None), self.most
         if self.cost == {self.r: -1.0} and dual is not None:

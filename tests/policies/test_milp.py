@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import OptimizeResult
 
 from policies.algos import milp
 from policies.algos.milp import MILPConfig, NotLinear, linearized, plan, solve
@@ -163,6 +164,35 @@ def test_reach_bounds_leave_out_what_cannot_be() -> None:
     assert solve(far, MILPConfig(least=None)).robustness == pytest.approx(-6.0, abs=1e-6)
     found = plan(far.model, far.formula, 1.0, {"p": torch.zeros(1, 2)}, 3, MILPConfig())
     assert not found.actions.any() and float(found.robustness) == -9.0
+
+
+FAILS = ("F[0,4] ((p.y > 0.5 & 1 - abs(p.x) > min(p.y, 0.4)))", (0.9870250084253704, -0.09737130891890011))
+"""HiGHS says "Solve error" of this program (scipy 1.17.1), with its presolve."""
+
+
+def test_a_program_on_which_the_solver_fails_is_tried_once_more_without_presolve(monkeypatch) -> None:
+    asked = one(FAILS[0], 4, FAILS[1])
+    solution = solve(asked, BEST)
+    assert solution.robustness == pytest.approx(0.6, abs=1e-5) == pytest.approx(of(asked, solution), abs=1e-5)
+    told, real = [], milp.milp
+
+    def failing_once(*args, options, **given):
+        told.append(options["presolve"])
+        found = real(*args, options=options, **given)
+        return OptimizeResult(x=None, status=4, message="Solve error") if len(told) == 1 else found
+
+    monkeypatch.setattr(milp, "milp", failing_once)  # whatever the version fails on
+    assert solve(one("F[0,3] (p.x > 1)", 3), BEST).robustness == pytest.approx(2.0, abs=1e-6) and told == [True, False]
+
+
+def test_a_program_on_which_the_solver_fails_twice_is_not_called_infeasible(monkeypatch) -> None:
+    monkeypatch.setattr(milp, "milp", lambda *_, **__: OptimizeResult(x=None, status=4, message="Solve error"))
+    asked = one("F[0,3] (p.x > 1)", 3)
+    with pytest.raises(milp.SolverFailed, match="with its presolve and without it: Solve error"):
+        solve(asked, BEST)
+    with pytest.warns(UserWarning, match="robot 0 has no plan of its own: HiGHS failed"):
+        found = plan(asked.model, asked.formula, 1.0, {"p": torch.zeros(1, 2)}, 3, MILPConfig())
+    assert not found.actions.any()
 
 
 def test_feasible_effort_and_held_actions() -> None:
