@@ -19,8 +19,9 @@ import numpy as np
 from sim.stl.alternative import All, Alternative, Choice, Gap, Keep, NotDecomposable, Point, Reach
 from sim.stl.lower import RTAMT, Semantics
 from sim.stl.normal import positive
+from sim.stl.possible import excluding, possible
 from sim.stl.rules import Rules
-from sim.stl.simplify import finished, simplified, undominated
+from sim.stl.simplify import System, finished, simplified, undominated
 from sim.stl.syntax import Formula, FormulaError, WindowedBinary, WindowedUnary, children, horizon, to_text
 from sim.stl.windows import steps, window_steps
 
@@ -40,6 +41,7 @@ class Decomposition:
 
     ``count`` is the number of combinations of branches, counted without making any; fewer alternatives may be left,
     because those that no times satisfy are passed over. Times are those of the first ``samples`` samples of a trace.
+    ``impossible`` are the states that a strict one leaves out.
     """
 
     formula: Formula
@@ -48,6 +50,8 @@ class Decomposition:
     tree: All = field(repr=False)
     variables: int
     limit: int = LIMIT
+    strict: bool = False
+    impossible: tuple[Formula, ...] = ()
 
     @property
     def count(self) -> int:
@@ -59,8 +63,16 @@ class Decomposition:
         if not 0 <= number < self.count:
             raise FormulaError(
                 f"there is no combination {_number(number)}: there are {_number(self.count)}, counted from 0")
-        system = simplified(_picked(self.tree, number), self.variables, self.samples)
+        system = self._simplified(number)
         return None if system is None else finished(system, self.samples, self.dt)
+
+    @cached_property
+    def clashes(self) -> Mapping[Formula, set[Formula]]:
+        """Of the states that are asked for, in a strict decomposition: for each those that exclude it."""
+        return excluding(_states(self.tree)) if self.strict else {}
+
+    def _simplified(self, number: int) -> System | None:
+        return simplified(_picked(self.tree, number), self.variables, self.samples, self.clashes)
 
     def __iter__(self) -> Iterator[Alternative]:
         for number in range(self.count):
@@ -73,7 +85,7 @@ class Decomposition:
         """Every alternative, without those that ask for all that another one does."""
         if self.count > self.limit:
             raise FormulaError(self._too_many())
-        made = (simplified(_picked(self.tree, k), self.variables, self.samples) for k in range(self.count))
+        made = map(self._simplified, range(self.count))
         systems = undominated([system for system in made if system is not None])
         return tuple(dict.fromkeys(finished(system, self.samples, self.dt) for system in systems))
 
@@ -99,7 +111,8 @@ class Decomposition:
 
 
 def decompose(
-    formula: Formula, dt: float, samples: int | None = None, limit: int = LIMIT, semantics: Semantics = RTAMT
+    formula: Formula, dt: float, samples: int | None = None, limit: int = LIMIT, semantics: Semantics = RTAMT,
+    strict: bool = False,
 ) -> Decomposition:
     """The decomposition of ``formula`` at time 0, on samples each ``dt`` seconds; windows are multiples of ``dt``.
 
@@ -111,6 +124,10 @@ def decompose(
         limit: of the alternatives that are listed, and of the number of time variables.
         semantics: ``until`` is followed; an ``end`` other than ``clip`` only makes a difference with ``samples``, and
             is refused there.
+        strict: only ways in which all that is asked for can hold by more than 0: without states whose form tells that
+            they never do, and without alternatives that ask at one sample for two that exclude each other
+            (`sim.stl.possible`). The best value is still the robustness where that is positive, and not positive
+            elsewhere.
     """
     _check_windows(formula, dt)
     origins: dict[Formula, Formula] = {}
@@ -125,9 +142,10 @@ def decompose(
     elif semantics.end != "clip":
         raise FormulaError(f"with samples the windows are clipped: semantics end must be 'clip', got {semantics.end!r}")
     samples = int(samples)
+    wanted, impossible = possible(wanted, origins) if strict else (wanted, ())
     rules = Rules(dt, samples - 1, limit, origins)
     tree = rules.at(wanted, Point(0))
-    return Decomposition(formula, dt, samples, tree, len(rules.lowest) - 1, limit)
+    return Decomposition(formula, dt, samples, tree, len(rules.lowest) - 1, limit, strict, impossible)
 
 
 def _check_windows(formula: Formula, dt: float) -> None:
@@ -164,6 +182,14 @@ def _log10(count: int) -> float:
     """Of a positive whole number of any length: one beyond 1e308 is no float."""
     shift = max(count.bit_length() - 64, 0)
     return log10(count >> shift) + shift * log10(2)
+
+
+def _states(tree: All) -> Iterator[Formula]:
+    """What is asked for somewhere in ``tree``."""
+    yield from (c.predicate for c in tree.constraints if isinstance(c, Keep))
+    for choice in tree.choices:
+        for branch in choice.branches:
+            yield from _states(branch)
 
 
 def _picked(tree: All, number: int) -> list[Gap | Keep]:

@@ -5,9 +5,10 @@ Each step removes what cannot decide: see "Simplification" in docs/stl-decomposi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,14 +34,20 @@ class System:
         return frozenset(k.predicate for k in self.keeps)
 
 
+Clashes = Mapping[Formula, Collection[Formula]]
+"""For each state those that exclude it: never do both hold by more than 0 at one sample."""
+
 PLACEMENTS = 200
 """How many partial placements of one alternative's times on another's are tried."""
 ALL_PLACEMENTS = 1_000_000
 """How many are tried for all pairs of alternatives together."""
 
 
-def simplified(constraints: Sequence[Gap | Keep], variables: int, samples: int) -> System | None:
-    """Equal for every trace and as small as the rules make it; None where no times satisfy the constraints."""
+def simplified(
+    constraints: Sequence[Gap | Keep], variables: int, samples: int, clashes: Clashes = MappingProxyType({})
+) -> System | None:
+    """Equal for every trace and as small as the rules make it; None where no times satisfy the constraints, or where
+    at any times two states that exclude each other (``clashes``) are asked for at one sample."""
     gaps = [c for c in constraints if isinstance(c, Gap)]
     keeps = [c for c in constraints if isinstance(c, Keep)]
     used = {v for g in gaps for v in (g.before, g.after)} | {p.variable for k in keeps for p in (k.start, k.end)}
@@ -53,7 +60,10 @@ def simplified(constraints: Sequence[Gap | Keep], variables: int, samples: int) 
     if bounds is None:
         return None
     system = _without_fixed(System(names, bounds, tuple(_renamed(k, place) for k in keeps)))
-    system = replace(system, keeps=_merged(_uncovered(_present(system, samples), system.bounds), system.bounds))
+    present = _present(system, samples)
+    if _clash(present, system.bounds, samples, clashes):
+        return None
+    system = replace(system, keeps=_merged(_uncovered(present, system.bounds), system.bounds))
     return _compact(_without_repeated(system))
 
 
@@ -91,7 +101,19 @@ def _present(system: System, samples: int) -> tuple[Keep, ...]:
     return tuple(out)
 
 
-def _entails(more: Formula, less: Formula) -> bool:
+def _clash(keeps: Sequence[Keep], d: Ints, samples: int, clashes: Clashes) -> bool:
+    """Whether two of ``keeps`` whose states exclude each other share a sample of the trace, whatever the times are."""
+    return any(two.predicate in clashes[one.predicate] and _meet(one, two, d, samples)
+               for one in keeps if one.predicate in clashes for two in keeps)
+
+
+def _meet(one: Keep, two: Keep, d: Ints, samples: int) -> bool:
+    """Whether ``one`` and ``two`` always share a sample of the trace: none of them, nor it, ends before one begins."""
+    starts, ends = (one.start, two.start, Point(0)), (one.end, two.end, Point(0, samples - 1))
+    return all(_never_later(d, start, end) for start in starts for end in ends)
+
+
+def entails(more: Formula, less: Formula) -> bool:
     """Whether the margin of ``more`` is never above that of ``less``: each part of ``less`` is one of ``more``, or a
     disjunction in which there is nothing missing of one of its parts."""
     if more == less:
@@ -113,7 +135,7 @@ def _never_later(d: Ints, first: Point, second: Point) -> bool:
 def _covers(d: Ints, more: Keep, less: Keep) -> bool:
     """Whether ``more`` keeps at least what ``less`` does, over at least its interval."""
     return (_never_later(d, more.start, less.start) and _never_later(d, less.end, more.end)
-            and _entails(more.predicate, less.predicate))
+            and entails(more.predicate, less.predicate))
 
 
 def _uncovered(keeps: Sequence[Keep], d: Ints) -> tuple[Keep, ...]:
@@ -177,7 +199,7 @@ def _without_repeated(system: System) -> System:
 
 def _replaces(d: Ints, other: Keep, keep: Keep, v: int) -> bool:
     """Whether time ``v``, where ``keep`` is all that is asked for, could always be where ``other`` begins or ends."""
-    if v in (other.start.variable, other.end.variable) or not _entails(other.predicate, keep.predicate):
+    if v in (other.start.variable, other.end.variable) or not entails(other.predicate, keep.predicate):
         return False
     if not _never_later(d, other.start, other.end):
         return False
@@ -234,7 +256,7 @@ def _entailing(predicates: Iterable[Formula]) -> tuple[dict[Formula, int], list[
             having.setdefault(option, set()).add(k)
     known = list(place)
     return place, [
-        sum(1 << k for k in set().union(*(having[option] for option in parts[at])) if _entails(known[k], less))
+        sum(1 << k for k in set().union(*(having[option] for option in parts[at])) if entails(known[k], less))
         for less, at in place.items()]
 
 

@@ -41,6 +41,7 @@ from sim.stl.syntax import (
     Window,
     always,
     children,
+    equal,
     eventually,
     horizon,
     release,
@@ -350,6 +351,60 @@ def test_alternatives_that_no_times_satisfy_are_removed():
     assert text(late) == "keep y > 0 at 0"
     found = decompose(until(P, 0, 0.4, eventually(0.3, 0.4, R)), 0.1, samples=5)
     assert str(found) == "t1 in [0, 0.1]\nt2 in [t1 + 0.3, t1 + 0.4]: reach z > 0\nkeep x > 0 on [0, t1)"
+
+
+# ---------------------------------------------------------------- what can hold by more than 0
+
+NEVER = equal(Signal("x"), 1)  # by 0 at most
+
+
+@pytest.mark.parametrize("formula, expected", [
+    ((P >> eventually(0, 1, Q)) & (~P >> eventually(0, 1, R)),  # P and not P at 0 is no way
+     "t1 in [0, 1]: reach y > 0\nkeep x > 0 at 0\nor\nt1 in [0, 1]: reach z > 0\nkeep x <= 0 at 0\nor\n"
+     "t1 in [0, 1]: reach y > 0\nt2 in [0, 1]: reach z > 0"),
+    (always(0, 1, P & Q) & eventually(0.5, 0.5, ~P | ~Q) | R, "keep z > 0 at 0"),
+    (always(0, 1, P | Q) & eventually(0, 0.7, always(0, 1, ~P & ~Q)) | R, "keep z > 0 at 0"),
+    (eventually(0, 2, always(0, 1, P) & eventually(0.5, 1, ~P)), "nothing satisfies it"),
+    (P & ~P & eventually(0, 1, Q), "nothing satisfies it"),
+    (eventually(0, 1, P) | eventually(0, 1, NEVER), "t1 in [0, 1]: reach x > 0"),
+    (eventually(0, 1, P) & always(0, 1, NEVER & Q), "nothing satisfies it"),
+    (until(NEVER, 0, 1, Q), "keep y > 0 at 0"),  # with nothing to keep before it
+    (always(0, 0.2, NEVER | eventually(0, 0.3, Q)), str(decompose(always(0, 0.2, eventually(0, 0.3, Q)), 0.1))),
+])
+def test_strict_is_without_what_never_holds_by_more_than_0(formula, expected):
+    assert text(formula, strict=True) == expected != text(formula)
+
+
+@pytest.mark.parametrize("formula", [
+    eventually(0, 1, P) & eventually(0, 1, ~P),  # at two times
+    until(P, 0, 1, ~P),
+    always(0, 1, P) & eventually(0.5, 1.5, ~P),  # behind it
+    always(0, 1, P) & always(1.1, 2, ~P),
+    always(0, 1, P | Q) & eventually(0, 1, ~P),
+    eventually(0, 1, always(0.2, 0.4, P) & Once(~P, Window(0, 0.1))),
+    eventually(0, 1, NEVER | P),
+])
+def test_strict_is_the_same_where_all_can_hold(formula):
+    assert decompose(formula, 0.1, strict=True).alternatives == decompose(formula, 0.1).alternatives
+
+
+CLASHING = formulas(max_leaves=3, leaf=st.sampled_from([P, ~P, NEVER, Q]))
+
+
+@settings(max_examples=150, **MANY)
+@given(CLASHING, CLASHING, seeds)
+def test_strict_is_worth_the_robustness_where_that_is_positive(one, other, seed):
+    formula = one & other
+    try:
+        found = decompose(formula, DT, strict=True)
+        signals = noise(found.samples, seed, batch=20)
+        values = value(found, signals) if found.count <= 64 and found.alternatives else np.full(20, -inf)
+    except FormulaError:
+        return
+    if found.count <= 64:
+        expected = np.array([Definition(samples(signals, n), 0).at(formula, 0) for n in range(20)])
+        good = expected > 0
+        assert values[good].tolist() == expected[good].tolist() and (values[~good] <= 0).all()
 
 
 # ---------------------------------------------------------------- how many
