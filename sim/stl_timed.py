@@ -6,7 +6,7 @@ The reward is dense and stage-wise: the way to the current subgoal, what must be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +33,10 @@ class Reward:
         - late [a window passed], with potential = hit * (hits) - progress * min(distance / scale, 1)
 
     so that a return above ``hit * V + progress`` is only had by an episode that is done: it satisfies the formula with
-    a robustness of at least ``slack`` at its subgoals and ``margin`` at what is kept (`return_bound`). A hit is worth
-    something wherever the next subgoal is only if ``hit`` is at least ``progress``, which is therefore asked for.
+    a robustness of at least its slack at each subgoal (``TimedMission.slacks``) and ``margin`` at what is kept
+    (`return_bound`). No coefficient is negative: those per second only lower a return, and nobody is paid for what
+    fails. A hit is worth something wherever the next subgoal is only if ``hit`` is at least ``progress``, which is
+    therefore asked for.
 
     V is the number of variables of the alternative that has the most. Another one that is done is paid the hits that it
     lacks, too: to be done is worth the same by each. By its hits alone, an alternative with more subgoals seemed the
@@ -56,16 +58,20 @@ class Reward:
     scale: float = 10.0  # of the margin's unit: from here on distance counts as far, and coming nearer as nothing
 
     def __post_init__(self) -> None:
-        for name in ("guard", "scale"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"reward.{name} must be positive, got {getattr(self, name)}")
+        for name, value in asdict(self).items():
+            if name in ("guard", "scale") and not value > 0:
+                raise ValueError(f"reward.{name} must be positive, got {value:g}")
+            if not value >= 0:
+                raise ValueError(f"reward.{name} is at least 0, got {value:g}: what costs is given without a sign, and "
+                                 "subtracted")
         if self.hit < self.progress:
             raise ValueError(f"reward.hit is at least reward.progress, {self.progress:g}: a hit makes the next "
                              f"subgoal, which may be far away, the current one; got {self.hit:g}")
 
 
 def return_bound(reward: Reward, variables: int) -> float:
-    """Returns (undiscounted) above this are only had by episodes that are done. See :class:`Reward`."""
+    """Returns (undiscounted) above this are only had by episodes that are done, of a mission of so many ``variables``
+    (V of :class:`sim.timed.TimedMission`). See :class:`Reward`."""
     return reward.hit * variables + reward.progress
 
 
@@ -193,13 +199,14 @@ class TimedView:
         slack, margin: by how much more than asked subgoals and what is kept must hold, in the predicates' unit, to
             count: the same for the reward and for what the policy sees. Where the policy asked for more, it stood still
             between the two: what was hit for the reward was not for itself, and only exploring had taken it farther.
+        fitted: where there is no room for ``slack``, less will do (:class:`sim.timed.TimedMission`).
     """
 
     def __init__(
         self, decomposition: Decomposition, slack: float, margin: float, reward: Reward, lost: Lost | None = None,
-        body: tuple[str, str] | None = None,
+        body: tuple[str, str] | None = None, fitted: bool = False,
     ) -> None:
-        self.mission = TimedMission(decomposition, slack, margin)
+        self.mission = TimedMission(decomposition, slack, margin, fitted)
         self.objective = Objective(self.mission, reward, lost)
         named = {name for predicate in self.mission.predicates for name in signals_in(predicate)}
         self.body = body
@@ -235,7 +242,7 @@ class TimedView:
 
 def make(
     decomposition: Decomposition, *, slack: float = 0.0, margin: float = 0.0, reward: Mapping[str, float] | None = None,
-    lost: Lost | None = None, body: tuple[str, str] | None = None,
+    lost: Lost | None = None, body: tuple[str, str] | None = None, fitted: bool = False,
 ) -> TimedView:
     """The view of a formula that can be decomposed."""
-    return TimedView(decomposition, slack, margin, weights(Reward, reward), lost, body)
+    return TimedView(decomposition, slack, margin, weights(Reward, reward), lost, body, fitted)

@@ -122,12 +122,14 @@ class TimedMission(nn.Module):
 
     Args:
         decomposition: of the formula, on samples each control step.
-        slack: by how much a predicate must hold for a hit, in its unit, but by no more than half of what it can hold by
-            at all, where its form tells that: a speed below 0.05 m/s never holds by 0.05. ``margin``: by how much what
-            is kept must hold.
+        slack: by how much a predicate must hold for a hit, in its unit. ``fitted``: but by no more than half of what it
+            can hold by at all, where its form tells that: a speed below 0.05 m/s never holds by 0.05. ``slacks`` [P]
+            are what is so asked of each predicate. ``margin``: by how much what is kept must hold.
     """
 
-    def __init__(self, decomposition: Decomposition, slack: float = 0.0, margin: float = 0.0) -> None:
+    def __init__(
+        self, decomposition: Decomposition, slack: float = 0.0, margin: float = 0.0, fitted: bool = False
+    ) -> None:
         super().__init__()
         self.alternatives = tuple(marked(alternative) for alternative in decomposition.alternatives)
         self.dt, self.samples = decomposition.dt, decomposition.samples
@@ -137,7 +139,7 @@ class TimedMission(nn.Module):
         self.variables = width(self.alternatives)
         asked = [x.predicate for a in self.alternatives for x in (*a.reaches, *a.keeps)]
         self.predicates = tuple(dict.fromkeys(asked))
-        self.slacks = tuple(min(slack, 0.5 * greatest(p)) for p in self.predicates)
+        self.slacks = tuple(min(slack, 0.5 * greatest(p)) if fitted else slack for p in self.predicates)
         self.values = [compiled(p) for p in self.predicates]
         places = {p: i for i, p in enumerate(self.predicates)}
         self.routes = [Route(a, places) for a in self.alternatives]

@@ -6,9 +6,11 @@ How the formula is seen and rewarded is a *view*, which the learning algorithm c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,10 @@ from sim import stl_timed
 from sim.maps import Memory
 from sim.regions import shapes_of
 from sim.schedules import draw_schedules
-from sim.stl.decompose import decompose
+from sim.stl.decompose import Decomposition, decompose
 from sim.stl.parse import parse
 from sim.stl.ranges import greatest
-from sim.stl.syntax import horizon, signals_in
+from sim.stl.syntax import Formula, horizon, signals_in
 from sim.stl_timed import SCHEDULE
 from sim.stl_views import VIEWS, View
 from sim.systems.types import System
@@ -207,16 +209,31 @@ def spoken(
     return FORMULA, dict(EXAMPLE)
 
 
-def check_slack(mission: TimedMission, given: float | None) -> None:
-    """A ValueError where a subgoal cannot be reached at all, or not by the slack that a task has ``given``."""
-    for predicate in mission.reached:
-        most = greatest(predicate)
-        if most <= 0.0:
-            raise ValueError(f"task 'stl': {predicate} can never hold by more than {most + 0.0:g}, so that it is never "
-                             "reached; compare with < or > and give it room")
-        if given is not None and given >= most:
-            raise ValueError(f"task 'stl': slack is {given:g}, but {predicate} holds by less than {most:g} at best, so "
-                             f"that it would never count; legal: below {most:g}, or leave it out")
+def ways(formula: Formula, dt: float) -> Decomposition:
+    """The decomposition without what can never be done: a warning names it, a ValueError where nothing else is left."""
+    found = decompose(formula, dt, strict=True)
+    never = [f"{p} can never hold" + (f" by more than {greatest(p) + 0.0:g}" if isfinite(greatest(p)) else "")
+             for p in found.impossible]
+    if not found.alternatives and (never or found.clashes):
+        pairs = dict.fromkeys(frozenset((one, other)) for one, others in found.clashes.items() for other in others)
+        never += [f"{' and '.join(sorted(map(str, pair)))} never hold at one time" for pair in pairs]
+        raise ValueError(f"task 'stl': {'; '.join(never)}: that leaves no way to do what the formula asks for; compare "
+                         "with < or > and give it room")
+    if never:
+        warnings.warn(f"task 'stl': {'; '.join(never)}: ways to satisfy the formula that ask for it are left out",
+                      stacklevel=3)
+    return found
+
+
+def check_room(mission: TimedMission, slack: float | None, margin: float) -> None:
+    """A ValueError where a subgoal can never hold by the ``slack`` that a task says, or what is kept by ``margin``."""
+    kept = dict.fromkeys(keep.predicate for a in mission.alternatives for keep in a.keeps)
+    for name, value, asked in (("slack", slack, mission.reached), ("margin", margin, kept)):
+        for predicate in asked:
+            most = greatest(predicate)
+            if value is not None and value >= most:
+                raise ValueError(f"task 'stl': {name} is {value:g}, but {predicate} holds by less than {most:g} at "
+                                 f"best, so that it would never count; legal: below {most:g}, or leave it out")
 
 
 def make(
@@ -232,8 +249,9 @@ def make(
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
             as the system says (``timed``) or as the view does, its ``beta`` 1 / m in an arena of 10 m and so on.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
-            says it): that, or half of what a predicate can hold by at all where this is less. ``of_view``: other
-            settings of the view, such as ``samples`` of ``history`` and ``privileged`` of ``plain``.
+            says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
+            said. ``of_view``: other settings of the view, such as ``samples`` of ``history`` and ``privileged`` of
+            ``plain``.
         episode_s: s; the formula's horizon if left out.
     """
     for name, value in (("slack", 0.0 if slack is None else slack), ("margin", margin)):
@@ -247,9 +265,11 @@ def make(
     start = dict(start or {})
     extra, initial, explore = None, partial(of.initial, start=start), None
     if view == TIMED:
-        seen: Any = stl_timed.make(decompose(parsed, dt), slack=of.slack if slack is None else slack, margin=margin,
-                                   reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body)
-        check_slack(seen.mission, None if slack == of.slack else slack)
+        said = None if slack == of.slack else slack
+        seen: Any = stl_timed.make(ways(parsed, dt), slack=of.slack if said is None else said, margin=margin,
+                                   reward={**of.reward, **(reward or {})}, lost=of.lost, body=of.body,
+                                   fitted=said is None)
+        check_room(seen.mission, said, margin)
         bank = draw_schedules(seen.mission.alternatives, BANK, np.random.default_rng(0))
         extra, initial = Constant(seen.spec), Initial(initial, bank)
         explore = Explore(initial, of, start, seen.objective.mission)

@@ -86,6 +86,25 @@ def test_returns_above_the_bound_are_of_episodes_that_satisfy_the_formula() -> N
     assert obs.actor.shape[1] == task.observe.obs_dim
 
 
+def test_returns_above_the_bound_hold_by_the_slack_that_the_task_says() -> None:
+    """Of speeds below 0.05 m/s a slack of 0.04 m/s is no other: not half of what there is."""
+    reward = {"distance": 0.0, "near": 0.0, "behind": 0.0, "effort": 0.0}
+    task = load_task("stl", formula="F[0.2,1] (norm(base_vel_w) < 0.05)", slack=0.04, margin=0.04, reward=reward)
+    env = env_of(task, 8)
+    env.reset()
+    action, returns, over = torch.linspace(0.0, 0.04, 8)[:, None].repeat(1, 2), torch.zeros(8), torch.zeros(8).bool()
+    speeds = [env.true_signals()["base_vel_w"].clone()]
+    for _ in range(task.steps):
+        step = env.step(action)
+        returns += torch.where(over, 0.0, step.reward)
+        speeds.append(torch.where(over[:, None], speeds[-1], step.info["signals"]["base_vel_w"]))
+        over = over | step.terminated | step.truncated
+    found = torch.as_tensor(robustness(task.formula, {"base_vel_w": torch.stack(speeds)}, task.control_dt))[0]
+    above = returns > return_bound(Reward(**reward), 1)
+    assert above.any() and found[above].min() >= 0.04
+    assert (found[~above] > 0.02).any()  # who holds by half of 0.05 and not by 0.04
+
+
 def test_being_done_is_worth_the_same_by_each_alternative() -> None:
     """Of one subgoal or of two: by the hits alone the critic prefers that of two, however seldom it is kept."""
     formula = "F[0,4] base_pos_w.x > 1 | (F[0,4] base_pos_w.y > 1 & F[0,4] (norm(base_pos_w - a) < 1))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ def test_a_formula_can_be_decomposed_and_is_not_satisfied_by_standing_still(task
     system = system_of(settings["system"])
     found = decompose(formula, system.control_dt)
     assert found.samples == round(horizon(formula) / system.control_dt) + 1
+    assert decompose(formula, system.control_dt, strict=True).alternatives == found.alternatives
     assert 1 <= max(a.variables for a in found.alternatives) <= 8 and len(found.alternatives) <= 2
     if system.name == "franka":
         return  # its starts are joints
@@ -139,9 +141,43 @@ def test_a_slack_that_a_subgoal_has_no_room_for_is_refused(slack, told):
         load_task("stl", formula=REST, constants=REST_AT, slack=slack)
 
 
-def test_a_subgoal_that_never_holds_with_any_room_is_refused():
-    with pytest.raises(ValueError, match="== 1 can never hold by more than 0, so that it is never reached"):
-        load_task("stl", formula="F[0,10] (base_pos_w.x == 1)")
+@pytest.mark.parametrize(("slack", "own"), [(0.04, 0.04), (0.0, 0.0), (None, 0.025), (0.05, 0.025)])
+def test_a_slack_that_a_task_says_is_as_it_says(slack, own):
+    mission = load_task("stl", formula="F[0,5] (norm(base_vel_w) < 0.05)", slack=slack).objective.mission
+    assert mission.slacks == (own,)
+
+
+def test_a_margin_that_what_is_kept_has_no_room_for_is_refused():
+    formula = "F[0,5] (base_pos_w.x > 1) & G[0,5] (norm(base_vel_w) < 1.2)"
+    load_task("stl", formula=formula, margin=1.1)
+    with pytest.raises(ValueError, match=r"margin is 1.2, but norm\(base_vel_w\) < 1.2 holds by less .* below 1.2"):
+        load_task("stl", formula=formula, margin=1.2)
+
+
+@pytest.mark.parametrize(("formula", "told"), [
+    ("F[0,10] (base_pos_w.x == 1)", "base_pos_w.x == 1 can never hold by more than 0: .* room"),
+    ("G[0,5] (base_pos_w.x == 1)", "base_pos_w.x == 1 can never hold by more than 0: .* room"),
+    ("F[0,5] (base_pos_w.x > 1) & G[0,5] (norm(base_pos_w) < 0)", r"norm\(base_pos_w\) < 0 can never hold by more"),
+    ("G[0,5] (base_pos_w.x > 1) & F[2,2] (base_pos_w.x <= 1)",
+     "base_pos_w.x <= 1 and base_pos_w.x > 1 never hold at one time: that leaves no way")])
+def test_a_formula_that_can_never_be_done_is_refused(formula, told):
+    with pytest.raises(ValueError, match=told):
+        load_task("stl", formula=formula)
+
+
+def test_ways_that_can_never_be_gone_are_left_out():
+    formula = "F[0,5] (base_pos_w.x > 1) | F[0,5] (norm(base_pos_w) < 0)"
+    with pytest.warns(UserWarning, match=r"norm\(base_pos_w\) < 0 can never hold by more than 0: ways .* left out"):
+        mission = load_task("stl", formula=formula).objective.mission
+    assert [str(p) for p in mission.predicates] == ["base_pos_w.x > 1"] and len(mission.alternatives) == 1
+
+
+def test_no_schedule_asks_for_a_predicate_and_its_negation_at_one_sample():
+    formula = ("(base_pos_w.x > 0 -> F[0,5] (base_pos_w.y > 1)) & (base_pos_w.x <= 0 -> F[0,5] (base_pos_w.y < -1))")
+    task = load_task("stl", formula=formula)
+    at_start = [{str(k.predicate) for k in a.keeps} for a in task.objective.mission.alternatives]
+    assert len(at_start) == 3 and {"base_pos_w.x > 0", "base_pos_w.x <= 0"} not in at_start
+    assert set(task.initial.bank[:, 0].tolist()) == {0.0, 1.0, 2.0}
 
 
 @pytest.mark.parametrize("said", [{"constants": {"a": [2.0, 2.0, 0.0]}}, {"start": {"low": [0.0, 0.0]}}])
@@ -211,6 +247,13 @@ def test_an_ant_is_shown_which_way_to_go_in_its_own_frame(compiled):
 def test_a_hit_is_worth_something_wherever_the_next_subgoal_is():
     with pytest.raises(ValueError, match="reward.hit is at least reward.progress, 12: .*; got 10"):
         load_task("stl", reward={"progress": 12.0})
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Reward)])
+def test_no_coefficient_of_the_reward_is_negative(name):
+    """Failing would be what pays best."""
+    with pytest.raises(ValueError, match=f"reward.{name} (is at least 0|must be positive), got -3"):
+        load_task("stl", reward={"hit": 0.0, name: -3.0} if name == "progress" else {name: -3.0})
 
 
 def test_the_horizons_of_the_scaling_study_are_one_formula():
