@@ -22,6 +22,9 @@ A disc in the plane is replaced by a polygon, from inside: ``norm(p - a) < r`` a
 in the program is then at most its exact one (by a factor of at most cos(pi / sides) of the distance), never more: what
 is feasible is satisfied. Everything else that is not affine is refused with its name, and so is a model that is not.
 
+That a plan is the best, and that there is none, is HiGHS's word. A plan is judged by the formula itself, but a bound is
+not: with its presolve HiGHS has called a plan optimal that, as it found without, was not.
+
 The future only: earlier samples (``past``) count with their exact margins. Robots are planned one after the other.
 D state, T steps, A action.
 """
