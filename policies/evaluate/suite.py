@@ -18,6 +18,7 @@ Rules of the averages:
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ SEEDS = 3  # at least
 STARTS = 1000  # that a trial is judged on; of a planner fewer, where its time was over before
 THRESHOLDS = (0.5, 0.9)  # of success, that the time to is told of
 
-STUDY_OF_HORIZONS = "_horizon_"
+STUDY_OF_HORIZONS = re.compile(r"linear_horizon_([1-9][0-9]*)")  # control steps; of other systems there is none
 
 
 def system_of(task: str) -> str:
@@ -129,9 +130,15 @@ def system_of(task: str) -> str:
     return task.partition("_")[0]
 
 
+def steps_of(task: str) -> int | None:
+    """Control steps of a formula of the study of horizons; None of any other formula."""
+    found = STUDY_OF_HORIZONS.fullmatch(task)
+    return int(found[1]) if found else None
+
+
 def is_scaling(task: str) -> bool:
     """Whether ``task`` is one of the study of horizons: in none of the averages over formulas."""
-    return STUDY_OF_HORIZONS in task
+    return steps_of(task) is not None
 
 
 # ---------------------------------------------------------------- averages
@@ -322,13 +329,10 @@ def margin_where_supported(trials: Sequence[Trial]) -> float | None:
 
 def by_horizon(trials: Sequence[Trial], method: str) -> list[tuple[int, Share]]:
     """Control steps and success of the study of horizons, ascending."""
-    own = [t for t in of(trials, method=method) if is_scaling(t["task"])]
-    found = []
-    for task in {t["task"] for t in own}:
-        share = formula_share(of(own, task=task))
-        if share is not None and not share.not_supported:
-            found.append((int(task.rpartition("_")[2]), share))
-    return sorted(found, key=lambda item: item[0])
+    own = of(trials, method=method)
+    lengths = sorted({steps for t in own if (steps := steps_of(t["task"])) is not None})
+    found = [(steps, formula_share([t for t in own if steps_of(t["task"]) == steps])) for steps in lengths]
+    return [(steps, share) for steps, share in found if share is not None and not share.not_supported]
 
 
 def not_worse(ours: Share, theirs: Share) -> bool:

@@ -73,7 +73,7 @@ def test_quick_is_two_formulas_and_one_seed_and_ends_in_time() -> None:
 def test_every_formula_of_the_suite_has_a_system_with_a_budget() -> None:
     tasks = stl_tasks.suite_tasks()
     assert {suite.system_of(task) for task in tasks} == set(SYSTEMS)
-    lengths = [int(t.rpartition("_")[2]) for t in tasks if suite.is_scaling(t)]
+    lengths = [steps for t in tasks if (steps := suite.steps_of(t)) is not None]
     assert lengths == sorted(lengths) and {50, 1000} <= set(lengths)
 
 

@@ -187,11 +187,7 @@ def suite_tasks() -> list[str]:
     names = [name.removeprefix("stl/") for name in groups()["task"] if name.startswith("stl/")]
     order = list(SYSTEMS)
     return sorted((n for n in names if suite.system_of(n) in SYSTEMS),
-                  key=lambda n: (order.index(suite.system_of(n)), suite.is_scaling(n), _length(n), n))
-
-
-def _length(task: str) -> int:
-    return int(task.rpartition("_")[2]) if suite.is_scaling(task) else 0
+                  key=lambda n: (order.index(suite.system_of(n)), suite.steps_of(n) or 0, n))
 
 
 # ---------------------------------------------------------------- running

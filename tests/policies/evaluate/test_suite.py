@@ -76,6 +76,16 @@ def test_layers_and_the_study_of_horizons_are_apart() -> None:
     assert [(steps, share.estimate) for steps, share in suite.by_horizon(trials, "tgpo")] == [(100, 0.0)]
 
 
+def test_the_study_of_horizons_is_of_linear_horizon_and_a_number_only() -> None:
+    """Whatever formulas of their own people name so are formulas like others."""
+    others = ["unicycle_horizon_1000", "linear_horizon_foo", "linear_horizon_", "linear_horizon_050", "linear_horizon"]
+    assert [suite.steps_of(task) for task in ("linear_horizon_1000", *others)] == [1000, *len(others) * [None]]
+    trials = [trial("linear_horizon_1000", satisfied=990), *(trial(task, satisfied=0) for task in others)]
+    for order in (trials, trials[::-1]):
+        assert [(steps, share.estimate) for steps, share in suite.by_horizon(order, "tgpo")] == [(1000, 0.99)]
+    assert suite.system_tasks(trials, "linear") == sorted(t for t in others if t.startswith("linear"))
+
+
 def test_seeds_have_a_range_of_their_own() -> None:
     trials = [trial(satisfied=900), trial(seed=2, satisfied=500), trial("linear_seq", satisfied=700),
               trial("linear_seq", seed=2, satisfied=500), trial(seed=3, satisfied=0)]
