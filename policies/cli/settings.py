@@ -28,6 +28,10 @@ Settings = dict[str, Any]
 AUTO, AUTOMATIC = "auto", ("robot", "backend", "randomize")
 """The option of these groups that stands for the one which the task's own file names."""
 
+OF_TASK = ("name", "title", "robot", "backend", "randomize", "num_worlds", "settings", "explore")
+"""What the file of a task may say: its module in ``sim.tasks``; how runs are titled, where not by the file's name; the
+groups that come with it; how many worlds suit it; what its ``make`` takes; the share of starts in mid-mission."""
+
 WORLDS = 2048
 """``num_worlds``, where neither the task's file says how many suit it, nor an experiment, nor the command line."""
 
@@ -136,14 +140,33 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
 
 
 def check_task(task: object, automatic: Sequence[str], chosen: Sequence[str]) -> None:
-    """The task's file says what is taken from it."""
-    missing = [group for group in automatic if not isinstance(task, Mapping) or group not in task]
+    """The task's file says what is taken from it, nothing else, and names a task that there is."""
+    file = file_of("task", chosen[-1]) if chosen else None
+    said = task if isinstance(task, Mapping) else {}
+    missing = [group for group in automatic if group not in said]
     if missing:
-        file = file_of("task", chosen[-1]) if chosen else None
         if file is not None and (found := flaw(file)):
             raise BadInput(f"{file}, {found}")
         raise BadInput(f"{file or 'task'}: the file of a task says {', '.join(f'{group}: ...' for group in missing)}; "
                        "docs/adding-a-robot.md has a whole one")
+    for key in said:
+        if key not in OF_TASK:
+            raise BadInput(f"{place_of(f'task.{key}', [f'task={option}' for option in chosen])}the file of a task has "
+                           f"no setting {key!r}{hint(str(key), OF_TASK)}; legal: {', '.join(OF_TASK)}")
+    check_name(str(said.get("name")), str(file or "task"), chosen)
+
+
+def check_name(name: str, file: str, chosen: Sequence[str]) -> None:
+    """The task's ``name`` is a module of ``sim.tasks``; a file that says none has its own for it."""
+    from robots.registry import names
+
+    known = names("sim.tasks")
+    if name in known:
+        return
+    if chosen and name == chosen[-1]:
+        raise BadInput(f"{file}: the file of a task says name: ..., which task of sim.tasks it is: name: stl for one "
+                       f"that is a formula; known: {', '.join(known)}")
+    raise BadInput(f"{file}: there is no task {name!r}{hint(name, known)}; known: {', '.join(known)}")
 
 
 def own_worlds(task: Settings) -> int:
@@ -188,6 +211,7 @@ def override(settings: Settings, overrides: Sequence[str]) -> Settings:
             check_option(key, value, known)
             out[key] = _compose([str(word.input_line)])[key]
             if key == "task":
+                check_task(out[key], (), [str(value)])
                 own_worlds(out[key])
             continue
         check_value(key, value, out)

@@ -413,6 +413,26 @@ def test_a_task_of_ones_own_says_what_is_taken_from_it(tmp_path: Path, monkeypat
         compose(["task=empty"])
 
 
+WHOLE = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\nexplore: 0.0\n"
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    (WHOLE + "num_wrolds: 64\n", r", line 7: .* no setting 'num_wrolds'; did you mean 'num_worlds'\?; legal: name, "),
+    (WHOLE.replace("explore", "explroe"), r", line 6: .* no setting 'explroe'; did you mean 'explore'\?; legal: "),
+    (WHOLE.replace("name: stl\n", ""), r": the file of a task says name: \.\.\., .* name: stl for one .*known: ant, "),
+    (WHOLE.replace("name: stl", "name: hovr"), r": there is no task 'hovr'; did you mean 'hover'\?; known: ant, ")])
+def test_a_task_s_file_says_what_such_files_say_and_nothing_else(
+    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = compose(["task=hover"])
+    own_files(tmp_path, task__stl__linear_mine=text, task__stl__linear_good=WHOLE + "title: mine\nnum_worlds: 64\n")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    for composed in (compose, lambda words: override(saved, words)):
+        with pytest.raises(BadInput, match=re.escape(str(tmp_path / "task/stl/linear_mine.yaml")) + told):
+            composed(["task=stl/linear_mine"])
+        assert composed(["task=stl/linear_good"])["task"]["title"] == "mine"  # a neighbour does it no harm
+
+
 def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> None:
     saved = {**compose(["task=hover"]), "out": "${nowhere.x}"}
     with pytest.raises(BadInput, match=r"nowhere\.x' not found .in out"):
