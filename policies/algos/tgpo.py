@@ -167,12 +167,22 @@ class Allocator:
 
     def affordable(self, learner: Learner) -> tuple[int, int]:
         """Rounds at the end and missions of each world in one: fewer missions, then fewer rounds, then none, where all
-        would take more than ``SHARE`` of a budget of seconds."""
-        if self.config.max_seconds is None:
-            return len(ROUNDS), self.flights
-        missions = int(SHARE * self.config.max_seconds / max(self.mission_seconds(learner), 1e-9))
+        would take more than ``SHARE`` of a budget of seconds, or of all steps where there is none."""
+        missions = int(self.room(learner) / self.mission_costs(learner))
         rounds = min(len(ROUNDS), missions)
         return rounds, min(self.flights, missions // max(rounds, 1))
+
+    def room(self, learner: Learner) -> float:
+        """What flights at the end may take: of a budget of seconds their ``SHARE``; of steps, that of all that are made
+        then, for ``total_steps`` are those that are learned from (so that a seed says what is flown)."""
+        config = self.config
+        return SHARE / (1.0 - SHARE) * config.total_steps if config.max_seconds is None else SHARE * config.max_seconds
+
+    def mission_costs(self, learner: Learner) -> float:
+        """What one mission in all worlds, of all processes, takes of :meth:`room`."""
+        if self.config.max_seconds is None:
+            return float(self.env.task.steps * self.env.num_worlds * learner.ranks.size)
+        return max(self.mission_seconds(learner), 1e-9)
 
     def needs(self, learner: Learner) -> float:
         """Seconds for all worlds' missions at the end."""
@@ -215,12 +225,15 @@ class Allocator:
 
     def tell_cut(self, learner: Learner, rounds: int, flights: int) -> None:
         """Warn where fewer missions are flown at the end than are configured."""
-        least, most = rounds * flights, len(ROUNDS) * self.flights
+        least, most, seconds = rounds * flights, len(ROUNDS) * self.flights, self.config.max_seconds
         if least < most:
-            whole = ceil(most * self.mission_seconds(learner) / SHARE)
+            costs = most * self.mission_costs(learner)
+            whole = ceil(costs * (1.0 - SHARE) / SHARE if seconds is None else costs / SHARE)
+            of, unit = (f"all steps with algo.total_steps={self.config.total_steps}", "steps") if seconds is None else (
+                f"algo.max_seconds={seconds:g}", "s")
             warnings.warn(f"at the end of the training each world flies {least} of {most} missions, which show what "
-                          f"schedules are kept: more would take over a quarter of algo.max_seconds="
-                          f"{self.config.max_seconds:g}; all have room in {whole} s", stacklevel=1)
+                          f"schedules are kept: more would take over a quarter of {of}; all have room in {whole} "
+                          f"{unit}", stacklevel=1)
 
     def move_bank(self, learner: Learner) -> None:
         """Metropolis-Hastings over the schedules."""

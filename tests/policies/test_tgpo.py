@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -344,9 +345,9 @@ def test_the_policy_follows_what_it_has_been_seen_to_keep(
 
 
 @pytest.mark.parametrize(("seconds", "flown"), [
-    (None, (2, 2)), (16.0, (2, 2)), (15.9, (2, 1)), (8.0, (2, 1)), (7.9, (1, 1)), (4.0, (1, 1)), (3.9, (0, 0))])
+    (16.0, (2, 2)), (15.9, (2, 1)), (8.0, (2, 1)), (7.9, (1, 1)), (4.0, (1, 1)), (3.9, (0, 0))])
 def test_flights_at_the_end_take_a_quarter_of_the_budget_at_most(
-    monkeypatch: pytest.MonkeyPatch, seconds: float | None, flown: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, seconds: float, flown: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(tgpo.Allocator, "mission_seconds", lambda *_: 1.0)
     allocator = tgpo.Allocator(env_of(task_of(), 32), TGPOConfig(**SMALL, max_seconds=seconds), 1)
@@ -354,8 +355,19 @@ def test_flights_at_the_end_take_a_quarter_of_the_budget_at_most(
     assert allocator.needs(None) == flown[0] * flown[1]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("missions", "flown"), [(4, (2, 2)), (3, (2, 1)), (1, (1, 1)), (0, (0, 0))])
+def test_without_a_budget_of_seconds_they_take_a_quarter_of_the_steps(missions: int, flown: tuple[int, int]) -> None:
+    env = env_of(task_of(), 32)
+    steps = 3 * (missions + 0.9) * 2 * 32 * env.task.steps  # of two processes
+    allocator = tgpo.Allocator(env, TGPOConfig(**{**SMALL, "total_steps": int(steps)}), 1)
+    assert allocator.affordable(SimpleNamespace(ranks=SimpleNamespace(size=2))) == flown  # type: ignore[arg-type]
+
+
 def test_flights_that_are_cut_are_told(tmp_path: Path) -> None:
     env = env_of(task_of(), 32)
+    with pytest.warns(UserWarning, match=r"flies 0 of 4 missions.*all steps with algo.total_steps=1; .* in \d+ steps"):
+        train(env, TGPOConfig(**{**SMALL, "total_steps": 1}), out=tmp_path / "steps")
+    assert read_last(tmp_path / "steps")["companion"]["flown"] is None
     with pytest.warns(UserWarning, match=r"flies 0 of 4 missions.*algo.max_seconds=1e-09; all have room in \d+ s"):
         train(env, TGPOConfig(**SMALL, max_seconds=1e-9), out=tmp_path)
     assert read_last(tmp_path)["companion"]["flown"] is None and len(load_graph(tmp_path, env.task).observe.schedules)
