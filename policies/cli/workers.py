@@ -3,18 +3,18 @@
     python -m policies.cli.workers [--quiet]      # one of them, with the settings in the environment
 
 A worker is a session of its own: Ctrl-C at the terminal reaches only the process that started it, which passes on what
-was asked for. A worker whose starter is gone ends by itself.
+was asked for. A worker whose starter is gone is killed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +28,7 @@ RESULT = "result.json"  # in a run's folder: what the first worker's training re
 # in a worker's environment: process id of the starter; the run's settings as JSON (a resumed run may have others than
 # its folder says)
 STARTED_BY, SETTINGS = "TEMPOREAL_STARTED_BY", "TEMPOREAL_SETTINGS"
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 POLL_S = 0.05
 OTHERS_S = 5.0  # for the others to end by themselves after one has failed
 
@@ -122,14 +123,16 @@ def why(failed: Worker, rank: int, folder: Path) -> str:
 
 
 def end_without(starter: int) -> None:
-    """End this process when ``starter``, its parent, is no more (kill -9): nobody would ever stop it."""
+    """Let this process be killed as soon as ``starter``, its parent, is no more (kill -9): nobody would ever stop it.
 
-    def watch() -> None:
-        while os.getppid() == starter:
-            time.sleep(1.0)
+    The kernel does that (prctl(2)), whatever this process is busy with. It counts as gone where the *thread* that
+    started this process ends: it is to wait for it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        complain(f"temporeal: this process outlives its starter if that is killed: {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != starter:  # gone before that
         os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def work(argv: Sequence[str]) -> int:

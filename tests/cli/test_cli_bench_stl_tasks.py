@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -49,7 +50,10 @@ def test_options_choose() -> None:
 @pytest.mark.parametrize(("given", "told"), [
     ({"systems": ["mars"]}, "legal: linear, unicycle"), ({"methods": ["sac"]}, "legal: tgpo, "),
     ({"wanted": ["unicycle_reach"], "systems": ["linear"]}, "legal: linear_reach"), ({"methods": []}, "at least one"),
-    ({"seeds": ["x"]}, "whole numbers"), ({"seeds": []}, "whole numbers"), ({"seeds": ["-1"]}, "whole numbers")])
+    ({"seeds": ["x"]}, "whole numbers"), ({"seeds": []}, "whole numbers"), ({"seeds": ["-1"]}, "whole numbers"),
+    ({"seeds": ["1", 20 * "9"]}, "--seeds: seed is a whole number from 0 to 2"),
+    ({"seeds": [5000 * "9"]}, "--seeds: seed is a whole number from 0 to 2"),
+    ({"seeds": [str(2**63 - 1)]}, "--seeds: seed of a training is at most ")])
 def test_what_cannot_be_chosen_lists_what_can(given: dict[str, Any], told: str) -> None:
     options = {"systems": None, "methods": None, "wanted": None, "seeds": None, **given}
     with pytest.raises(BadInput, match=told):
@@ -282,6 +286,87 @@ def test_what_stops_the_study_ends_the_trials_that_run(stub: Path, monkeypatch: 
     for path in stub.glob("pid-*"):
         assert subprocess.run(["ps", "-p", path.name[4:]], capture_output=True).returncode == 1
     assert len(list(stub.glob("pid-*"))) == 2 and not list(stub.glob("linear_reach-*.json"))
+
+
+def test_a_folder_in_use_is_refused_at_once_and_its_study_can_be_taken_over(
+    stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stl_tasks, "DYING", 0.0)
+    go(stub, methods=["tgpo"])
+    with stl_tasks.held(stub):
+        with pytest.raises(BadInput, match=rf"{stub}: another .* choose another folder with --out"):
+            go(stub, methods=["cem"])
+        assert calls(stub) == ["linear_reach tgpo"]
+        other = stub.with_name("other")
+        go(other, methods=["tgpo"], keep=[str(stub / "study.json")])
+        assert not (other / "calls.txt").exists() and (other / "linear_reach-tgpo-1.json").is_file()
+    go(stub, methods=["cem"])
+
+
+STARTER = '''
+import sys
+from policies.cli.benches import stl_tasks
+from policies.cli.main import main
+stl_tasks.WORKER = "worker_of_trials"
+words = ["--tasks", "linear_reach", "--methods", "tgpo", "--seeds", "1", "--out", sys.argv[1]]
+sys.exit(main(["bench", "stl-tasks", *words]))
+'''
+HANGS = '''
+import json, os, signal, sys, time
+def hang(order):
+    open(order["file"] + ".began", "w").write(str(os.getpid()))
+    time.sleep(60.0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+'''
+TRIAL = "from policies.cli.benches import _stl_trial\n_stl_trial.trial = hang\n_stl_trial.main(sys.argv[1:])\n"
+SURVIVOR = "hang(json.load(open(sys.argv[1])))\n"
+
+
+def begun(tmp_path: Path, worker: str) -> tuple[subprocess.Popen[str], Path, int]:
+    """A study of one trial that would go on for a minute: its process, its folder, and its trial's process id."""
+    (tmp_path / "worker_of_trials.py").write_text(HANGS + worker)
+    path = os.pathsep.join([str(tmp_path), *(part for part in sys.path if part)])
+    study = subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path)], env={**os.environ, "PYTHONPATH": path},
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "stl-tasks"
+    file = folder / "linear_reach-tgpo-1.json.began"
+    while not (file.exists() and file.read_text()):
+        assert study.poll() is None, study.communicate()[1]
+        time.sleep(0.02)
+    return study, folder, int(file.read_text())
+
+
+def test_a_trial_ends_with_a_study_that_is_killed_and_leaves_the_folder_free(tmp_path: Path) -> None:
+    study, folder, _ = begun(tmp_path, TRIAL)
+    study.kill()
+    study.communicate()
+    with stl_tasks.held(folder):  # what holds it is dead, see the next test
+        pass
+
+
+def test_a_trial_that_outlives_its_study_keeps_the_folder(tmp_path: Path) -> None:
+    """However that may be: nothing else may write there."""
+    study, folder, trial = begun(tmp_path, SURVIVOR)
+    study.kill()
+    study.communicate()
+    with pytest.raises(BadInput, match="choose another folder"), stl_tasks.held(folder):
+        pass
+    os.kill(trial, signal.SIGKILL)
+    with stl_tasks.held(folder):
+        pass
+
+
+def test_a_study_that_is_told_twice_to_stop_leaves_no_trial(tmp_path: Path) -> None:
+    """Also one that does not heed, and within 2 s or so."""
+    study, folder, _ = begun(tmp_path, SURVIVOR)
+    began = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        study.send_signal(number)
+        time.sleep(0.2)
+    assert (study.wait(timeout=20.0), "Traceback" in study.communicate()[1]) == (130, False)
+    assert time.monotonic() - began < 4.0
+    with stl_tasks.held(folder):
+        pass
 
 
 def test_a_trial_that_the_deadline_cuts_short_is_left_and_not_failed(
@@ -695,3 +780,36 @@ def test_a_formula_of_ones_own_is_compared_as_those_of_the_suite(
     assert before == stl_tasks.formula_digest("linear_reach")
     file.write_text(file.read_text() + "\n# other\n")
     assert stl_tasks.formula_digest("linear_mine") != before
+
+
+def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_harm(
+    tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (Path(__file__).parents[2] / "configs/task/stl/unicycle_reach.yaml").read_text()
+    folder = tmp_path / "own" / "task" / "stl"
+    folder.mkdir(parents=True)
+    for name, said in {"unicycle_mine": text, "linear_uni": text, "linear_mars": text.replace("system: u", "system: m"),
+                       "linear_horizon_foo": text.replace("unicycle", "linear"),
+                       "unicycle_typo": text.replace("explore:", "explroe:")}.items():
+        (folder / f"{name}.yaml").write_text(said)
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
+
+    def make(task: str) -> dict[str, Row]:
+        return {row.name: row for row in stl_tasks.run(
+            False, out=stub, tasks=[task], methods=["cem"], seeds=["1"], parallel=["1"])}
+
+    for task, told in {
+        "linear_uni": r"linear_uni\.yaml: its name begins with 'linear', but settings\.system is 'unicycle': say "
+                      r"system: linear, or name it unicycle_uni\.yaml; systems: linear, unicycle, ",
+        "linear_mars": r"linear_mars\.yaml: .*'mnicycle': say system: linear; systems: linear, ",
+        "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'explroe'; did you mean 'explore'"}.items():
+        with pytest.raises(BadInput, match=told):
+            make(task)
+    assert not stub.exists()
+    assert make("unicycle_mine")["unicycle.cem.success"].value == 0.9
+    # trials of before on such files, and what a folder is written of afterwards
+    for task in ("unicycle_typo", "linear_uni"):
+        trial = {**told_of(Item(task, "cem", 1)), "settings": "x", "code": code_digest(Item(task, "cem", 1))}
+        (stub / f"{task}-cem-1.json").write_text(json.dumps(trial))
+    rows = make("linear_horizon_foo")
+    assert (rows["trials.done"].value, rows["linear.cem.success"].value) == (2.0, 0.9)

@@ -1,13 +1,14 @@
 """One trial of `temporeal bench stl-tasks`, a process: ``python -m policies.cli.benches._stl_trial FILE``.
 
 ``FILE`` is the order of a trial (`policies.cli.benches.stl_tasks` writes it); what became of it is written to the file
-that the order names under ``file``.
+that the order names under ``file``. It is killed when the study that started it is gone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import resource
 import sys
 import time
@@ -44,9 +45,12 @@ class NotRun(Exception):
 def main(argv: Sequence[str]) -> int:
     """Make the trial that the file ``argv[0]`` orders."""
     from policies.cli.console import plain
+    from policies.cli.workers import STARTED_BY, end_without
     from policies.evaluate.evaluation import clean
     from policies.files import write_whole
 
+    if STARTED_BY in os.environ:  # else somebody makes it by hand
+        end_without(int(os.environ[STARTED_BY]))
     order = json.loads(Path(argv[0]).read_text())
     found = clean(plain({**order, **trial(order)}))
     write_whole(Path(order["file"]), (json.dumps(found, allow_nan=False) + "\n").encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -12,11 +13,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -25,7 +27,8 @@ from typing import Any
 from policies.algos.progress import clock
 from policies.cli.benches import Row
 from policies.cli.benches.sim_learning import git, machine, say
-from policies.cli.console import BadInput, Interrupted
+from policies.cli.console import BadInput, Interrupted, complain, on_signals
+from policies.cli.workers import STARTED_BY
 from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
@@ -61,6 +64,8 @@ CPU_CLOCK = "algo.clock=cpu"
 ENDLESS = 10**12  # updates or steps: the budget of time is what ends a training
 HUNG = 20.0  # times its budget of CPU time: a trial that takes so long by the clock hangs; a busy machine is no fault
 SPARE = 3600.0  # s beyond that, for what is not in the budget
+HEEDS = 1.0  # s, chosen: a trial that is ended has them to end by itself, for nothing of it is kept
+DYING = 1.0  # s, chosen: a folder whose study was killed is free as soon as its trials are gone, too
 QUICK = "quick"  # folder of its trials
 QUICK_TASKS, QUICK_SEEDS = ("linear_reach", "linear_seq"), (1,)
 QUICK_WITHOUT = (suite.HOME,)  # methods that there is no time for
@@ -174,10 +179,18 @@ def chosen(
 
 
 def _seeds(given: Sequence[str] | None, default: Sequence[int]) -> list[int]:
+    from policies.cli.runs import check_training_seed
+
     words = [str(seed) for seed in default] if given is None else given
     if not words or not all(word.isascii() and word.isdigit() for word in words):
         raise BadInput(f"--seeds: whole numbers from 0, such as 1,2,3; got {','.join(words) or 'none'}")
-    return list(dict.fromkeys(int(word) for word in words))
+    numbers = [int(word.lstrip("0")[:20] or 0) for word in words]  # 20 digits are too many; of thousands, int() crashes
+    for number in numbers:
+        try:
+            check_training_seed(number)
+        except BadInput as error:
+            raise BadInput(f"--seeds: {error}") from error
+    return list(dict.fromkeys(numbers))
 
 
 def suite_tasks() -> list[str]:
@@ -188,6 +201,42 @@ def suite_tasks() -> list[str]:
     order = list(SYSTEMS)
     return sorted((n for n in names if suite.system_of(n) in SYSTEMS),
                   key=lambda n: (order.index(suite.system_of(n)), suite.steps_of(n) or 0, n))
+
+
+def check_files(tasks: Iterable[str]) -> None:
+    """The files of the formulas ``tasks`` can be used."""
+    for task in tasks:
+        if found := flaw(task):
+            raise BadInput(found)
+
+
+def flaw(task: str) -> str:
+    """What is wrong with a formula's file that is the user's own, but for the formula; empty where nothing is."""
+    from policies.cli.settings import file_of
+
+    ours = Path(str(files("configs"))) / "task" / "stl" / f"{task}.yaml"
+    return "" if file_of("task", f"stl/{task}") == ours else _flaw(task, formula_digest(task))
+
+
+@cache
+def _flaw(task: str, digest: str) -> str:
+    """:func:`flaw`, of the file that has this ``digest``."""
+    from policies.cli import settings as config
+    from robots.registry import resolve
+    from sim.task import default_of
+
+    try:
+        said = config.compose([f"task=stl/{task}"])["task"]
+    except BadInput as error:
+        return str(error)
+    system, _, rest = task.partition("_")
+    own = (said.get("settings") or {}).get("system", default_of(resolve("sim.tasks", said["name"]), "system"))
+    if own == system:
+        return ""
+    other = f", or name it {own}_{rest}.yaml" if own in SYSTEMS else ""
+    file = config.file_of("task", f"stl/{task}")
+    return (f"{file}: its name begins with {system!r}, but settings.system is {own!r}: say system: {system}{other}; "
+            f"systems: {', '.join(SYSTEMS)}")
 
 
 # ---------------------------------------------------------------- running
@@ -202,22 +251,62 @@ def run(
     known = suite_tasks()
     items = selection(known, quick, systems, methods, tasks, seeds)
     at_once = crew(parallel)
-    folder = out / QUICK if quick else out
-    study = Study(folder, known, quick)
-    if keep is not None:
-        taken = study.take_over(one("keep", "file", keep))
-        say(f"{taken} trials of {keep[0]} are taken over")
+    check_files({item.task: None for item in items})
+    study = Study(out / QUICK if quick else out, known, quick)
+    with held(study.folder) as lock:
+        if keep is not None:
+            taken = study.take_over(one("keep", "file", keep))
+            say(f"{taken} trials of {keep[0]} are taken over")
+        return go_on(study, items, at_once, None if judge is None else Path(one("judge", "folder", judge)), lock)
+
+
+def go_on(study: Study, items: Sequence[Item], at_once: int, judge: Path | None, lock: Lock) -> list[Row]:
+    """Make those of ``items`` that are not there yet, ``judge``: the policies of a folder where they suit; the rows."""
     todo = [item for item in items if study.kept(item) is None]
-    say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {folder}; {at_once} at once")
-    progress = Progress(todo, at_once, time.monotonic() + QUICK_LIMIT if quick else None)
-    before = {} if judge is None else policies_of(Path(one("judge", "folder", judge)), study, todo)
-    left = work_off(todo, folder, progress, study.write, before)
+    say(f"{len(items)} trials, {len(items) - len(todo)} of them done already, in {study.folder}; {at_once} at once")
+    progress = Progress(todo, at_once, time.monotonic() + QUICK_LIMIT if study.quick else None)
+    before = {} if judge is None else policies_of(judge, study, todo)
+    left = work_off(todo, study.folder, progress, study.write, before, lock)
     if left:
         say(f"{left} trials are left: the time of --quick is over, or one took longer than {QUICK_TRIAL:.0f} s, as on "
             "a machine that is busy; the same command makes them")
     rows = study.write()
-    say(f"page: {folder / 'index.html'}")
+    say(f"page: {study.folder / 'index.html'}")
     return rows
+
+
+Lock = Sequence[int]
+"""The descriptor that holds a folder, for the processes that write there; none where the file system has no locks."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[Lock]:
+    """Inside, ``folder`` is this study's: another one is refused. It ends with the last process that has the
+    descriptor, be it killed: nothing is left behind, and no trial of a study that is gone writes beside another's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield [handle] if locked(handle, folder) else []
+    finally:
+        os.close(handle)
+
+
+def locked(handle: int, folder: Path) -> bool:
+    """Lock the open ``folder``, or refuse it; False where its file system has no locks."""
+    until = time.monotonic() + DYING
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise BadInput(f"{folder}: another temporeal bench stl-tasks makes its trials there now: wait until it "
+                               "has ended, or choose another folder with --out") from None
+            time.sleep(0.05)
+        except OSError as error:
+            complain(f"temporeal: {folder} is on a file system without locks ({error.strerror}): another temporeal "
+                     "bench stl-tasks that makes its trials there is not noticed")
+            return False
 
 
 TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "settings")  # what a training says of itself, and its folder does not
@@ -258,24 +347,29 @@ def one(option: str, kind: str, given: Sequence[str]) -> str:
 
 def work_off(
     todo: Sequence[Item], folder: Path, progress: Progress, write: Callable[[], object],
-    before: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    before: Mapping[str, dict[str, Any]] = MappingProxyType({}), lock: Lock = (),
 ) -> int:
     """Make the trials ``todo``, some at once, ``write`` after each; how many no time was left for. ``before``:
     :func:`policies_of`."""
     stop, left = threading.Event(), 0
+
+    def halt(number: int, _: object) -> None:  # once: what is ended then takes a second or two, whoever insists
+        if not stop.is_set():
+            stop.set()
+            raise Interrupted(number)
 
     def make(number: int) -> dict[str, Any] | None:
         limit = progress.limit(todo[number])
         if limit <= 0.0 or stop.is_set():
             return None
         progress.begin(number)
-        found = made(todo[number], folder, limit, stop, progress.at_once, before.get(todo[number].name, {}))
+        found = made(todo[number], folder, limit, stop, progress.at_once, before.get(todo[number].name, {}), lock)
         if found["status"] == suite.FAILED and progress.cut_short(found):  # which says nothing of the method
             (folder / f"{todo[number].name}.json").unlink(missing_ok=True)
             return None
         return found
 
-    with ThreadPoolExecutor(progress.at_once) as pool:
+    with on_signals([signal.SIGINT, signal.SIGTERM], halt), ThreadPoolExecutor(progress.at_once) as pool:
         try:
             numbers = {pool.submit(make, number): number for number in range(len(todo))}
             waiting = set(numbers)
@@ -295,7 +389,8 @@ def work_off(
 
 
 def made(
-    item: Item, folder: Path, limit_s: float, stop: threading.Event, at_once: int, before: Mapping[str, Any]
+    item: Item, folder: Path, limit_s: float, stop: threading.Event, at_once: int, before: Mapping[str, Any],
+    lock: Lock = (),
 ) -> dict[str, Any]:
     """Make one trial in a process of its own, of ``at_once``; what became of it, also where that failed. Kept in
     ``folder``. ``before``: of a policy that is there already (:func:`policies_of`)."""
@@ -311,7 +406,7 @@ def made(
     for old in (file, log):
         old.unlink(missing_ok=True)
     write_whole(order_file, json.dumps(order).encode())
-    error = worked([sys.executable, "-m", WORKER, str(order_file)], log, limit_s, stop)
+    error = worked([sys.executable, "-m", WORKER, str(order_file)], log, limit_s, stop, lock)
     found = read(file)
     if found is None:
         found = {**order, "status": suite.FAILED, "reason": error or "it wrote no result"}
@@ -329,15 +424,16 @@ def command(item: Item) -> str:
     return "" if METHODS[item.method].kind == suite.PLANNER else f"temporeal train {shlex.join(words)}"
 
 
-def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Event) -> str:
+def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Event, lock: Lock = ()) -> str:
     """Run a process until it ends, for ``limit_s`` at most; what it complained of, empty where all is well. ``stop``
-    ends it, and so does whatever interrupts this one: then there is no answer."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
+    ends it, and so does whatever interrupts this one: then there is no answer. It has the ``lock`` as long as it
+    lives."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", STARTED_BY: str(os.getpid()),
                    "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     until = time.monotonic() + limit_s
     with open(log, "wb") as out:
         process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                   start_new_session=True)  # what interrupts is for the study, which ends its trials
+                                   pass_fds=lock, start_new_session=True)  # what interrupts is for the study to heed
     try:
         while process.poll() is None:
             if time.monotonic() > until:
@@ -360,7 +456,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(10.0)
+            process.wait(HEEDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -470,7 +566,7 @@ class Study:
         if CPU_CLOCK in words and CPU_CLOCK not in (was[0] or ()) and found.get("cpu_s", 0.0) >= item.budget_s:
             words = [word for word in words if word != CPU_CLOCK]  # by the wall clock, with a core for itself: the same
         told = found.get("settings")
-        return (was == (words, formula_digest(item.task), item.budget_s, item.quick)
+        return (was == (words, formula_digest(item.task), item.budget_s, item.quick) and not flaw(item.task)
                 and (told is None or told == settings_digest(item)))
 
     def take_over(self, file: str) -> int:
