@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,14 +126,23 @@ def why(failed: Worker, rank: int, folder: Path) -> str:
 def end_without(starter: int) -> None:
     """Let this process be killed as soon as ``starter``, its parent, is no more (kill -9): nobody would ever stop it.
 
-    The kernel does that (prctl(2)), whatever this process is busy with. It counts as gone where the *thread* that
-    started this process ends: it is to wait for it.
+    Linux does that (prctl(2)), whatever this process is busy with. It counts as gone where the *thread* that started
+    this process ends: it is to wait for it. Elsewhere a thread of this process looks each second.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    if prctl is None:
+        threading.Thread(target=watch, args=(starter,), daemon=True).start()
+    elif prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         complain(f"temporeal: this process outlives its starter if that is killed: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != starter:  # gone before that
         os._exit(1)
+
+
+def watch(starter: int) -> None:
+    """End this process when its parent is another than ``starter``."""
+    while os.getppid() == starter:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def work(argv: Sequence[str]) -> int:

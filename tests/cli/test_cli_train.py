@@ -257,3 +257,16 @@ def test_two_processes_are_stopped_as_one(tmp_path: Path) -> None:
     assert told.startswith("temporeal: stopped by SIGINT; iteration") and told.count("\n") == 1
     kept = sorted(path.name.partition(".")[2] for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept[:2] == ["rank0of2.pt", "rank1of2.pt"]
+
+
+def test_where_the_kernel_does_not_end_it_a_worker_whose_starter_is_gone_ends_itself() -> None:
+    """As on a system without prctl: the process in between starts it, says which it is, and is gone."""
+    own = "import sys; from policies.cli import workers; workers.watch(int(sys.argv[1]))"
+    between = ("import os, subprocess, sys; print(subprocess.Popen("
+               f"[sys.executable, '-c', {own!r}, str(os.getpid())], stdout=subprocess.DEVNULL).pid)")
+    done = subprocess.run([sys.executable, "-c", between], stdout=subprocess.PIPE, text=True, check=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 20.0
+    while Path(f"/proc/{int(done.stdout)}").exists():
+        assert time.monotonic() < until, "it goes on without its starter"
+        time.sleep(0.1)
