@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -27,6 +26,7 @@ from policies.cli.console import (
     print_json,
     say,
 )
+from policies.cli.folders import held
 from policies.extras import install
 
 if TYPE_CHECKING:
@@ -100,20 +100,10 @@ DEFAULT = Path("outputs/deploy")  # a folder in it for each
 def own_folder(given: Path | None) -> Iterator[Path]:
     """The folder for what comes of this run, its own while it lasts: the one ``given``, or a new one."""
     out = new_folder(time.strftime("%Y%m%d-%H%M%S")) if given is None else given
-    out.mkdir(parents=True, exist_ok=True)
-    handle = os.open(out, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(f"--out {out}: another temporeal deploy writes there now; end it, or choose another folder"
-                           ) from None
-        except OSError as error:
-            complain(f"temporeal: {out} is on a file system without locks ({error.strerror}): another temporeal deploy "
-                     "that writes there is not noticed")
-        yield out
+        with held(out, "temporeal deploy"):
+            yield out
     finally:
-        os.close(handle)
         if given is None:
             with suppress(OSError):  # nothing came of it
                 out.rmdir()

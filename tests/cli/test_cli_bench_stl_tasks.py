@@ -21,6 +21,7 @@ from policies.cli import bench, runs
 from policies.cli.benches import Row, _stl_trial, stl_tasks
 from policies.cli.benches.stl_tasks import EPISODES, Item, Progress, Study, code_digest, rows_of, selection
 from policies.cli.console import BadInput, Interrupted
+from policies.cli.folders import held
 from policies.cli.main import main
 from policies.evaluate import suite
 from policies.evaluate.suite import BASELINES, DONE, FAILED, METHODS, NOT_SUPPORTED, SYSTEMS
@@ -293,7 +294,7 @@ def test_a_folder_in_use_is_refused_at_once_and_its_study_can_be_taken_over(
 ) -> None:
     monkeypatch.setattr(stl_tasks, "DYING", 0.0)
     go(stub, methods=["tgpo"])
-    with stl_tasks.held(stub):
+    with held(stub, "it"):
         with pytest.raises(BadInput, match=rf"{stub}: another .* choose another folder with --out"):
             go(stub, methods=["cem"])
         assert calls(stub) == ["linear_reach tgpo"]
@@ -340,7 +341,7 @@ def test_a_trial_ends_with_a_study_that_is_killed_and_leaves_the_folder_free(tmp
     study, folder, _ = begun(tmp_path, TRIAL)
     study.kill()
     study.communicate()
-    with stl_tasks.held(folder):  # what holds it is dead, see the next test
+    with held(folder, "it", stl_tasks.DYING):  # what holds it is dead, see the next test
         pass
 
 
@@ -349,10 +350,10 @@ def test_a_trial_that_outlives_its_study_keeps_the_folder(tmp_path: Path) -> Non
     study, folder, trial = begun(tmp_path, SURVIVOR)
     study.kill()
     study.communicate()
-    with pytest.raises(BadInput, match="choose another folder"), stl_tasks.held(folder):
+    with pytest.raises(BadInput, match="choose another folder"), held(folder, "it", stl_tasks.DYING):
         pass
     os.kill(trial, signal.SIGKILL)
-    with stl_tasks.held(folder):
+    with held(folder, "it", stl_tasks.DYING):
         pass
 
 
@@ -365,7 +366,7 @@ def test_a_study_that_is_told_twice_to_stop_leaves_no_trial(tmp_path: Path) -> N
         time.sleep(0.2)
     assert (study.wait(timeout=20.0), "Traceback" in study.communicate()[1]) == (130, False)
     assert time.monotonic() - began < 4.0
-    with stl_tasks.held(folder):
+    with held(folder, "it", stl_tasks.DYING):
         pass
 
 

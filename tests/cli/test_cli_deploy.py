@@ -127,10 +127,15 @@ def test_the_others_go_on_without_recorder_and_monitor(
     package = tmp_path / "temporeal_bridge"
     (package / "recorder.py").write_text("import sys; sys.exit(2)\n")
     (package / "monitor_node.py").write_text(
-        "import os, sys\nopen(sys.argv[1], 'w').close()\nos.kill(os.getpid(), 9)\n")
+        "import os, sys, time\nwhile not os.path.exists(sys.argv[2]): time.sleep(0.01)\n"
+        "print(os.getpid(), file=open(sys.argv[1], 'w'))\nos.kill(os.getpid(), 9)\n")
+    (package / "fails.py").write_text(  # once it was seen that the monitor is gone: before, its process is there
+        "import os, sys, time\n"
+        "def said(): return os.path.exists(sys.argv[1]) and open(sys.argv[1]).read()\n"
+        "while not said() or os.path.exists('/proc/' + said().strip()): time.sleep(0.01)\nsys.exit(3)\n")
     lost: list[processes.Process] = []
-    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "recorder": [], "monitor_node": [str(over)],
-                              "fails": [str(over)]}, lost)
+    ended = deploy.run_nodes({"sleeps": [str(note), str(ready)], "recorder": [],
+                              "monitor_node": [str(over), str(ready)], "fails": [str(over)]}, lost)
     assert ended is not None and ended.name == "fails" and note.read_text() == "stopped"
     assert sorted(each.name for each in lost) == ["monitor_node", "recorder"]
     told = capsys.readouterr().err
@@ -171,7 +176,7 @@ def test_two_that_are_started_at_once_have_a_folder_each(tmp_path: Path, monkeyp
     with deploy.own_folder(None) as one, deploy.own_folder(None) as two:
         assert (one.name, two.name) == ("20260101-000000", "20260101-000000-2")
         (one / "guard.json").touch()
-        with pytest.raises(BadInput, match=f"--out {one}: another temporeal deploy writes there now"):
+        with pytest.raises(BadInput, match=f"{one}: another temporeal deploy writes there now: .* with --out"):
             deploy.own_folder(one).__enter__()
     with deploy.own_folder(one):  # the first has ended
         assert not two.exists()  # nothing came of it

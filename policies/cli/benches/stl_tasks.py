@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -27,7 +26,8 @@ from typing import Any
 from policies.algos.progress import clock
 from policies.cli.benches import Row
 from policies.cli.benches.sim_learning import git, machine, say
-from policies.cli.console import BadInput, Interrupted, complain, on_signals
+from policies.cli.console import BadInput, Interrupted, on_signals
+from policies.cli.folders import Lock, held
 from policies.cli.workers import STARTED_BY
 from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
@@ -253,7 +253,8 @@ def run(
     at_once = crew(parallel)
     check_files({item.task: None for item in items})
     study = Study(out / QUICK if quick else out, known, quick)
-    with held(study.folder) as lock:
+    # a trial has the descriptor, too: none of a study that is gone writes beside another's
+    with held(study.folder, "temporeal bench stl-tasks", DYING) as lock:
         if keep is not None:
             taken = study.take_over(one("keep", "file", keep))
             say(f"{taken} trials of {keep[0]} are taken over")
@@ -273,40 +274,6 @@ def go_on(study: Study, items: Sequence[Item], at_once: int, judge: Path | None,
     rows = study.write()
     say(f"page: {study.folder / 'index.html'}")
     return rows
-
-
-Lock = Sequence[int]
-"""The descriptor that holds a folder, for the processes that write there; none where the file system has no locks."""
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[Lock]:
-    """Inside, ``folder`` is this study's: another one is refused. It ends with the last process that has the
-    descriptor, be it killed: nothing is left behind, and no trial of a study that is gone writes beside another's."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        yield [handle] if locked(handle, folder) else []
-    finally:
-        os.close(handle)
-
-
-def locked(handle: int, folder: Path) -> bool:
-    """Lock the open ``folder``, or refuse it; False where its file system has no locks."""
-    until = time.monotonic() + DYING
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise BadInput(f"{folder}: another temporeal bench stl-tasks makes its trials there now: wait until it "
-                               "has ended, or choose another folder with --out") from None
-            time.sleep(0.05)
-        except OSError as error:
-            complain(f"temporeal: {folder} is on a file system without locks ({error.strerror}): another temporeal "
-                     "bench stl-tasks that makes its trials there is not noticed")
-            return False
 
 
 TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "settings")  # what a training says of itself, and its folder does not
