@@ -232,9 +232,14 @@ def _check_ends(
         if low < 0 or high > 1:
             raise ValueError(f"{where}: a draw of the reset lies in [0, 1], got {low:g} to {high:g}")
         return
-    if is_signed(of, parameters[of]):
+    p = parameters[of]
+    reached = {"value": high, "scale": high * max(p.nominal), "add": max(p.nominal) + high}[action]
+    if reached > p.most + 1e-9:  # of sums in float
+        raise ValueError(f"{where}: {of} is at most {p.most:g} {p.unit} in this simulator, and high = {high:g} gives "
+                         f"{reached:g}")
+    if is_signed(of, p):
         return
-    nominal = min(parameters[of].nominal)
+    nominal = min(p.nominal)
     least = {"value": low, "scale": low, "add": nominal + low}[action]
     positive = of.rpartition(".")[2] in POSITIVE and nominal > 0
     if least < 0 or (positive and least == 0):

@@ -34,7 +34,8 @@ def check_reads(run: Path, normalizer: Normalizer, task: Task) -> None:
     if reads != task.observe.obs_dim:
         raise CheckpointError(
             f"the policy in {run} reads {reads} numbers, task {task.name!r} with this formula and these settings shows "
-            f"{task.observe.obs_dim}: judge it on what it was trained for")
+            f"{task.observe.obs_dim}: judge it on what it was trained for; if that was this task, what it shows "
+            "has changed since (CHANGELOG.md): judge the artifact that was exported then, or train anew")
 
 
 def load_graph(run: Path, task: Task, device: str = "cpu") -> PolicyGraph:

@@ -122,7 +122,8 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     parsed = [o for o in parsed if not any(o is other for other in automatic_worlds)]
     base = _compose([str(o.input_line) for o in parsed if o.key_or_group in known])
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
-    check_task(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"])
+    check_task(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"],
+               base.get("experiment"))
     lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
     worlds = own_worlds(base["task"])
     if automatic_worlds or base["num_worlds"] == AUTO:
@@ -139,8 +140,11 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     return titled(checked_robot(settings), [o.value() for o in parsed if o.key_or_group == "task"])
 
 
-def check_task(task: object, automatic: Sequence[str], chosen: Sequence[str]) -> None:
-    """The task's file says what is taken from it, nothing else, and names a task that there is."""
+def check_task(
+    task: object, automatic: Sequence[str], chosen: Sequence[str], experiment: str | None = None
+) -> None:
+    """The task's file says what is taken from it, nothing else, and names a task that there is. So does what an
+    ``experiment`` makes of it."""
     file = file_of("task", chosen[-1]) if chosen else None
     said = task if isinstance(task, Mapping) else {}
     missing = [group for group in automatic if group not in said]
@@ -151,21 +155,26 @@ def check_task(task: object, automatic: Sequence[str], chosen: Sequence[str]) ->
                        "docs/adding-a-robot.md has a whole one")
     for key in said:
         if key not in OF_TASK:
-            raise BadInput(f"{place_of(f'task.{key}', [f'task={option}' for option in chosen])}the file of a task has "
-                           f"no setting {key!r}{hint(str(key), OF_TASK)}; legal: {', '.join(OF_TASK)}")
-    check_name(str(said.get("name")), str(file or "task"), chosen)
+            place = place_of(f"task.{key}", [f"task={option}" for option in chosen])
+            if experiment is not None and ", line " not in place:  # no file that was chosen says it
+                place = f"{file_of('experiment', experiment)}: "
+            raise BadInput(f"{place}the file of a task has no setting {key!r}{hint(str(key), OF_TASK)}; legal: "
+                           f"{', '.join(OF_TASK)}")
+    if not isinstance(said.get("settings", {}), Mapping | None):
+        raise BadInput(f"{file or 'task'}: settings is {said['settings']!r}; legal: a group, settings: {{system: ...}}")
+    check_name(str(said.get("name")), str(file or "task"))
 
 
-def check_name(name: str, file: str, chosen: Sequence[str]) -> None:
+def check_name(name: str, file: str) -> None:
     """The task's ``name`` is a module of ``sim.tasks``; a file that says none has its own for it."""
     from robots.registry import names
 
     known = names("sim.tasks")
     if name in known:
         return
-    if chosen and name == chosen[-1]:
-        raise BadInput(f"{file}: the file of a task says name: ..., which task of sim.tasks it is: name: stl for one "
-                       f"that is a formula; known: {', '.join(known)}")
+    if (unnamed := file_of("task", name)) is not None:
+        raise BadInput(f"{unnamed}: the file of a task says name: ..., which task of sim.tasks it is: name: stl for "
+                       f"one that is a formula; known: {', '.join(known)}")
     raise BadInput(f"{file}: there is no task {name!r}{hint(name, known)}; known: {', '.join(known)}")
 
 

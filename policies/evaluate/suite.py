@@ -257,16 +257,19 @@ RESAMPLES = 10_000
 def training_interval(trials: Sequence[Trial], method: str, system: str) -> tuple[float, float] | None:
     """95 % interval of the mean over the formulas of ``system``, over trainings: of each formula as many are drawn
     anew, with replacement, as there are (stratified bootstrap, Agarwal et al., NeurIPS 2021). None where a formula has
-    only one. With three trainings each it is too narrow rather than too wide.
+    only one, and for planners, which do not train. With three trainings each it is too narrow rather than too wide.
     """
+    if METHODS[method].kind == PLANNER:
+        return None
     own = [of(trials, method=method, task=task) for task in system_tasks(trials, system)]
     own = [found for found in own if found]
     if not own or min(map(len, own)) < 2:
         return None
     rng, total = np.random.default_rng(0), np.zeros(RESAMPLES)
     for found in own:
-        shares = np.array([t["satisfied"] / t["episodes"] if t["status"] == DONE else 0.0 for t in found])
-        total += shares[rng.integers(len(found), size=(RESAMPLES, len(found)))].mean(1)
+        told = np.array([[t["status"] == DONE, t.get("satisfied", 0), t.get("episodes", 0)] for t in found], float)
+        done, hits, starts = told[rng.integers(len(found), size=(RESAMPLES, len(found)))].sum(1).T
+        total += done / len(found) * hits / np.maximum(starts, 1.0)  # as formula_share has it
     low, high = np.quantile(total / len(own), (0.025, 0.975))
     return float(low), float(high)
 

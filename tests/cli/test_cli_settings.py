@@ -416,10 +416,24 @@ def test_a_task_of_ones_own_says_what_is_taken_from_it(tmp_path: Path, monkeypat
 WHOLE = "name: stl\nrobot: linear\nbackend: planar\nrandomize: none\nsettings: {system: linear}\nexplore: 0.0\n"
 
 
+def test_what_an_experiment_makes_of_a_task_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "# @package _global_\ndefaults:\n  - override /task: stl/linear_"
+    own_files(tmp_path, task__stl__linear_bad=WHOLE + "num_wrolds: 64\n",
+              task__stl__linear_noname=WHOLE.replace("name: stl\n", ""), experiment__chooses=head + "bad\n",
+              experiment__unnamed=head + "noname\n", experiment__says="# @package _global_\ntask:\n  typo: 33\n")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    for words, told in ((["experiment=chooses"], r"experiment/chooses\.yaml: .* no setting 'num_wrolds'"),
+                        (["experiment=unnamed"], r"linear_noname\.yaml: the file of a task says name: \.\.\."),
+                        (["task=stl/linear_reach", "experiment=says"], r"experiment/says\.yaml: .* no setting 'typo'")):
+        with pytest.raises(BadInput, match=told):
+            compose(words)
+
+
 @pytest.mark.parametrize(("text", "told"), [
     (WHOLE + "num_wrolds: 64\n", r", line 7: .* no setting 'num_wrolds'; did you mean 'num_worlds'\?; legal: name, "),
     (WHOLE.replace("explore", "explroe"), r", line 6: .* no setting 'explroe'; did you mean 'explore'\?; legal: "),
     (WHOLE.replace("name: stl\n", ""), r": the file of a task says name: \.\.\., .* name: stl for one .*known: ant, "),
+    (WHOLE.replace("{system: linear}", "3"), r": settings is 3; legal: a group, settings: \{system"),
     (WHOLE.replace("name: stl", "name: hovr"), r": there is no task 'hovr'; did you mean 'hover'\?; known: ant, ")])
 def test_a_task_s_file_says_what_such_files_say_and_nothing_else(
     text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -439,7 +453,7 @@ def test_overrides_of_saved_settings_with_a_broken_reference_are_bad_input() -> 
         override(saved, ["seed=2"])
 
 
-@pytest.mark.parametrize("task", ["linear_bias2", "linear_imp"])
+@pytest.mark.parametrize("task", ["linear_bias2", "linear_imp", "linear_sides"])
 def test_tasks_that_documents_measure_are_there(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
     """docs/learning-formulas.md names them with this folder."""
     from policies.cli.runs import make_task

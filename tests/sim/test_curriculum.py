@@ -393,3 +393,19 @@ def test_a_state_of_something_else_is_refused():
         adr_curriculum(5).load_state_dict(adr_curriculum(4).state_dict())
     with pytest.raises(ValueError, match="not drawn here"):
         adr_curriculum(5).finish(ids(2), zeros(2), zeros(2), zeros(2))
+
+
+@pytest.mark.parametrize(("action", "high", "gives"), [
+    ("value", 0.5, "0.5"), ("add", 0.4, "0.5"), ("scale", 3.0, "0.3")])
+def test_what_a_simulator_cannot_take_is_refused_with_the_settings(action, high, gives):
+    """As by a randomization: a curriculum that widens gets there late, in mid-training."""
+    delay = {"command_delay": Parameter((0.1,), (0.1,), (0.1,), "s", "", most=0.2)}
+    drawn = {"as": action, "low": 0.0, "high": high, "first": 0.1}
+
+    def parse(**more):
+        raw = {"kind": "uniform", "parameters": {"command_delay": {**drawn, **more}}}
+        return parse_curriculum(raw, delay, {}, 4, 1)
+
+    with pytest.raises(ValueError, match=rf"command_delay is at most 0.2 s in this simulator, .* gives {gives}$"):
+        parse()
+    parse(high=0.1)

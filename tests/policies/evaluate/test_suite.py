@@ -101,6 +101,9 @@ def test_an_interval_over_trainings_tells_what_another_seed_may_bring() -> None:
     assert suite.training_interval(trials, "tgpo", "linear") == pytest.approx((0.5, 0.95))
     failed = [{**t, "status": FAILED} if t["satisfied"] == 0 else t for t in trials]
     assert suite.training_interval(failed, "tgpo", "linear") == pytest.approx((0.5, 0.95))
+    few = [*(trial(seed=seed, satisfied=10, episodes=10) for seed in (1, 2)), trial(seed=3, satisfied=300)]
+    assert suite.training_interval(few, "tgpo", "linear") == (0.3, 1.0)  # starts weigh the same, as in the mean
+    assert suite.training_interval([{**t, "method": "cem"} for t in trials], "cem", "linear") is None  # no trainings
     share = suite.system_share(trials, "tgpo", "linear")
     assert share is not None and share.high - share.low < 0.1  # that of starts is as if all trainings were alike
     assert suite.training_interval(trials[:-2], "tgpo", "linear") is None  # one training tells nothing of others
