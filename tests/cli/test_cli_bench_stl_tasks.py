@@ -364,7 +364,8 @@ def test_a_study_that_is_told_twice_to_stop_leaves_no_trial(tmp_path: Path) -> N
     for number in (signal.SIGINT, signal.SIGTERM):
         study.send_signal(number)
         time.sleep(0.2)
-    assert (study.wait(timeout=20.0), "Traceback" in study.communicate()[1]) == (130, False)
+    assert study.wait(timeout=20.0) in (130, 143)  # of the first signal, or of the second where all had ended before
+    assert "Traceback" not in study.communicate()[1]
     assert time.monotonic() - began < 4.0
     with held(folder, "it", stl_tasks.DYING):
         pass

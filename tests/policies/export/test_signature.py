@@ -187,7 +187,7 @@ def test_without_the_library_the_extra_is_named(
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(SignatureError, match=r"pip install 'temporeal\[sign\]'"):
+    with pytest.raises(SignatureError, match=r"pip install -c constraints.txt '\.\[sign\]'"):
         Artifact.load(copy, ROBOT, trust=made[2])
     assert Artifact.load(copy, ROBOT).manifest.name == "still"  # without a key nothing needs it
 
