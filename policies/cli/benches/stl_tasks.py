@@ -771,7 +771,8 @@ def complete(trials: Sequence[Trial], methods: Sequence[str], system: str, tasks
 
 def described(share: suite.Share) -> str:
     """Interval, and what the share is of."""
-    parts = [f"[{share.low:.3f}, {share.high:.3f}]", f"{share.formulas} formulas", f"{share.seeds} seeds"]
+    parts = [f"[{share.low:.3f}, {share.high:.3f}]", *(f"{count} {noun}{'s' if count != 1 else ''}" for count, noun in (
+        (share.formulas, "formula"), (share.seeds, "seed")))]
     parts += [f"{share.not_supported} not supported"] if share.not_supported else []
     parts += [f"{share.failed} failed"] if share.failed else []
     parts += [of_unknown(share.unknown)] if share.unknown else []
