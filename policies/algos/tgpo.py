@@ -299,7 +299,7 @@ class Allocator:
 ROUNDS = (4, 1)  # times the candidates: schedules that are flown at the end of a training
 FLIGHTS = 8  # of each schedule that is offered, on average; fewer where each world had to fly more than ...
 MOST = 4  # ... missions in a round
-SHARE = 0.25  # of a budget of seconds: flights at the end take no more of it
+SHARE = 0.25  # of a budget of seconds, or of all steps: flights at the end take no more of it
 LAST = 20  # rollouts of which the time of the next ones is foretold
 SURELY = 0.1  # less often kept than the best: as good
 CHUNK = 16  # schedules that are valued at once at the starts of all worlds

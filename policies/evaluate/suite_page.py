@@ -159,8 +159,8 @@ def targets(study: Study) -> str:
             for r in study["rows"] if r["target"] is not None]
     if not rows:
         return nothing("No trial has a target yet.")
-    told = ("<p>A row is judged once all its formulas have at least three seeds. Success is the mean over the formulas "
-            "of a system, each with the same weight.</p>")
+    told = ("<p>A row is judged once all its formulas have at least three seeds; a margin below its target is missed "
+            "so far. Success is the mean over the formulas of a system, each with the same weight.</p>")
     return told + table(["figure", "value", "unit", "target", "", "of"], rows)
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from policies.algos.progress import clock
 from policies.cli.benches import Row
+from policies.cli.benches._stl_rows import TRIED, rows_of
 from policies.cli.benches.sim_learning import git, machine, say
 from policies.cli.console import BadInput, Interrupted, on_signals
 from policies.cli.folders import Lock, held
@@ -82,11 +83,6 @@ CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml
         "policies/evaluate/lasting.py", "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What a trial depends on; of other systems, methods and formulas nothing does."""
 ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs
-TRIED: Mapping[str, str] = {
-    "margin.points": "STL-NPC, whose gradient goes through the system's exact equations, satisfies every formula of "
-    "Linear from every start, so nothing can be 32 points above it there. margin.points.model_free compares with those "
-    "that are given samples only, as TGPO is."}
-"""Where a target is missed: by the name of the row, what was tried."""
 
 
 # ---------------------------------------------------------------- what to run
@@ -733,146 +729,3 @@ def _sources(stamp: float) -> tuple[tuple[str, str], ...]:
 def sources() -> tuple[tuple[str, str], ...]:
     """Path and digest of each source; looked at anew every few seconds."""
     return _sources(time.monotonic() // 5)
-
-
-# ---------------------------------------------------------------- rows
-
-
-def rows_of(trials: Sequence[Trial], tasks: Sequence[str], judged: bool = True) -> list[Row]:
-    """The figures, and the targets where there are any; not ``judged``: only whether trials failed is.
-
-    ``tasks``: all formulas of the suite. A row whose trials are not all there is not judged either, and says so.
-    """
-    rows = [*system_rows(trials, tasks), *horizon_rows(trials), *margin_rows(trials, tasks), *time_rows(trials, tasks)]
-    rows = rows if judged else [Row(r.name, r.value, r.unit, r.target, r.peer, None) for r in rows]
-    return [*rows, *count_rows(trials)]
-
-
-def system_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
-    """Success of each method on each system."""
-    for system, target in SYSTEMS.items():
-        for method in METHODS:
-            share = suite.system_share(trials, method, system)
-            if share is None:
-                continue
-            ours, whole = method == suite.OURS, complete(trials, [method], system, tasks)
-            over = suite.training_interval(trials, method, system)
-            yield Row(f"{system}.{method}.success", share.estimate, "1", target.success if ours else None,
-                      described(share) + ("" if over is None else f", over trainings [{over[0]:.3f}, {over[1]:.3f}]")
-                      + ("" if whole else ", incomplete"),
-                      share.estimate >= target.success if ours and whole else None)
-
-
-def complete(trials: Sequence[Trial], methods: Sequence[str], system: str, tasks: Sequence[str]) -> bool:
-    """Whether all formulas of ``system``, the study of horizons left out, were tried with enough seeds."""
-    own = [task for task in tasks if suite.system_of(task) == system and not suite.is_scaling(task)]
-    return suite.is_complete(trials, methods, own)
-
-
-def described(share: suite.Share) -> str:
-    """Interval, and what the share is of."""
-    parts = [f"[{share.low:.3f}, {share.high:.3f}]", *(f"{count} {noun}{'s' if count != 1 else ''}" for count, noun in (
-        (share.formulas, "formula"), (share.seeds, "seed")))]
-    parts += [f"{share.not_supported} not supported"] if share.not_supported else []
-    parts += [f"{share.failed} failed"] if share.failed else []
-    parts += [of_unknown(share.unknown)] if share.unknown else []
-    return ", ".join(parts)
-
-
-def of_unknown(count: int) -> str:
-    """That ``count`` trials do not tell all their settings."""
-    return f"settings of {count} trials unknown but for their command line"
-
-
-def horizon_rows(trials: Sequence[Trial]) -> Iterator[Row]:
-    """The study of horizons: the longest, and the short ones against tau-MDP."""
-    ours, theirs = (dict(suite.by_horizon(trials, method)) for method in (suite.OURS, suite.HISTORY))
-    for steps, share in ours.items():
-        whole, name = share.seeds >= suite.SEEDS, f"linear.horizon{steps}.{suite.OURS}.success"
-        told = described(share) + ("" if whole else ", incomplete")
-        if steps == suite.LONG:
-            yield Row(name, share.estimate, "1", suite.LONG_SUCCESS, told,
-                      share.estimate >= suite.LONG_SUCCESS if whole else None)
-        elif steps in suite.SHORT and steps in theirs:
-            other = theirs[steps]
-            both = whole and other.seeds >= suite.SEEDS
-            yield Row(name, share.estimate, "1", f"tau-MDP's {other.estimate:.3f} within the interval, or below", told,
-                      suite.not_worse(share, other) if both else None)
-        else:
-            yield Row(name, share.estimate, "1", None, told)
-
-
-def margin_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
-    """Points above the best baseline: of all, of those without a model, and on what each of them supports."""
-    def missing(baselines: Sequence[str]) -> str:
-        methods, compared = [suite.OURS, *baselines], suite.compared_systems(trials, baselines)
-        whole = all(complete(trials, methods, system, tasks) for system in compared)
-        shares = [suite.system_share(trials, method, system) for method in methods for system in compared]
-        unknown = sum(share.unknown for share in shares if share is not None)
-        return ("" if whole else ", incomplete") + (f", {of_unknown(unknown)}" if unknown else "")
-
-    free = suite.margin(trials, suite.MODEL_FREE)
-    if free is not None:
-        yield Row("margin.points.model_free", free, "%", None, f"above the best of {', '.join(suite.MODEL_FREE)}, "
-                  f"which are given no model{missing(suite.MODEL_FREE)}")
-    value = suite.margin(trials)
-    if value is None:
-        return
-    systems = suite.compared_systems(trials)
-    left_out = missing(suite.BASELINES)
-    failed = any(t["status"] == suite.FAILED for t in trials if t["method"] in suite.BASELINES)
-    best = [(system, suite.best_baseline(trials, system)) for system in systems]
-    told = ", ".join(f"{system}: {found[0]} {found[1]:.3f}" for system, found in best if found)
-    note = left_out + (", baselines failed: not judged" if failed else "")
-    judged, reached = "incomplete" not in left_out and not failed, value >= suite.MARGIN
-    missed = not (reached or failed)  # so far, where seeds of baselines are missing: what is not reached is not hidden
-    yield Row("margin.points", value, "%", suite.MARGIN, told + note, reached if judged or missed else None)
-    yield Row("margin.points.where_supported", suite.margin_where_supported(trials), "%", None,
-              f"each baseline on the formulas that it supports, the least margin{left_out}")
-
-
-def time_rows(trials: Sequence[Trial], tasks: Sequence[str]) -> Iterator[Row]:
-    """Longest training, in CPU time from process start, and the median time of learning to each threshold."""
-    for system, target in SYSTEMS.items():
-        found = suite.times(trials, suite.OURS, system)
-        if found is None:
-            continue
-        own = [t for t in suite.of(trials, method=suite.OURS, system=system) if not suite.is_scaling(t["task"])]
-        failed = len(suite.of(own, status=suite.FAILED))
-        whole = complete(trials, [suite.OURS], system, tasks) and not failed
-        unknown = len(suite.unknown_settings(suite.of(own, status=suite.DONE)))
-        note = (f", {failed} failed" if failed else "") + ("" if whole else ", incomplete")
-        note += f", {of_unknown(unknown)}" if unknown else ""
-        yield Row(f"{system}.{suite.OURS}.seconds.most", found.longest_s, "s", target.seconds,
-                  f"CPU time from process start, of {found.trainings} trainings; {wall_time(found)}{note}",
-                  found.longest_s <= target.seconds if target.seconds is not None and whole else None)
-        for threshold, (_, seconds) in found.to.items():
-            yield Row(f"{system}.{suite.OURS}.seconds_to_{threshold}", seconds, "s", None,
-                      f"{to_threshold(found, threshold)}{note}")
-
-
-def to_threshold(found: suite.Times, threshold: float) -> str:
-    """What a median time to ``threshold`` is of."""
-    if not found.pooled:
-        return (f"not measured: none of {found.trainings} trainings tells its success over {suite.POOL} whole "
-                "episodes; those of before tell it of one iteration, in which often a single one ended")
-    count, _ = found.to[threshold]
-    return (f"median over {found.pooled} of {found.trainings} trainings, of the time of learning until {threshold:g} "
-            f"of the last {suite.POOL} whole episodes or more were successful, exploring; {count} of them got there, "
-            "the others count as infinite")
-
-
-def wall_time(found: suite.Times) -> str:
-    """The longest training by the wall's clock, of those that had few beside them."""
-    count, longest = found.wall
-    return (f"no wall time: none ran at most {suite.FEW} at once" if longest is None else
-            f"longest wall time {longest:.0f} s, of the {count} that ran at most {suite.FEW} at once")
-
-
-def count_rows(trials: Sequence[Trial]) -> Iterator[Row]:
-    """How many trials there are, by what became of them."""
-    for status, target in ((suite.DONE, None), (suite.NOT_SUPPORTED, None), (suite.FAILED, 0)):
-        count = len(suite.of(trials, status=status))
-        yield Row(f"trials.{status.replace(' ', '_')}", float(count), "", target, None,
-                  None if target is None else count <= target)
-
