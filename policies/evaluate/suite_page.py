@@ -274,7 +274,7 @@ def horizons(study: Study) -> str:
 
 def durations(study: Study) -> str:
     """What trainings and plans take."""
-    trials, out = study["trials"], []
+    trials, out = [t for t in study["trials"] if not suite.is_scaling(t["task"])], []
     told = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
             "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning until "
             f"such a share of the last {suite.POOL} whole episodes, or a few more, was a success, exploring (TGPO: "
@@ -287,8 +287,7 @@ def durations(study: Study) -> str:
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
-            curves = suite_figures.learning_chart(
-                [t for t in suite.of(trials, system=system) if not suite.is_scaling(t["task"])])
+            curves = suite_figures.learning_chart(suite.of(trials, system=system))
             header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
             out.append(f"<h3>{system}: {budget(trials, system)} each</h3>" + table(header, rows)
                        + (f'<div class="panel chart">{curves}</div>' if curves else ""))

@@ -290,6 +290,8 @@ def test_the_page_has_every_section_with_its_figures() -> None:
     assert "linear_reach" in text["formulas"] and "F[0,1] x < 1 & y" in text["formulas"]
     assert "1000" in text["horizons"] and "0.990" in text["horizons"]
     assert "3 s (1 of 1)" in text["time"] and "0.5 s" in text["time"] and "50" in text["time"]
+    easy = trial("linear_horizon_50", "cem", satisfied=470, episodes=470, plan_s=0.1)  # in no average
+    assert parsed({**whole_study(), "trials": [*whole_study()["trials"], easy]}).sections["time"] == text["time"]
     assert "linear_reach, CEM: 0.400" in text["trajectories"]  # the best of the others there
     assert "t1: at_a" in text["critic"] and "linear_reach, seed 1" in text["critic"]
     assert "10.0% F[0,1] x < 1" in text["failures"]
