@@ -306,10 +306,11 @@ def test_a_folder_in_use_is_refused_at_once_and_its_study_can_be_taken_over(
 
 
 STARTER = '''
-import sys
+import signal, sys
 from policies.cli.benches import stl_tasks
 from policies.cli.main import main
-stl_tasks.WORKER, stl_tasks.HEEDS = "worker_of_trials", float(sys.argv[2])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background ignores it
+stl_tasks.WORKER = "worker_of_trials"
 words = ["--tasks", "linear_reach", "--methods", "tgpo", "--seeds", "1", "--out", sys.argv[1]]
 sys.exit(main(["bench", "stl-tasks", *words]))
 '''
@@ -324,15 +325,12 @@ TRIAL = "from policies.cli.benches import _stl_trial\n_stl_trial.trial = hang\n_
 SURVIVOR = "hang(json.load(open(sys.argv[1])))\n"
 
 
-def begun(
-    tmp_path: Path, worker: str, heeds_s: float = stl_tasks.HEEDS
-) -> tuple[subprocess.Popen[str], Path, int]:
+def begun(tmp_path: Path, worker: str) -> tuple[subprocess.Popen[str], Path, int]:
     """A study of one trial that would go on for a minute: its process, its folder, and its trial's process id."""
     (tmp_path / "worker_of_trials.py").write_text(HANGS + worker)
     path = os.pathsep.join([str(tmp_path), *(part for part in sys.path if part)])
-    study = subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path), str(heeds_s)],
-                             env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                             text=True)
+    study = subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path)], env={**os.environ, "PYTHONPATH": path},
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "stl-tasks"
     file = folder / "linear_reach-tgpo-1.json.began"
     while not (file.exists() and file.read_text()):
@@ -362,14 +360,14 @@ def test_a_trial_that_outlives_its_study_keeps_the_folder(tmp_path: Path) -> Non
 
 
 def test_a_study_that_is_told_twice_to_stop_leaves_no_trial(tmp_path: Path) -> None:
-    """Also one that does not heed, and soon after the time that it has to; the status is that of the first signal."""
-    study, folder, _ = begun(tmp_path, SURVIVOR, heeds_s=3.0)  # the second comes within that, also on a busy machine
+    """Also one that does not heed, and within 2 s or so; the status is that of the first signal."""
+    study, folder, _ = begun(tmp_path, SURVIVOR)
     began = time.monotonic()
     for number in (signal.SIGINT, signal.SIGTERM):
         study.send_signal(number)
         time.sleep(0.2)
     assert (study.wait(timeout=20.0), "Traceback" in study.communicate()[1]) == (130, False)
-    assert time.monotonic() - began < 6.0
+    assert time.monotonic() - began < 4.0
     with held(folder, "it", stl_tasks.DYING):
         pass
 
