@@ -17,7 +17,7 @@ from sim import faults, rows
 from sim.capabilities import require
 from sim.curriculum import parse_curriculum, start_draws
 from sim.episodes import Draws, EpisodeRecord, Recipe, draw_episodes, episode_record, plain, replay, require_same
-from sim.outputs import Compiled, General, Results
+from sim.outputs import Compiled, General, Results, distinct, seen_by
 from sim.pushes import Disturbances
 from sim.random import stream, uniform
 from sim.randomize import Distribution, parse_randomization
@@ -84,6 +84,9 @@ class Env:
         """A command [N, U] that the next step sends in place of the one the action maps to."""
         self.obs_dim = task.observe.obs_dim
         self.critic_dim = self.obs_dim + task.objective.privileged_dim
+        self.observed = {"obs": self.obs_dim}  # and where nothing is privileged, the critic sees the same tensor
+        if task.objective.privileged_dim:
+            self.observed["critic"] = self.critic_dim
         extra = task.extra
         self.chances = extra.chances if extra is not None else 0
         seen = {name: tuple(value.shape[1:]) for name, value in backend.signals().items()}
@@ -147,7 +150,7 @@ class Env:
         self.drawing = bool(s.noise or self.chances)
         self.columns: rows.Shapes = {**kept, **dict.fromkeys(FIGURES, ())}
         truth = {f"truth.{name}": shape for name, shape in seen.items()}
-        found = {"obs": (self.obs_dim,), "critic": (self.critic_dim,)}
+        found = {name: (size,) for name, size in self.observed.items()}
         actions = {"action": (self.action_dim,)}
         memory = tuple(k for k in kept if k.startswith("memory."))
         make = rows.Kernel if compiled else rows.Plain
@@ -167,7 +170,7 @@ class Env:
         self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
         self.column = rows.views(self.table, self.columns, n)
         self.own = {**{name: self.column[f"added.{name}"] for name in self.added}, "mission_time": self.column["time"]}
-        figures, sizes = self.table[-len(FIGURES) :, :n], (self.command_dim, self.obs_dim, self.critic_dim)
+        figures, sizes = self.table[-len(FIGURES) :, :n], (self.command_dim, *self.observed.values())
         self.work: General | Compiled = General(self._command, self._step, self.table, figures, sizes)
         if isinstance(self._step, rows.Kernel) and n % rows.LANES == 0:
             self.work = Compiled(self._command, self._step, self.table, figures, sizes, list(self.backend.signals()))
@@ -202,10 +205,11 @@ class Env:
         success = self.objective.success(truth, progress)
         measured, past = self.sensors.sample(truth, x)
         seen = self._seen(measured, truth, memory, progress)
-        own = seen["critic"][:, self.obs_dim :]
-        sound |= {"reward": torch.isfinite(reward), "observation": _finite(seen["obs"]), "privileged": _finite(own)}
+        sound |= {"reward": torch.isfinite(reward), "observation": _finite(seen["obs"])}
+        if "critic" in self.observed:
+            sound["privileged"] = _finite(seen["critic"][:, self.obs_dim :])
         finite = reduce(torch.logical_and, sound.values())
-        seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
+        seen |= {name: _clean(seen[name]) for name in self.observed}
         terminated = terminated | ~finite
         reward = torch.where(finite, reward, torch.zeros_like(reward))
         over, cut = count >= self.task.steps, count >= x["until"]
@@ -227,8 +231,8 @@ class Env:
         measured, past = self.sensors.first(truth, x)
         seen = self._seen(measured, truth, _group("memory.", x), progress)
         # an episode with an unsound beginning ends in its first step, there is no way to end it before
-        finite = finite & _finite(seen["critic"])
-        seen = {**seen, "obs": _clean(seen["obs"]), "critic": _clean(seen["critic"])}
+        finite = finite & reduce(torch.logical_and, (_finite(seen[name]) for name in self.observed))
+        seen |= {name: _clean(seen[name]) for name in self.observed}
         return {"unsound": ~finite, **past, **kept, **seen}
 
     def _complete(
@@ -249,9 +253,11 @@ class Env:
     ) -> dict[str, Tensor]:
         """Observations, and the memory after them."""
         actor, memory = self.observe(measured, memory)
-        return {
-            "obs": actor, "critic": torch.cat([actor, self.objective.privileged(truth, progress)], -1),
-            **{f"memory.{k}": v for k, v in memory.items()}, **{f"progress.{k}": v for k, v in progress.items()}}
+        found = {"obs": actor}
+        if "critic" in self.observed:
+            found["critic"] = torch.cat([actor, self.objective.privileged(truth, progress)], -1)
+        return {**found, **{f"memory.{k}": v for k, v in memory.items()},
+                **{f"progress.{k}": v for k, v in progress.items()}}
 
     # ---- the step loop
 
@@ -332,10 +338,10 @@ class Env:
         truth = self.backend.signals()
         some = rows.table(self.columns, len(ids), self.device)
         torch.index_select(self.next[:, : self.num_worlds], 1, ids, out=some[:, : len(ids)])
-        obs = self._observations(len(ids))
-        self._start(some, {**{f"truth.{k}": v[ids] for k, v in truth.items()}, "obs": obs.actor, "critic": obs.critic})
+        first = {name: torch.empty(len(ids), size, device=self.device) for name, size in self.observed.items()}
+        self._start(some, {**{f"truth.{k}": v[ids] for k, v in truth.items()}, **first})
         self.table[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
-        return obs
+        return seen_by(*first.values())
 
     def _set(self, ids: Tensor) -> None:
         """Set parameters and state of the next episodes of the worlds ``ids`` [K] in the simulator."""
@@ -353,9 +359,6 @@ class Env:
             self.pictures.rig.set_params(ids, given["look"])
         for name, value in base.items():
             self.base.setdefault(name, value.new_zeros(self.num_worlds, value.shape[1]))[ids] = value
-
-    def _observations(self, n: int) -> Obs:
-        return Obs(*(torch.empty(n, size, device=self.device) for size in (self.obs_dim, self.critic_dim)))
 
     @torch.no_grad()
     def stagger(self) -> None:
@@ -474,8 +477,7 @@ class Env:
     def _next(self, obs: Obs, ids: Tensor) -> Obs:
         """``obs`` with the first observations of the next episodes of the worlds ``ids``."""
         first = self._begin(ids)
-        after = Obs(obs.actor.clone(), obs.critic.clone())
-        after.actor[ids], after.critic[ids] = first.actor, first.critic
+        after = seen_by(*(old.index_copy(0, ids, new) for old, new in zip(distinct(obs), distinct(first))))
         if self.pictures is None:
             return after
         self.images = {name: value.clone() for name, value in obs.images.items()}

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from sim import jit, rows
+from sim.memory import keep_freed
 from sim.types import Obs
 
 AHEAD_BYTES = 2**19  # of memory for results that are taken at a time, at most (one step takes what it needs)
 AHEAD = 32  # steps, at most
+LARGE_BYTES = 2**17  # of results of a step: from here on malloc asks the kernel for memory, and gives it back
 BAD = 2**40  # more worlds than can be: what `finish` adds if one is bad
 
 # finish(figures, stride, n, reward, flags, bad): the first row of figures [6, stride] is copied to reward [n], others
@@ -85,21 +87,34 @@ class Results(NamedTuple):
     truncated: Tensor
     finite: Tensor
     success: Tensor
-    addresses: tuple[int, ...] = ()  # of command, actor, critic, reward, flags
+    addresses: tuple[int, ...] = ()  # of command, what is seen (one or two tensors), reward, flags
+
+
+def seen_by(actor: Tensor, critic: Tensor | None = None) -> Obs:
+    """What both see: the same tensor where nothing is privileged."""
+    return Obs(actor, actor if critic is None else critic)
+
+
+def distinct(obs: Obs) -> tuple[Tensor, ...]:
+    """The tensors of :func:`seen_by`."""
+    return (obs.actor,) if obs.critic is obs.actor else (obs.actor, obs.critic)
 
 
 class General:
-    """Steps by any kernels (:class:`sim.rows.Kernel`, :class:`sim.rows.Plain`), any number of worlds, any device."""
+    """Steps by any kernels (:class:`sim.rows.Kernel`, :class:`sim.rows.Plain`), any number of worlds, any device.
 
-    def __init__(self, command: Any, after: Any, table: Tensor, figures: Tensor, sizes: tuple[int, int, int]) -> None:
+    ``sizes``: of a command, of what the actor sees and, where that is more, of what the critic sees.
+    """
+
+    def __init__(self, command: Any, after: Any, table: Tensor, figures: Tensor, sizes: Sequence[int]) -> None:
         self.kernels, self.table, self.figures, self.sizes = (command, after), table, figures, sizes
 
     def take(self) -> Results:
         """Memory for one step."""
         n, device = self.figures.shape[1], self.table.device
-        command, actor, critic = (torch.empty(n, size, device=device) for size in self.sizes)
+        command, *seen = (torch.empty(n, size, device=device) for size in self.sizes)
         flags = torch.empty(len(self.figures) - 1, n, dtype=torch.bool, device=device)
-        return Results(command, Obs(actor, critic), torch.empty(n, device=device), *flags.unbind(0))
+        return Results(command, seen_by(*seen), torch.empty(n, device=device), *flags.unbind(0))
 
     @torch.no_grad()
     def command(self, action: Tensor, to: Results) -> None:
@@ -110,7 +125,7 @@ class General:
     def after(self, truth: Mapping[str, Tensor], action: Tensor, to: Results) -> None:
         """What follows from the signals ``truth`` after the physics."""
         self.kernels[1](self.table, {**{f"truth.{k}": v for k, v in truth.items()}, "action": action,
-                                     "obs": to.obs.actor, "critic": to.obs.critic})
+                                     **dict(zip(("obs", "critic"), distinct(to.obs)))})
 
     def finish(self, bad: Tensor, to: Results) -> tuple[bool, bool]:
         """Fill reward and flags: whether an episode ended, whether a world is bad."""
@@ -136,7 +151,7 @@ class Compiled:
     """
 
     def __init__(
-        self, command: rows.Kernel, after: rows.Kernel, table: Tensor, figures: Tensor, sizes: tuple[int, int, int],
+        self, command: rows.Kernel, after: rows.Kernel, table: Tensor, figures: Tensor, sizes: Sequence[int],
         signals: Sequence[str],
     ) -> None:
         self.kernel, self.table, self.sizes, self.signals = after, table, sizes, tuple(signals)
@@ -144,6 +159,8 @@ class Compiled:
         self.figures = figures.data_ptr()
         self.run_command, self.run_after = Bound(command, table), Bound(after, table)
         self._code, self._engine = _finish()
+        if 4 * self.n * sum(sizes) > LARGE_BYTES:
+            keep_freed()
         self._ahead: list[Results] = []
         self._known: dict[tuple[int, ...], tuple[list[Tensor], list[int]]] = {}
         self._bad: Tensor | None = None
@@ -160,9 +177,9 @@ class Compiled:
         floats = [torch.empty(count, n, size) for size in self.sizes]
         reward, flags = torch.empty(count, n), torch.empty(count, 5, n, dtype=torch.bool)
         each = [(x.data_ptr(), x[0].nbytes) for x in (*floats, reward, flags)]
-        command, actor, critic = (x.unbind(0) for x in floats)
+        command, *seen = (x.unbind(0) for x in floats)
         rewards, marks = reward.unbind(0), flags.flatten(0, 1).unbind(0)
-        return [Results(command[i], Obs(actor[i], critic[i]), rewards[i], *marks[5 * i : 5 * i + 5],
+        return [Results(command[i], seen_by(*(x[i] for x in seen)), rewards[i], *marks[5 * i : 5 * i + 5],
                         tuple(first + i * size for first, size in each)) for i in range(count)]
 
     def command(self, action: Tensor, to: Results) -> None:
@@ -173,7 +190,7 @@ class Compiled:
         """What follows from the signals ``truth`` after the physics."""
         key = tuple(map(id, truth.values()))
         known = self._known.get(key) or self._learn(key, truth)
-        self.run_after(self.n, *known[1], action.data_ptr(), to.addresses[1], to.addresses[2])
+        self.run_after(self.n, *known[1], action.data_ptr(), *to.addresses[1:-2])
 
     def _learn(self, key: tuple[int, ...], truth: Mapping[str, Tensor]) -> tuple[list[Tensor], list[int]]:
         """Where these tensors are. They are kept, so that no others have their identities; few, because some backends
@@ -190,7 +207,7 @@ class Compiled:
         """Fill reward and flags: whether an episode ended, whether a world is bad."""
         if bad is not self._bad:
             self._bad, self._bad_address = bad, bad.data_ptr()
-        found = self._code(self.figures, self.stride, self.n, to.addresses[3], to.addresses[4], self._bad_address)
+        found = self._code(self.figures, self.stride, self.n, *to.addresses[-2:], self._bad_address)
         return found % BAD > 0, found >= BAD
 
 

@@ -11,9 +11,9 @@ time: each intermediate value is a vector register.
     kernel(table, {"action": action, "obs": obs})       # y and obs are what function({"x": .., "action": ..}) returns
 
 Float32 throughout, in the order of the traced operations, without contraction to fused multiply-adds: a row's result
-does not depend on the number of rows, on the place of the row or on the processor (sines, exponentials and the like are
-the C library's). NaN goes where torch lets it go: comparisons with NaN are false (``!=`` is true), and maxima, minima
-and clamps of NaN are NaN.
+does not depend on the number of rows, on the place of the row or on the processor (exponentials and hyperbolic tangents
+are those of :mod:`sim.elementary`, sines, logarithms and the like the C library's). NaN goes where torch lets it go:
+comparisons with NaN are false (``!=`` is true), and maxima, minima and clamps of NaN are NaN.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sim import jit
-from sim.jit import BITS, FLOATS, LANES, splat
+from sim import elementary, jit
+from sim.jit import BITS, FLOATS, INTEGERS, LANES, splat
 
 Function = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -61,13 +61,13 @@ ARITHMETIC = {"add": ("fadd", np.add), "sub": ("fsub", np.subtract), "mul": ("fm
               "div": ("fdiv", np.divide)}
 INTRINSICS = {"abs": ("fabs", np.abs), "sqrt": ("sqrt", np.sqrt), "floor": ("floor", np.floor),
               "ceil": ("ceil", np.ceil), "round": ("roundeven", np.round), "trunc": ("trunc", np.trunc)}
-LIBRARY = {"exp": np.exp, "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "pow": np.power, "tanh": np.tanh,
-           "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-           "atan2": np.arctan2}
+LIBRARY = {"log": np.log, "expm1": np.expm1, "log1p": np.log1p, "pow": np.power, "sin": np.sin, "cos": np.cos,
+           "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2}
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 FOLD: dict[str, Callable[..., Any]] = {
     **{k: v[1] for table in (COMPARE, ARITHMETIC, INTRINSICS) for k, v in table.items()}, **LIBRARY, **LOGIC,
-    "neg": np.negative, "max": np.maximum, "min": np.minimum, "not": np.logical_not, "isfinite": np.isfinite}
+    **elementary.FOLD, "neg": np.negative, "max": np.maximum, "min": np.minimum, "not": np.logical_not,
+    "isfinite": np.isfinite}
 BOOLEAN = {*COMPARE, *LOGIC, "not", "isfinite"}
 
 
@@ -231,7 +231,12 @@ def _logic(op: str) -> Callable[..., np.ndarray]:
 
 
 def _unary(op: str) -> Callable[..., np.ndarray]:
-    return lambda t, a: _each(lambda x: t.unary(op, x), a)
+    made = elementary.ARITHMETIC.get(op)
+
+    def of(t: Trace, x: Value) -> Value:
+        return made(t, x) if made is not None and isinstance(x, Symbol) else t.unary(op, x)
+
+    return lambda t, a: _each(lambda x: of(t, x), a)
 
 
 NEUTRAL: dict[str, float | bool] = {"or": False, "and": True, "mul": 1.0, "add": 0.0}
@@ -391,7 +396,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"{kind}_{n}": _logic(n) for kind in ("logical", "bitwise") for n in LOGIC},
     **{f"__{n}__": _logic(n) for n in LOGIC},
     "logical_not": lambda t, a: _each(t.negated, a), "bitwise_not": lambda t, a: _each(t.negated, a),
-    **{n: _unary(n) for n in (*INTRINSICS, *LIBRARY, "neg", "isfinite") if n not in ("pow", "atan2")},
+    **{n: _unary(n) for n in (*INTRINSICS, *LIBRARY, *elementary.ARITHMETIC, "neg", "isfinite")
+       if n not in ("pow", "atan2")},
     "square": lambda t, a: _binary("mul")(t, a, a),
     "reciprocal": lambda t, a: _binary("div")(t, 1.0, a),
     "rsqrt": lambda t, a: _binary("div")(t, 1.0, _unary("sqrt")(t, a)),
@@ -470,6 +476,10 @@ class Writer:
             return self.emit(f"{op} {BITS} {args[0]}, {args[1]}")
         if op in LIBRARY:
             return self.called(op, args)
+        if op == "power2":  # of a whole number from -126 to 127: the sum has it and the bias in its last bits
+            biased = self.emit(f"fadd {FLOATS} {args[0]}, {splat(1.5 * 2**23 + 127)}")
+            bits = self.emit(f"shl {INTEGERS} {self.emit(f'bitcast {FLOATS} {biased} to {INTEGERS}')}, splat (i32 23)")
+            return self.emit(f"bitcast {INTEGERS} {bits} to {FLOATS}")
         if op == "neg":
             return self.emit(f"fneg {FLOATS} {args[0]}")
         if op == "not":

@@ -18,7 +18,10 @@ Signals = Mapping[str, "Tensor"]
 
 
 class Obs(NamedTuple):
-    """What a learner sees of N worlds: the deployable observation and the privileged one of the critic."""
+    """What a learner sees of N worlds: the deployable observation and the critic's privileged one.
+
+    Where the task has nothing privileged, both are one tensor.
+    """
 
     actor: Tensor  # [N, O]
     critic: Tensor  # [N, C]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from sim.env import FIGURES, make_env
+from sim.memory import BY_USER
 from sim.outputs import AHEAD, Compiled, General
 from sim.task import load_task
 
+# nothing is privileged
+ALL_SEEN = {"formula": "F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)", "system": "linear"}
 
-def reach(worlds, general=False):
-    env = make_env(load_task("reach"), num_worlds=worlds, seed=3, threads=1)
+
+def reach(worlds, general=False, **settings):
+    env = make_env(load_task("stl" if settings else "reach", **settings), num_worlds=worlds, seed=3, threads=1)
     if general:
-        sizes = (env.command_dim, env.obs_dim, env.critic_dim)
+        sizes = (env.command_dim, *env.observed.values())
         env.work = General(env._command, env._step, env.table, env.table[-len(FIGURES) :, :worlds], sizes)
     env.reset()
     return env
@@ -29,18 +37,42 @@ def flat(step):
             step.info["finite"], *step.info["signals"].values()]
 
 
-def test_whole_blocks_of_worlds_run_compiled_and_the_results_are_those_of_the_general_way():
-    quick, general = reach(16), reach(16, general=True)
+@pytest.mark.parametrize("settings", [{}, ALL_SEEN])
+def test_whole_blocks_of_worlds_run_compiled_and_the_results_are_those_of_the_general_way(settings):
+    quick, general = reach(16, **settings), reach(16, general=True, **settings)
     assert isinstance(quick.work, Compiled)
     assert isinstance(reach(5).work, General)
     for env in (quick, general):
-        env.column["count"].copy_(torch.arange(16.0) * 6)  # some episodes end on the way
+        env.column["count"].copy_(env.task.steps // 16 * torch.arange(16.0))  # some episodes end on the way
     ended = 0
     for k in range(12):
         steps = [env.step(action(env, k)) for env in (quick, general)]
         assert all(torch.equal(a, b) for a, b in zip(*map(flat, steps)))
-        ended += int(steps[0].truncated.sum())
+        ended += int((steps[0].terminated | steps[0].truncated).sum())
     assert ended
+
+
+def test_critics_see_the_same_tensor_where_nothing_is_privileged():
+    env = reach(16, **ALL_SEEN)
+    assert not env.task.objective.privileged_dim
+    ended = 0
+    for k in range(env.task.steps + 1):
+        step = env.step(action(env, k))
+        assert step.obs.critic is step.obs.actor and step.final_obs.critic is step.final_obs.actor
+        ended += int((step.terminated | step.truncated).sum())
+    assert ended
+    arm = reach(16)
+    step = arm.step(action(arm, 0))
+    assert step.obs.critic.shape[1] > step.obs.actor.shape[1]
+
+
+@pytest.mark.parametrize(("environment", "kept"), [({}, True), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, False)])
+def test_freed_memory_stays_with_the_process_unless_the_user_has_set_malloc(environment, kept):
+    text = "from sim.memory import keep_freed; print(keep_freed())"
+    plain = {k: v for k, v in os.environ.items() if k not in BY_USER}
+    found = subprocess.run([sys.executable, "-c", text], env={**plain, **environment}, capture_output=True, text=True,
+                           check=True)
+    assert found.stdout.strip() == str(kept)
 
 
 def test_what_a_step_returned_outlives_later_steps():
