@@ -67,6 +67,20 @@ def possible(formula: Formula, origins: dict[Formula, Formula]) -> tuple[Formula
     return of(formula), tuple(found)
 
 
+def hopeless(f: Formula) -> bool:
+    """Whether ``f``, as :func:`possible` makes it, never holds by more than 0, as far as its form tells."""
+    match f:
+        case And(args):
+            return any(map(hopeless, args))
+        case Or(args):
+            return all(map(hopeless, args))
+        case Always(arg) | Eventually(arg) | Next(arg):
+            return hopeless(arg)
+        case Until(_, right):
+            return hopeless(right)
+    return f == FALSE
+
+
 def _state(f: Formula, found: dict[Formula, None]) -> Formula:
     """``f``, or ``false`` where it is impossible, which is then entered in ``found``: by the parts that make it so."""
     if f == FALSE or not impossible(f):

@@ -23,7 +23,9 @@ from sim.maps import Memory
 from sim.regions import shapes_of
 from sim.schedules import draw_schedules
 from sim.stl.decompose import Decomposition, decompose
+from sim.stl.normal import positive
 from sim.stl.parse import parse
+from sim.stl.possible import hopeless, possible
 from sim.stl.ranges import greatest
 from sim.stl.syntax import Formula, horizon, signals_in
 from sim.stl_timed import SCHEDULE
@@ -212,17 +214,32 @@ def spoken(
 def ways(formula: Formula, dt: float) -> Decomposition:
     """The decomposition without what can never be done: a warning names it, a ValueError where nothing else is left."""
     found = decompose(formula, dt, strict=True)
-    never = [f"{p} can never hold" + (f" by more than {greatest(p) + 0.0:g}" if isfinite(greatest(p)) else "")
-             for p in found.impossible]
-    if not found.alternatives and (never or found.clashes):
-        pairs = dict.fromkeys(frozenset((one, other)) for one, others in found.clashes.items() for other in others)
-        never += [f"{' and '.join(sorted(map(str, pair)))} never hold at one time" for pair in pairs]
-        raise ValueError(f"task 'stl': {'; '.join(never)}: that leaves no way to do what the formula asks for; compare "
-                         "with < or > and give it room")
+    clashes = {} if found.alternatives else found.clashes
+    pairs = dict.fromkeys(frozenset((one, other)) for one, others in clashes.items() for other in others)
+    never = _told(found.impossible, not found.alternatives, [
+        f"{' and '.join(sorted(map(str, pair)))} never hold at one time" for pair in pairs])
     if never:
-        warnings.warn(f"task 'stl': {'; '.join(never)}: ways to satisfy the formula that ask for it are left out",
-                      stacklevel=3)
+        warnings.warn(f"task 'stl': {never}: ways to satisfy the formula that ask for it are left out", stacklevel=3)
     return found
+
+
+def check_hope(formula: Formula) -> None:
+    """A warning that names what can never hold, a ValueError where ``formula`` never can, as far as its states tell: of
+    views without :func:`ways`."""
+    left, impossible = possible(positive(formula), {})
+    never = _told(impossible, hopeless(left))
+    if never:
+        warnings.warn(f"task 'stl': {never}: that part of the formula says nothing", stacklevel=3)
+
+
+def _told(impossible: Sequence[Formula], none_left: bool, clashes: Sequence[str] = ()) -> str:
+    """What never holds, by name; a ValueError with it, and with the ``clashes``, where there is ``none_left`` to do."""
+    never = [f"{p} can never hold" + (f" by more than {greatest(p) + 0.0:g}" if isfinite(greatest(p)) else "")
+             for p in impossible]
+    if none_left and (never or clashes):
+        raise ValueError(f"task 'stl': {'; '.join([*never, *clashes])}: that leaves no way to do what the formula asks "
+                         "for; compare with < or > and give it room")
+    return "; ".join(never)
 
 
 def check_room(mission: TimedMission, slack: float | None, margin: float) -> None:
@@ -274,6 +291,7 @@ def make(
         extra, initial = Constant(seen.spec), Initial(initial, bank)
         explore = Explore(initial, of, start, seen.objective.mission)
     else:
+        check_hope(parsed)
         sharp = {"beta": stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)}
         seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward={**sharp, **(reward or {})},
                            **dict(of_view or {}))

@@ -213,6 +213,11 @@ def test_policies_of_before_are_judged_by_the_code_of_now(stub: Path, monkeypatc
     assert found["run"] == str(before / "runs" / item.name) and found["taken_over"] and found["satisfied"] == 900
     with pytest.raises(BadInput, match=r"--judge: .*/nowhere has no policies: .*with runs/ in it"):
         go(stub, methods=["tgpo"], judge=[str(before.parent / "nowhere")])
+    assert not (before.parent / "nowhere").exists()
+    go(before, methods=["tgpo"], judge=[str(before)])  # a folder may judge its own
+    monkeypatch.setattr(stl_tasks, "DYING", 0.0)
+    with held(before, "a test"), pytest.raises(BadInput, match=f"{before}: another temporeal bench stl-tasks writes"):
+        go(stub, methods=["tgpo"], judge=[str(before)])
 
 
 def test_failures_are_told_counted_and_tried_again_refusals_are_kept(stub: Path) -> None:
@@ -793,6 +798,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
     folder.mkdir(parents=True)
     for name, said in {"unicycle_mine": text, "linear_uni": text, "linear_mars": text.replace("system: u", "system: m"),
                        "linear_horizon_foo": text.replace("unicycle", "linear"),
+                       "unicycle_wrong": text.replace("base_pos_w", "base_pos", 1),
+                       "unicycle_never": text.replace("!in_o &", "!in_o & G[0,28] (base_pos_w.x == 1) &"),
                        "unicycle_typo": text.replace("explore:", "explroe:")}.items():
         (folder / f"{name}.yaml").write_text(said)
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
@@ -805,6 +812,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
         "linear_uni": r"linear_uni\.yaml: its name begins with 'linear', but settings\.system is 'unicycle': say "
                       r"system: linear, or name it unicycle_uni\.yaml; systems: linear, unicycle, ",
         "linear_mars": r"linear_mars\.yaml: .*'mnicycle': say system: linear; systems: linear, ",
+        "unicycle_wrong": r"unicycle_wrong\.yaml: .*'base_pos'.*did you mean",
+        "unicycle_never": r"unicycle_never\.yaml: .*base_pos_w\.x == 1 can never hold",
         "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'explroe'; did you mean 'explore'"}.items():
         with pytest.raises(BadInput, match=told):
             make(task)

@@ -165,6 +165,19 @@ def test_a_formula_that_can_never_be_done_is_refused(formula, told):
         load_task("stl", formula=formula)
 
 
+@pytest.mark.parametrize("view", ["plain", "history"])
+@pytest.mark.parametrize("formula", ["F[0,10] (base_pos_w.x == 1)", "G[0,5] (norm(base_pos_w) < 0)",
+                                     "F[0,5] (base_pos_w.x > 1 & base_pos_w.x <= 1) | F[0,5] (base_pos_w.x == 1)"])
+def test_other_views_refuse_what_can_never_hold_too(view, formula):
+    with pytest.raises(ValueError, match="can never hold by more than 0.* no way .* room"):
+        load_task("stl", formula=formula, view=view)
+
+
+def test_other_views_warn_of_parts_that_can_never_hold():
+    with pytest.warns(UserWarning, match="base_pos_w.x == 1 can never hold by more than 0: that part"):
+        load_task("stl", formula="F[0,5] (base_pos_w.x > 1) | F[0,5] (base_pos_w.x == 1)", view="plain")
+
+
 def test_ways_that_can_never_be_gone_are_left_out():
     formula = "F[0,5] (base_pos_w.x > 1) | F[0,5] (norm(base_pos_w) < 0)"
     with pytest.warns(UserWarning, match=r"norm\(base_pos_w\) < 0 can never hold by more than 0: ways .* left out"):

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -58,6 +58,7 @@ OPTIONS = {
              f"training anew where {SAME}; such a trial names both revisions",
     "parallel": "trials at once, each on a core of its own (default: as many as there are cores)",
 }
+NAME = "temporeal bench stl-tasks"
 STUDY = Path("outputs/bench/stl-tasks")
 SEEDS = (1, 2, 3)
 EPISODES = suite.STARTS
@@ -82,6 +83,8 @@ CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml
         "policies/cli/benches/_stl_trial.py", "policies/evaluate/evaluation.py", "policies/evaluate/handover.py",
         "policies/evaluate/lasting.py", "policies/evaluate/partial.py", "policies/evaluate/rollout.py")
 """What a trial depends on; of other systems, methods and formulas nothing does."""
+ASKED = ("system", "formula", "constants", "start", "episode_s")
+"""Settings of a formula's file that say what is asked for; the others are for methods."""
 ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs
 
 
@@ -207,7 +210,7 @@ def check_files(tasks: Iterable[str]) -> None:
 
 
 def flaw(task: str) -> str:
-    """What is wrong with a formula's file that is the user's own, but for the formula; empty where nothing is."""
+    """What is wrong with a formula's file that is the user's own, the formula in it too; empty where nothing is."""
     from policies.cli.settings import file_of
 
     ours = Path(str(files("configs"))) / "task" / "stl" / f"{task}.yaml"
@@ -228,11 +231,24 @@ def _flaw(task: str, digest: str) -> str:
     system, _, rest = task.partition("_")
     own = (said.get("settings") or {}).get("system", default_of(resolve("sim.tasks", said["name"]), "system"))
     if own == system:
-        return ""
+        return _flaw_of_formula(task, said)
     other = f", or name it {own}_{rest}.yaml" if own in SYSTEMS else ""
     file = config.file_of("task", f"stl/{task}")
     return (f"{file}: its name begins with {system!r}, but settings.system is {own!r}: say system: {system}{other}; "
             f"systems: {', '.join(SYSTEMS)}")
+
+
+def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
+    """What is wrong with the formula of a file that says ``said``, whatever a method makes of it."""
+    from policies.cli import runs
+    from policies.cli import settings as config
+
+    asked = {name: value for name, value in (said.get("settings") or {}).items() if name in ASKED}
+    try:
+        runs.make_task({"task": {**said, "settings": {**asked, "view": "plain"}}})  # the view that takes all formulas
+    except BadInput as error:
+        return f"{config.file_of('task', f'stl/{task}')}: {error}"
+    return ""
 
 
 # ---------------------------------------------------------------- running
@@ -250,11 +266,15 @@ def run(
     check_files({item.task: None for item in items})
     study = Study(out / QUICK if quick else out, known, quick)
     # a trial has the descriptor, too: none of a study that is gone writes beside another's
-    with held(study.folder, "temporeal bench stl-tasks", DYING) as lock:
+    with ExitStack() as stack:
+        lock = stack.enter_context(held(study.folder, NAME, DYING))
         if keep is not None:
             taken = study.take_over(one("keep", "file", keep))
             say(f"{taken} trials of {keep[0]} are taken over")
-        return go_on(study, items, at_once, None if judge is None else Path(one("judge", "folder", judge)), lock)
+        before = None if judge is None else with_policies(Path(one("judge", "folder", judge)))
+        if before is not None and not before.samefile(study.folder):  # nobody trains them anew meanwhile
+            stack.enter_context(held(before, NAME, DYING))
+        return go_on(study, items, at_once, before, lock)
 
 
 def go_on(study: Study, items: Sequence[Item], at_once: int, judge: Path | None, lock: Lock) -> list[Row]:
@@ -275,11 +295,16 @@ def go_on(study: Study, items: Sequence[Item], at_once: int, judge: Path | None,
 TRAINED = ("wall_s", "cpu_s", "peak_memory_B", "settings")  # what a training says of itself, and its folder does not
 
 
-def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, dict[str, Any]]:
-    """By the names of trials: what an order says of the policy that ``folder`` has for them."""
+def with_policies(folder: Path) -> Path:
+    """``folder``, if it is one of this benchmark that has policies."""
     if not (folder / "runs").is_dir():
         raise BadInput(f"--judge: {folder} has no policies: a folder of this benchmark, with runs/ in it, such as "
                        f"{STUDY}")
+    return folder
+
+
+def policies_of(folder: Path, study: Study, todo: Sequence[Item]) -> dict[str, dict[str, Any]]:
+    """By the names of trials: what an order says of the policy that ``folder`` has for them."""
     now, out = git("rev-parse", "--short", "HEAD"), dict[str, dict[str, Any]]()
     for item in todo:
         found, run_folder = read(folder / f"{item.name}.json"), folder / "runs" / item.name
