@@ -21,7 +21,7 @@ import numpy as np
 LANES = 16  # numbers side by side: one AVX-512 register, two of AVX2, four of NEON
 FLOATS = f"<{LANES} x float>"
 INTEGERS = f"<{LANES} x i32>"
-BITS = f"<{LANES} x i1>"
+BITS, BYTES = f"<{LANES} x i1>", f"<{LANES} x i8>"
 OPTIONS: dict[str, Any] = {"opt": 2, "codemodel": "jitdefault", "jit": True}  # of the code generator
 SPEED = 2  # of the optimizer, where passes are asked for
 NAME = re.compile("[0-9a-f]{64}")  # of a file of machine code

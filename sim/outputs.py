@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from sim import jit, rows
+from sim.jit import BITS, BYTES, FLOATS, LANES, splat
 from sim.memory import keep_freed
 from sim.types import Obs
 
@@ -24,55 +25,56 @@ AHEAD = 32  # steps, at most
 LARGE_BYTES = 2**17  # of results of a step: from here on malloc asks the kernel for memory, and gives it back
 BAD = 2**40  # more worlds than can be: what `finish` adds if one is bad
 
-# finish(figures, stride, n, reward, flags, bad): the first row of figures [6, stride] is copied to reward [n], others
-# become flags [5, n] (1 where above 0.5); the number of worlds whose first flag is set, plus 2^40 if any world is bad
-TEXT = """
-declare void @llvm.memcpy.p0.p0.i64(ptr noalias, ptr noalias, i64, i1)
 
-define i64 @finish(ptr %figures, i64 %stride, i64 %n, ptr %reward, ptr %flags, ptr %bad) {
+def _flag(number: int) -> str:
+    """Flag ``number`` of a block of worlds: from row 1 + ``number`` of the figures."""
+    return f"""
+  %r{number} = mul i64 %stride, {number + 1}
+  %f{number} = add i64 %r{number}, %i
+  %a{number} = getelementptr float, ptr %figures, i64 %f{number}
+  %v{number} = load {FLOATS}, ptr %a{number}, align 4
+  %s{number} = fcmp ogt {FLOATS} %v{number}, {splat(0.5)}
+  %b{number} = zext {BITS} %s{number} to {BYTES}
+  %n{number} = mul i64 %n, {number}
+  %t{number} = add i64 %n{number}, %i
+  %p{number} = getelementptr i8, ptr %flags, i64 %t{number}
+  store {BYTES} %b{number}, ptr %p{number}, align 1"""
+
+
+# finish(figures, stride, n, reward, flags, bad): of whole blocks of worlds. The first row of figures [6, stride] is copied
+# to reward [n], the others become flags [5, n] (1 where above 0.5); the number of worlds whose first flag is set, plus
+# 2^40 if any world is bad
+TEXT = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr noalias, ptr noalias, i64, i1)
+declare i{LANES} @llvm.ctpop.i{LANES}(i{LANES})
+
+define i64 @finish(ptr %figures, i64 %stride, i64 %n, ptr %reward, ptr %flags, ptr %bad) {{
 entry:
   %bytes = shl i64 %n, 2
   call void @llvm.memcpy.p0.p0.i64(ptr %reward, ptr %figures, i64 %bytes, i1 false)
-  br label %figure
-figure:
-  %f = phi i64 [ 0, %entry ], [ %f1, %next ]
-  %total = phi i64 [ 0, %entry ], [ %total1, %next ]
-  %counted = icmp eq i64 %f, 0
-  %one = zext i1 %counted to i64
-  %row = add i64 %f, 1
-  %start = mul i64 %row, %stride
-  %first = mul i64 %f, %n
-  br label %item
-item:
-  %i = phi i64 [ 0, %figure ], [ %i1, %item ]
-  %sum = phi i64 [ %total, %figure ], [ %sum2, %item ]
-  %from = add i64 %start, %i
-  %source = getelementptr float, ptr %figures, i64 %from
-  %value = load float, ptr %source
-  %set = fcmp ogt float %value, 0.5
-  %byte = zext i1 %set to i8
-  %to = add i64 %first, %i
-  %target = getelementptr i8, ptr %flags, i64 %to
-  store i8 %byte, ptr %target
-  %more = select i1 %set, i64 %one, i64 0
-  %sum1 = add i64 %sum, %more
+  br label %block
+block:
+  %i = phi i64 [ 0, %entry ], [ %next, %block ]
+  %ended = phi i64 [ 0, %entry ], [ %ended1, %block ]
+  %worst = phi {BYTES} [ zeroinitializer, %entry ], [ %worst1, %block ]{"".join(map(_flag, range(5)))}
+  %mask = bitcast {BITS} %s0 to i{LANES}
+  %few = call i{LANES} @llvm.ctpop.i{LANES}(i{LANES} %mask)
+  %more = zext i{LANES} %few to i64
+  %ended1 = add i64 %ended, %more
   %place = getelementptr i8, ptr %bad, i64 %i
-  %given_up = load i8, ptr %place
-  %is_bad = icmp ne i8 %given_up, 0
-  %seen = and i1 %is_bad, %counted
-  %mark = select i1 %seen, i64 1099511627776, i64 0
-  %sum2 = or i64 %sum1, %mark
-  %i1 = add i64 %i, 1
-  %again = icmp slt i64 %i1, %n
-  br i1 %again, label %item, label %next
-next:
-  %total1 = phi i64 [ %sum2, %item ]
-  %f1 = add i64 %f, 1
-  %left = icmp slt i64 %f1, 5
-  br i1 %left, label %figure, label %exit
+  %given_up = load {BYTES}, ptr %place, align 1
+  %worst1 = or {BYTES} %worst, %given_up
+  %next = add i64 %i, {LANES}
+  %again = icmp slt i64 %next, %n
+  br i1 %again, label %block, label %exit
 exit:
-  ret i64 %total1
-}
+  %some = icmp ne {BYTES} %worst1, zeroinitializer
+  %which = bitcast {BITS} %some to i{LANES}
+  %any = icmp ne i{LANES} %which, 0
+  %mark = select i1 %any, i64 {BAD}, i64 0
+  %total = or i64 %ended1, %mark
+  ret i64 %total
+}}
 """
 
 
