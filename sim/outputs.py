@@ -41,9 +41,9 @@ def _flag(number: int) -> str:
   store {BYTES} %b{number}, ptr %p{number}, align 1"""
 
 
-# finish(figures, stride, n, reward, flags, bad): of whole blocks of worlds. The first row of figures [6, stride] is copied
-# to reward [n], the others become flags [5, n] (1 where above 0.5); the number of worlds whose first flag is set, plus
-# 2^40 if any world is bad
+# finish(figures, stride, n, reward, flags, bad): of whole blocks of worlds. The first row of figures [6, stride] is
+# copied to reward [n], the others become flags [5, n] (1 where above 0.5); the number of worlds whose first flag is
+# set, plus 2^40 if any world is bad
 TEXT = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr noalias, ptr noalias, i64, i1)
 declare i{LANES} @llvm.ctpop.i{LANES}(i{LANES})
