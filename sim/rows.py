@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, reduce
 from itertools import count
 from math import nan, prod
@@ -716,6 +717,35 @@ class Plain:
         found = self.function({name: places[name] for name in self.inputs})
         for name, value in [(name, value.clone()) for name, value in found.items()]:  # none is an input any more
             places[name].copy_(value)
+
+
+class RowFunction:
+    """``function`` of tensors [N, ...], compiled on a CPU where it can be, for the shapes that it is called with.
+
+    Args:
+        outputs: what it returns: name -> shape of a row.
+    """
+
+    def __init__(self, function: Function, outputs: Shapes) -> None:
+        self.function, self.outputs = function, outputs
+        self._made: dict[tuple[Any, ...], Kernel | Plain] = {}
+
+    def __call__(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs [N, ...], float32."""
+        first = next(iter(given.values()))
+        found = {name: first.new_empty(len(first), *shape) for name, shape in self.outputs.items()}
+        shapes = {name: tuple(value.shape[1:]) for name, value in given.items()}
+        kind = (first.device.type, *shapes.items())
+        if kind not in self._made:
+            self._made[kind] = self._make({**shapes, **self.outputs}, tuple(given), first.device)
+        self._made[kind](None, {**{name: value.contiguous() for name, value in given.items()}, **found})
+        return found
+
+    def _make(self, rows: Shapes, inputs: Sequence[str], device: torch.device) -> Kernel | Plain:
+        if device.type == "cpu":
+            with suppress(CannotCompile):
+                return Kernel(self.function, {}, rows, inputs)
+        return Plain(self.function, {}, rows, inputs)
 
 
 def checked(name: str, tensor: Tensor, n: int, shape: tuple[int, ...]) -> Tensor:

@@ -43,6 +43,7 @@ from policies.nets.actor import Actor, Critic
 from policies.nets.normalizer import Normalizer
 from sim.env import Env
 from sim.maps import Memory, PolicyGraph, initial_memory
+from sim.rows import RowFunction
 from sim.schedules import draw_schedules, moved
 from sim.stl_timed import SCHEDULE
 from sim.task import Task
@@ -136,6 +137,7 @@ class Allocator:
         truth = env.true_signals()
         self.signals = {name: truth[name][: config.starts].clone() for name in env.observe.signals}
         self.flown: Tensor | None = None
+        self.see = seeing(env.observe)
         env.explore, env.excerpt = config.explore, config.excerpt
 
     def __call__(self, learner: Learner) -> None:
@@ -263,8 +265,7 @@ class Allocator:
         if not set(observe.signals) <= set(signals):
             return
         kept = initial_memory(observe, missions * places, device)
-        obs, _ = observe({name: signals[name] for name in observe.signals},
-                         {**kept, **{name: value for name, value in memory.items() if name in kept}})
+        obs = self.see(signals, {**kept, **{name: value for name, value in memory.items() if name in kept}})
         value = learner.critic(learner.critic_normalizer(obs)).reshape(missions, places)
         pick = frontier(value, legal.reshape(missions, places), generator)
         self.midway.bank = tuple({name: x[pick] for name, x in part.items()} for part in (state, memory)) if len(
@@ -273,7 +274,7 @@ class Allocator:
     @torch.no_grad()
     def values(self, learner: Learner, schedules: Tensor) -> Tensor:
         """What the critic expects of ``schedules`` [M, 1 + V], mean over some starts: [M]."""
-        obs = observed(self.env.observe, self.signals, schedules.to(self.env.device))
+        obs = observed(self.env.observe, self.signals, schedules.to(self.env.device), self.see)
         m, b = obs.shape[:2]
         return learner.critic(learner.critic_normalizer(obs.flatten(0, 1))).reshape(m, b).mean(-1).cpu()
 
@@ -378,12 +379,28 @@ def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor
     return pick * value.shape[1] + off.argmin(1)[pick]
 
 
-def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor) -> Tensor:
-    """First observations [M, B, O] of B starts under each of M schedules."""
+See = Callable[[Mapping[str, Tensor], Memory], Tensor]
+
+
+def seeing(observe: Any) -> See:
+    """Observations [N, O] of signals and memory by ``observe``, compiled where that can be."""
+    def of(x: dict[str, Tensor]) -> dict[str, Tensor]:
+        signals, memory = ({name: x[f"{kind}.{name}"] for name in names} for kind, names in (
+            ("signal", observe.signals), ("memory", observe.memory)))
+        return {"obs": observe(signals, memory)[0]}
+
+    run = RowFunction(of, {"obs": (observe.obs_dim,)})
+    return lambda signals, memory: run({**{f"signal.{name}": signals[name] for name in observe.signals},
+                                        **{f"memory.{name}": value for name, value in memory.items()}})["obs"]
+
+
+def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor, see: See | None = None) -> Tensor:
+    """First observations [M, B, O] of B starts under each of M schedules. ``see``: :func:`seeing`, for many times."""
     m, b = len(schedules), len(next(iter(signals.values())))
     given = {name: value[None].expand(m, *value.shape).flatten(0, 1) for name, value in signals.items()}
     given[SCHEDULE] = schedules.repeat_interleave(b, 0)
-    obs, _ = observe(given, initial_memory(observe, m * b, schedules.device))
+    memory = initial_memory(observe, m * b, schedules.device)
+    obs = observe(given, memory)[0] if see is None else see(given, memory)
     return obs.reshape(m, b, -1)
 
 

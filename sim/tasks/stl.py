@@ -21,6 +21,7 @@ from robots.registry import resolve
 from sim import stl_timed
 from sim.maps import Memory
 from sim.regions import shapes_of
+from sim.rows import RowFunction
 from sim.schedules import draw_schedules
 from sim.stl.decompose import Decomposition, decompose
 from sim.stl.normal import positive
@@ -102,6 +103,7 @@ class Explore:
         self.bank: tuple[State, State] | None = None
         self.share = 0.0
         self.named = {name for predicate in mission.predicates for name in signals_in(predicate)}
+        self.possible = RowFunction(self._possible, {"possible": ()})
         low, high = system.fence["low"], system.fence["high"]
         self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
         room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
@@ -141,13 +143,12 @@ class Explore:
         state = self.first(draw)
         memory = {"tick": torch.zeros(len(state[SCHEDULE]), device=state[SCHEDULE].device),
                   "hit": torch.zeros_like(state[SCHEDULE][:, 1:])}
-        searching = torch.ones(len(memory["tick"]), dtype=torch.bool, device=memory["tick"].device)
-        for number in range(TRIES):
-            there, then = self._try(partial(_numbered, draw, number))
-            good = searching & self._goes_on(there, then)
-            state = {name: _where(good, there[name], value) for name, value in state.items()}
-            memory = {name: _where(good, then[name], value) for name, value in memory.items()}
-            searching = searching & ~good
+        there, then = self._try(partial(_tries, draw))
+        good = self._goes_on(there, then).reshape(TRIES, -1)
+        found, worlds = good.any(0), good.shape[1]
+        taken = good.int().argmax(0) * worlds + torch.arange(worlds, device=good.device)  # the first that is good
+        state = {name: _where(found, there[name][taken], value) for name, value in state.items()}
+        memory = {name: _where(found, then[name][taken], value) for name, value in memory.items()}
         return state, memory
 
     def _try(self, draw: Draw) -> tuple[State, State]:
@@ -171,16 +172,22 @@ class Explore:
         signals = self.signals(state, memory)
         if not self.named <= set(signals):
             return memory["tick"] >= 0
-        zeros = {name: memory["hit"].new_zeros(len(memory["hit"]), *shape)
-                 for name, shape in self.mission.memory.items()}
-        timed, _ = self.mission(signals, state[SCHEDULE], {**zeros, **memory})
+        found = self.possible({**{f"signal.{name}": signals[name] for name in self.named}, SCHEDULE: state[SCHEDULE],
+                               **memory})
+        return found["possible"] > 0.5
+
+    def _possible(self, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Whether the mission can still be done, of rows."""
+        fresh = {name: x["tick"].new_zeros(len(x["tick"]), *shape) for name, shape in self.mission.memory.items()}
+        signals = {name: x[f"signal.{name}"] for name in self.named}
+        timed, _ = self.mission(signals, x[SCHEDULE], {**fresh, "tick": x["tick"], "hit": x["hit"]})
         left_s = (timed.stage * timed.spare).sum(-1) * self.mission.dt
-        return ~timed.violated & ~timed.late & (timed.distance <= self.system.pace * left_s)
+        return {"possible": ~timed.violated & ~timed.late & (timed.distance <= self.system.pace * left_s)}
 
 
-def _numbered(draw: Draw, number: int, name: str, count: int) -> Tensor:
-    """Draws of their own for each try."""
-    return draw(f"{name}.try{number}", count)
+def _tries(draw: Draw, name: str, count: int) -> Tensor:
+    """Draws of their own for each try [TRIES * K, count]: all worlds' first, all worlds' second, and so on."""
+    return torch.cat([draw(f"{name}.try{number}", count) for number in range(TRIES)])
 
 
 def _where(flags: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sim.env import make_env
-from sim.rows import LANES, CannotCompile, Kernel, Plain, table, views
+from sim.rows import LANES, CannotCompile, Kernel, Plain, RowFunction, table, views
 from sim.task import load_task
 
 POINTS = torch.tensor([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]])
@@ -179,3 +179,19 @@ def test_the_compiled_environment_is_the_environment(task):
             assert torch.equal(getattr(a, name), getattr(b, name))
         ended += int(a.terminated.sum())
     assert ended > 0
+
+
+def decides(x):
+    """Decided by the values of a row: not for vector registers."""
+    return {"y": x["a"] * (2.0 if bool(x["a"].sum() > 0) else 3.0)}
+
+
+@pytest.mark.parametrize(("function", "kind"), [(lambda x: {"y": x["a"] * x["b"][:, None]}, Kernel), (decides, Plain)])
+def test_functions_of_rows_are_compiled_where_they_can_be_for_all_shapes_they_come_with(function, kind):
+    run = RowFunction(function, {"y": (3,)})
+    for n in (0, 1, 16, 37):
+        a = torch.randn(3, n).t()  # not contiguous
+        torch.testing.assert_close(run({"a": a, "b": a[:, 0]})["y"], function({"a": a, "b": a[:, 0]})["y"])
+    assert [type(made) for made in run._made.values()] == [kind]
+    run({"b": torch.ones(2), "a": torch.ones(2, 3)})
+    assert len(run._made) == 2  # in another order
