@@ -99,6 +99,9 @@ class Env:
                                            self.num_worlds, seed)
         if compiled is None:
             compiled = self.on_cpu and bool(getattr(task.observe, "compiles", True))
+        self.compiled = compiled
+        if hasattr(task.explore, "compiled"):
+            task.explore.compiled = compiled
         self._lay_out(seen, compiled)
         self._clear()
         self._begun = False  # whether all worlds have had a first episode

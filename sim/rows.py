@@ -720,7 +720,9 @@ class Plain:
 
 
 class RowFunction:
-    """``function`` of tensors [N, ...], compiled on a CPU where it can be, for the shapes that it is called with.
+    """``function`` of numbers [N, ...], compiled on a CPU where it can be, for the shapes that it is called with.
+
+    It is traced once for such shapes: what it reads beside its arguments must stay as it is. A copy compiles anew.
 
     Args:
         outputs: what it returns: name -> shape of a row.
@@ -730,19 +732,23 @@ class RowFunction:
         self.function, self.outputs = function, outputs
         self._made: dict[tuple[Any, ...], Kernel | Plain] = {}
 
-    def __call__(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The outputs [N, ...], float32."""
-        first = next(iter(given.values()))
-        found = {name: first.new_empty(len(first), *shape) for name, shape in self.outputs.items()}
-        shapes = {name: tuple(value.shape[1:]) for name, value in given.items()}
-        kind = (first.device.type, *shapes.items())
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": {}}
+
+    def __call__(self, given: Mapping[str, Tensor], compiled: bool = True) -> dict[str, Tensor]:
+        """The outputs [N, ...], float32; without ``compiled`` by tensor operations."""
+        tensors = {name: value.to(torch.float32).contiguous() for name, value in given.items()}
+        first, shapes = next(iter(tensors.values())), {name: tuple(x.shape[1:]) for name, x in tensors.items()}
+        compiled = compiled and first.device.type == "cpu"
+        kind = (compiled, *shapes.items())
         if kind not in self._made:
-            self._made[kind] = self._make({**shapes, **self.outputs}, tuple(given), first.device)
-        self._made[kind](None, {**{name: value.contiguous() for name, value in given.items()}, **found})
+            self._made[kind] = self._make({**shapes, **self.outputs}, tuple(given), compiled)
+        found = {name: first.new_empty(len(first), *shape) for name, shape in self.outputs.items()}
+        self._made[kind](None, {**tensors, **found})
         return found
 
-    def _make(self, rows: Shapes, inputs: Sequence[str], device: torch.device) -> Kernel | Plain:
-        if device.type == "cpu":
+    def _make(self, rows: Shapes, inputs: Sequence[str], compiled: bool) -> Kernel | Plain:
+        if compiled:
             with suppress(CannotCompile):
                 return Kernel(self.function, {}, rows, inputs)
         return Plain(self.function, {}, rows, inputs)

@@ -137,7 +137,7 @@ class Allocator:
         truth = env.true_signals()
         self.signals = {name: truth[name][: config.starts].clone() for name in env.observe.signals}
         self.flown: Tensor | None = None
-        self.see = seeing(env.observe)
+        self.see = seeing(env.observe, env.compiled)
         env.explore, env.excerpt = config.explore, config.excerpt
 
     def __call__(self, learner: Learner) -> None:
@@ -382,8 +382,8 @@ def frontier(value: Tensor, legal: Tensor, generator: torch.Generator) -> Tensor
 See = Callable[[Mapping[str, Tensor], Memory], Tensor]
 
 
-def seeing(observe: Any) -> See:
-    """Observations [N, O] of signals and memory by ``observe``, compiled where that can be."""
+def seeing(observe: Any, compiled: bool) -> See:
+    """Observations [N, O] of signals and memory by ``observe``, ``compiled`` where that can be."""
     def of(x: dict[str, Tensor]) -> dict[str, Tensor]:
         signals, memory = ({name: x[f"{kind}.{name}"] for name in names} for kind, names in (
             ("signal", observe.signals), ("memory", observe.memory)))
@@ -391,7 +391,8 @@ def seeing(observe: Any) -> See:
 
     run = RowFunction(of, {"obs": (observe.obs_dim,)})
     return lambda signals, memory: run({**{f"signal.{name}": signals[name] for name in observe.signals},
-                                        **{f"memory.{name}": value for name, value in memory.items()}})["obs"]
+                                        **{f"memory.{name}": value for name, value in memory.items()}},
+                                       compiled)["obs"]
 
 
 def observed(observe: Any, signals: Mapping[str, Tensor], schedules: Tensor, see: See | None = None) -> Tensor:

@@ -30,6 +30,7 @@ from sim.adapters.worlds import (
     check_observation,
     check_seed,
     close,
+    critics,
     figures,
     host,
     recipe,
@@ -127,7 +128,7 @@ class View:
 
     def _info(self, obs: Obs, signals: dict[str, Any]) -> dict[str, Any]:
         """Info [N, ...] of every step: the critic's observation (unless it is shown) and the signals asked for."""
-        info = {} if self.observation == "dict" else {"critic": host(obs.critic)}
+        info = {} if self.observation == "dict" else {"critic": host(critics(obs))}
         if self.signals:
             info["signals"] = {k: signals[k].to("cpu", copy=True).numpy() for k in self.signals}
         return info

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim.adapters.worlds import Recipe, check_action_tensor, close, recipe, reseed, some_seed
+from sim.adapters.worlds import Recipe, check_action_tensor, close, critics, recipe, reseed, some_seed
 from sim.env import Env
 from sim.types import Obs, Step
 
@@ -138,7 +138,7 @@ class TaskVecEnv(VecEnv):
 
     def _groups(self, obs: Obs) -> TensorDict:
         images = getattr(obs, "images", {})
-        return TensorDict({"policy": obs.actor, "critic": obs.critic, **images}, batch_size=[self.num_envs],
+        return TensorDict({"policy": obs.actor, "critic": critics(obs), **images}, batch_size=[self.num_envs],
                           device=self.device)
 
 

@@ -158,7 +158,12 @@ def shown(obs: Obs, observation: str) -> Tensor | dict[str, Tensor]:
     images = getattr(obs, "images", {})
     if observation == "actor" and not images:
         return obs.actor
-    return {"actor": obs.actor, **({"critic": obs.critic} if observation == "dict" else {}), **images}
+    return {"actor": obs.actor, **({"critic": critics(obs)} if observation == "dict" else {}), **images}
+
+
+def critics(obs: Obs) -> Tensor:
+    """The critic's observation [N, C], in memory of its own: a learner may write into what it is given."""
+    return obs.critic.clone() if obs.critic is obs.actor else obs.critic
 
 
 def host(value: Tensor | dict[str, Tensor]) -> Any:

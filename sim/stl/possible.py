@@ -76,8 +76,12 @@ def hopeless(f: Formula) -> bool:
             return all(map(hopeless, args))
         case Always(arg) | Eventually(arg) | Next(arg):
             return hopeless(arg)
-        case Until(_, right):
-            return hopeless(right)
+        case Until(left, right, window):
+            return hopeless(right) or (window.lo > 0 and hopeless(left))
+        case Release(left, right, window):
+            return hopeless(right) and (window.lo == 0 or hopeless(left))
+        case WeakUntil(left, right):
+            return hopeless(left) and hopeless(right)
     return f == FALSE
 
 

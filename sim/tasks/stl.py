@@ -23,6 +23,7 @@ from sim.maps import Memory
 from sim.regions import shapes_of
 from sim.rows import RowFunction
 from sim.schedules import draw_schedules
+from sim.stl.alternative import NotDecomposable
 from sim.stl.decompose import Decomposition, decompose
 from sim.stl.normal import positive
 from sim.stl.parse import parse
@@ -102,8 +103,8 @@ class Explore:
         self.first, self.system, self.mission = first, system, mission
         self.bank: tuple[State, State] | None = None
         self.share = 0.0
-        self.named = {name for predicate in mission.predicates for name in signals_in(predicate)}
-        self.possible = RowFunction(self._possible, {"possible": ()})
+        self.named = sorted({name for predicate in mission.predicates for name in signals_in(predicate)})
+        self.possible, self.compiled = RowFunction(self._possible, {"possible": ()}), True
         low, high = system.fence["low"], system.fence["high"]
         self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
         room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
@@ -170,10 +171,10 @@ class Explore:
     def _goes_on(self, state: Mapping[str, Tensor], memory: Mapping[str, Tensor]) -> Tensor:
         """Whether the mission can still be done from there [K], as far as one can tell; True where one cannot."""
         signals = self.signals(state, memory)
-        if not self.named <= set(signals):
+        if not set(self.named) <= set(signals):
             return memory["tick"] >= 0
-        found = self.possible({**{f"signal.{name}": signals[name] for name in self.named}, SCHEDULE: state[SCHEDULE],
-                               **memory})
+        given = {f"signal.{name}": signals[name] for name in self.named}
+        found = self.possible({**given, SCHEDULE: state[SCHEDULE], **memory}, self.compiled)
         return found["possible"] > 0.5
 
     def _possible(self, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -221,22 +222,33 @@ def spoken(
 def ways(formula: Formula, dt: float) -> Decomposition:
     """The decomposition without what can never be done: a warning names it, a ValueError where nothing else is left."""
     found = decompose(formula, dt, strict=True)
-    clashes = {} if found.alternatives else found.clashes
-    pairs = dict.fromkeys(frozenset((one, other)) for one, others in clashes.items() for other in others)
-    never = _told(found.impossible, not found.alternatives, [
-        f"{' and '.join(sorted(map(str, pair)))} never hold at one time" for pair in pairs])
-    if never:
+    if never := _never(found):
         warnings.warn(f"task 'stl': {never}: ways to satisfy the formula that ask for it are left out", stacklevel=3)
     return found
 
 
-def check_hope(formula: Formula) -> None:
-    """A warning that names what can never hold, a ValueError where ``formula`` never can, as far as its states tell: of
-    views without :func:`ways`."""
-    left, impossible = possible(positive(formula), {})
-    never = _told(impossible, hopeless(left))
+def check_hope(formula: Formula, dt: float) -> None:
+    """A warning that names what can never hold, a ValueError where ``formula`` never can: of views that do without
+    :func:`ways`. Of one that has no decomposition only as far as its states tell."""
+    try:
+        found = decompose(formula, dt, strict=True)
+        none_left, never = not found.alternatives, _never(found)
+    except NotDecomposable:
+        left, impossible = possible(positive(formula), {})
+        none_left = hopeless(left)
+        never = _told(impossible, none_left)
+    if none_left:
+        raise ValueError("task 'stl': nothing can satisfy the formula")
     if never:
-        warnings.warn(f"task 'stl': {never}: that part of the formula says nothing", stacklevel=3)
+        warnings.warn(f"task 'stl': {never}: what asks for it is never done", stacklevel=3)
+
+
+def _never(found: Decomposition) -> str:
+    """What of a strict decomposition never holds, :func:`_told`."""
+    clashes = {} if found.alternatives else found.clashes
+    pairs = dict.fromkeys(frozenset((one, other)) for one, others in clashes.items() for other in others)
+    return _told(found.impossible, not found.alternatives, [
+        f"{' and '.join(sorted(map(str, pair)))} never hold at one time" for pair in pairs])
 
 
 def _told(impossible: Sequence[Formula], none_left: bool, clashes: Sequence[str] = ()) -> str:
@@ -298,7 +310,10 @@ def make(
         extra, initial = Constant(seen.spec), Initial(initial, bank)
         explore = Explore(initial, of, start, seen.objective.mission)
     else:
-        check_hope(parsed)
+        if not isfinite(length):
+            raise ValueError("task 'stl': the formula has a window without an end, so that no episode tells whether it "
+                             "is satisfied: give it one, such as F[0,10]")
+        check_hope(parsed, dt)
         sharp = {"beta": stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)}
         seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward={**sharp, **(reward or {})},
                            **dict(of_view or {}))

@@ -800,6 +800,7 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
                        "linear_horizon_foo": text.replace("unicycle", "linear"),
                        "unicycle_wrong": text.replace("base_pos_w", "base_pos", 1),
                        "unicycle_never": text.replace("!in_o &", "!in_o & G[0,28] (base_pos_w.x == 1) &"),
+                       "unicycle_ever": text.replace("F[0,28] at_a", "F at_a"),
                        "unicycle_typo": text.replace("explore:", "explroe:")}.items():
         (folder / f"{name}.yaml").write_text(said)
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
@@ -814,6 +815,7 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
         "linear_mars": r"linear_mars\.yaml: .*'mnicycle': say system: linear; systems: linear, ",
         "unicycle_wrong": r"unicycle_wrong\.yaml: .*'base_pos'.*did you mean",
         "unicycle_never": r"unicycle_never\.yaml: .*base_pos_w\.x == 1 can never hold",
+        "unicycle_ever": r"unicycle_ever\.yaml: .*window without an end",
         "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'explroe'; did you mean 'explore'"}.items():
         with pytest.raises(BadInput, match=told):
             make(task)

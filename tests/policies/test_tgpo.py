@@ -18,6 +18,7 @@ from policies.algos.saved import read_last
 from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
 from policies.evaluate.rollout import graph_policy, rollout
 from robots.signals import SignalSpec, schema
+from sim import rows
 from sim.env import Env, make_env
 from sim.schedules import draw_schedules
 from sim.stl.decompose import decompose
@@ -483,3 +484,15 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
                         ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
         with pytest.raises(ValueError, match=told):
             TGPOConfig(**{**SMALL, **wrong})
+
+
+@pytest.mark.parametrize(("said", "kind"), [(None, rows.Kernel), (False, rows.Plain)])
+def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_is(said, kind):
+    env = make_env(load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, explore=1.0, compiled=said)
+    env.reset()
+    see = tgpo.seeing(env.observe, env.compiled)
+    truth = env.true_signals()
+    memory = {name: torch.zeros(16, *shape) for name, shape in env.observe.memory.items()}
+    obs = see(truth, memory)
+    torch.testing.assert_close(obs, env.observe({name: truth[name] for name in env.observe.signals}, memory)[0])
+    assert {type(made) for made in env.task.explore.possible._made.values()} == {kind}

@@ -1,5 +1,7 @@
 """Compiled functions of rows give what the same tensor operations give, whatever the number and layout of the rows."""
 
+import copy
+
 import pytest
 import torch
 
@@ -195,3 +197,6 @@ def test_functions_of_rows_are_compiled_where_they_can_be_for_all_shapes_they_co
     assert [type(made) for made in run._made.values()] == [kind]
     run({"b": torch.ones(2), "a": torch.ones(2, 3)})
     assert len(run._made) == 2  # in another order
+    found = copy.deepcopy(run)({"a": torch.ones(2, 3, dtype=torch.float64), "b": torch.ones(2)}, compiled=False)
+    assert found["y"].dtype == torch.float32 and torch.equal(found["y"], function(
+        {"a": torch.ones(2, 3), "b": torch.ones(2)})["y"])

@@ -17,7 +17,9 @@ from sim.env import make_env
 from sim.maps import rotation
 from sim.regions import shapes_of
 from sim.stl.decompose import decompose
+from sim.stl.normal import positive
 from sim.stl.parse import parse
+from sim.stl.possible import hopeless, possible
 from sim.stl.ranges import greatest
 from sim.stl.robustness import robustness
 from sim.stl.syntax import Always, Eventually, Formula, Until, children, horizon
@@ -166,15 +168,36 @@ def test_a_formula_that_can_never_be_done_is_refused(formula, told):
 
 
 @pytest.mark.parametrize("view", ["plain", "history"])
-@pytest.mark.parametrize("formula", ["F[0,10] (base_pos_w.x == 1)", "G[0,5] (norm(base_pos_w) < 0)",
-                                     "F[0,5] (base_pos_w.x > 1 & base_pos_w.x <= 1) | F[0,5] (base_pos_w.x == 1)"])
+@pytest.mark.parametrize("formula", [
+    "F[0,10] (base_pos_w.x == 1)", "G[0,5] (norm(base_pos_w) < 0)", "(base_pos_w.x == 1) U[1,5] (base_pos_w.x > 1)",
+    "F[0,5] (base_pos_w.x > 1 & base_pos_w.x <= 1) | F[0,5] (base_pos_w.x == 1)",
+    "(base_pos_w.x > 3) R[0,5] (base_pos_w.x == 1)", "F[2,5] (H[0,2] (base_pos_w.x == 1))"])
 def test_other_views_refuse_what_can_never_hold_too(view, formula):
     with pytest.raises(ValueError, match="can never hold by more than 0.* no way .* room"):
         load_task("stl", formula=formula, view=view)
 
 
+@pytest.mark.parametrize(("formula", "told"), [
+    ("F[0,5] (base_pos_w.x > 1) & F[0,5] false", "nothing can satisfy the formula"),
+    ("G[0,5] (base_pos_w.x > 1) & F[0,5] (base_pos_w.x <= 1)", "never hold at one time"),
+    ("F (base_pos_w.x > 1)", r"a window without an end.* such as F\[0,10\]")])
+def test_other_views_refuse_what_nothing_can_satisfy_or_no_episode_can_tell(formula, told):
+    with pytest.raises(ValueError, match=told):
+        load_task("stl", formula=formula, view="plain")
+
+
+@pytest.mark.parametrize(("formula", "never"), [
+    ("(base_pos_w.x == 1) U[1,5] (base_pos_w.x > 1)", True), ("(base_pos_w.x == 1) U[0,5] (base_pos_w.x > 1)", False),
+    ("(base_pos_w.x > 3) R[0,5] (base_pos_w.x == 1)", True), ("(base_pos_w.x > 3) R[1,5] (base_pos_w.x == 1)", False),
+    ("(base_pos_w.x == 2) R[1,5] (base_pos_w.x == 1)", True), ("(base_pos_w.x == 1) W[0,5] (base_pos_w.x > 1)", False),
+    ("(base_pos_w.x == 1) W[0,5] (base_pos_w.x == 2)", True), ("X (base_pos_w.x == 1)", True)])
+def test_what_never_holds_is_told_by_its_form(formula, never):
+    made, _ = possible(positive(parse(formula, task_schema(load_task("stl").scene))), {})
+    assert hopeless(made) == never
+
+
 def test_other_views_warn_of_parts_that_can_never_hold():
-    with pytest.warns(UserWarning, match="base_pos_w.x == 1 can never hold by more than 0: that part"):
+    with pytest.warns(UserWarning, match="base_pos_w.x == 1 can never hold by more than 0: what asks for it is never"):
         load_task("stl", formula="F[0,5] (base_pos_w.x > 1) | F[0,5] (base_pos_w.x == 1)", view="plain")
 
 

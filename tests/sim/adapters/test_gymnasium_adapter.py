@@ -143,6 +143,14 @@ def test_the_clock_truncates_a_crash_terminates_and_a_step_after_either_is_refus
         env.step(np.zeros(4))
 
 
+def test_what_a_learner_writes_into_its_observation_is_not_in_the_critics():
+    env = make_env("stl", formula="F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)")
+    obs, info = env.reset(seed=1)
+    before = info["critic"].copy()
+    obs += 5.0
+    assert np.array_equal(info["critic"], before) and len(before) == len(obs)
+
+
 def test_the_dictionary_holds_what_the_critic_sees_and_info_the_signals_asked_for():
     env = make_env("hover", observation="dict", signals=("base_pos_w", "rotor_speed"), **SHORT)
     obs, info = env.reset(seed=1)
