@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, reduce
 from itertools import count
 from math import nan, prod
@@ -720,9 +719,10 @@ class Plain:
 
 
 class RowFunction:
-    """``function`` of numbers [N, ...], compiled on a CPU where it can be, for the shapes that it is called with.
+    """``function`` of numbers [N, ...], compiled on a CPU for the shapes that it is called with.
 
-    It is traced once for such shapes: what it reads beside its arguments must stay as it is. A copy compiles anew.
+    It is traced once for such shapes: what it reads beside its arguments must stay as it is. A copy compiles anew. One
+    that cannot be compiled raises :class:`CannotCompile`.
 
     Args:
         outputs: what it returns: name -> shape of a row.
@@ -742,16 +742,11 @@ class RowFunction:
         compiled = compiled and first.device.type == "cpu"
         kind = (compiled, *shapes.items())
         if kind not in self._made:
-            self._made[kind] = self._make({**shapes, **self.outputs}, tuple(given), compiled)
+            make = Kernel if compiled else Plain
+            self._made[kind] = make(self.function, {}, {**shapes, **self.outputs}, tuple(given))
         found = {name: first.new_empty(len(first), *shape) for name, shape in self.outputs.items()}
         self._made[kind](None, {**tensors, **found})
         return found
-
-    def _make(self, rows: Shapes, inputs: Sequence[str], compiled: bool) -> Kernel | Plain:
-        if compiled:
-            with suppress(CannotCompile):
-                return Kernel(self.function, {}, rows, inputs)
-        return Plain(self.function, {}, rows, inputs)
 
 
 def checked(name: str, tensor: Tensor, n: int, shape: tuple[int, ...]) -> Tensor:

@@ -104,7 +104,7 @@ class Explore:
         self.bank: tuple[State, State] | None = None
         self.share = 0.0
         self.named = sorted({name for predicate in mission.predicates for name in signals_in(predicate)})
-        self.possible, self.compiled = RowFunction(self._possible, {"possible": ()}), True
+        self.feasible, self.compiled = RowFunction(self._feasible, {"feasible": ()}), True
         low, high = system.fence["low"], system.fence["high"]
         self.crossing = max(b - a for a, b in zip(low, high)) / system.pace / mission.dt  # samples: of the arena
         room = {"low": [a + INSIDE * (b - a) for a, b in zip(low, high)],
@@ -174,16 +174,16 @@ class Explore:
         if not set(self.named) <= set(signals):
             return memory["tick"] >= 0
         given = {f"signal.{name}": signals[name] for name in self.named}
-        found = self.possible({**given, SCHEDULE: state[SCHEDULE], **memory}, self.compiled)
-        return found["possible"] > 0.5
+        found = self.feasible({**given, SCHEDULE: state[SCHEDULE], **memory}, self.compiled)
+        return found["feasible"] > 0.5
 
-    def _possible(self, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _feasible(self, x: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Whether the mission can still be done, of rows."""
         fresh = {name: x["tick"].new_zeros(len(x["tick"]), *shape) for name, shape in self.mission.memory.items()}
         signals = {name: x[f"signal.{name}"] for name in self.named}
         timed, _ = self.mission(signals, x[SCHEDULE], {**fresh, "tick": x["tick"], "hit": x["hit"]})
         left_s = (timed.stage * timed.spare).sum(-1) * self.mission.dt
-        return {"possible": ~timed.violated & ~timed.late & (timed.distance <= self.system.pace * left_s)}
+        return {"feasible": ~timed.violated & ~timed.late & (timed.distance <= self.system.pace * left_s)}
 
 
 def _tries(draw: Draw, name: str, count: int) -> Tensor:

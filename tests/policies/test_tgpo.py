@@ -487,7 +487,9 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("said", "kind"), [(None, rows.Kernel), (False, rows.Plain)])
-def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_is(said, kind):
+def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_is(said, kind, monkeypatch):
+    functions = []
+    monkeypatch.setattr(tgpo, "RowFunction", lambda *given: functions.append(rows.RowFunction(*given)) or functions[-1])
     env = make_env(load_task("stl", **SEQUENCE), num_worlds=16, seed=1, threads=1, explore=1.0, compiled=said)
     env.reset()
     see = tgpo.seeing(env.observe, env.compiled)
@@ -495,4 +497,6 @@ def test_what_tgpo_asks_of_starts_and_schedules_is_compiled_as_the_environment_i
     memory = {name: torch.zeros(16, *shape) for name, shape in env.observe.memory.items()}
     obs = see(truth, memory)
     torch.testing.assert_close(obs, env.observe({name: truth[name] for name in env.observe.signals}, memory)[0])
-    assert {type(made) for made in env.task.explore.possible._made.values()} == {kind}
+    for function in (env.task.explore.feasible, *functions):
+        assert [type(made) for made in function._made.values()] == [kind]
+    assert len(functions) == 1

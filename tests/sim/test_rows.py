@@ -188,15 +188,24 @@ def decides(x):
     return {"y": x["a"] * (2.0 if bool(x["a"].sum() > 0) else 3.0)}
 
 
-@pytest.mark.parametrize(("function", "kind"), [(lambda x: {"y": x["a"] * x["b"][:, None]}, Kernel), (decides, Plain)])
-def test_functions_of_rows_are_compiled_where_they_can_be_for_all_shapes_they_come_with(function, kind):
+def test_functions_of_rows_are_compiled_for_all_shapes_they_come_with():
+    def function(x):
+        return {"y": x["a"] * x["b"][:, None]}
+
     run = RowFunction(function, {"y": (3,)})
     for n in (0, 1, 16, 37):
         a = torch.randn(3, n).t()  # not contiguous
         torch.testing.assert_close(run({"a": a, "b": a[:, 0]})["y"], function({"a": a, "b": a[:, 0]})["y"])
-    assert [type(made) for made in run._made.values()] == [kind]
+    assert [type(made) for made in run._made.values()] == [Kernel]
     run({"b": torch.ones(2), "a": torch.ones(2, 3)})
     assert len(run._made) == 2  # in another order
     found = copy.deepcopy(run)({"a": torch.ones(2, 3, dtype=torch.float64), "b": torch.ones(2)}, compiled=False)
     assert found["y"].dtype == torch.float32 and torch.equal(found["y"], function(
         {"a": torch.ones(2, 3), "b": torch.ones(2)})["y"])
+
+
+def test_functions_of_rows_that_cannot_be_compiled_say_so_and_run_as_they_are():
+    run, given = RowFunction(decides, {"y": (3,)}), {"a": torch.ones(2, 3)}
+    with pytest.raises(CannotCompile, match="decides by the values of a row"):
+        run(given)
+    assert torch.equal(run(given, compiled=False)["y"], 2 * given["a"])
