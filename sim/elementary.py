@@ -1,9 +1,9 @@
-"""Functions of the C library as arithmetic on symbols (:mod:`sim.rows`): 16 rows at once, where a call takes one.
+"""Functions of the C library as arithmetic on symbols (:mod:`sim.symbols`): 16 rows at once, where a call takes one.
 
 Not by fused multiply-adds, so that a result is the same on every processor. The polynomials are minimax ones of the
-reduced argument, fitted in float64 (Lawson's reweighted least squares); the reduction by two parts of ln 2 is that of
+reduced argument, fitted in float64 by Lawson's reweighted least squares; the reduction by two parts of ln 2 is that of
 Cody and Waite, Software Manual for the Elementary Functions, 1980. Both are within 1.5 units in the last place of the
-true value (``tests/sim/test_elementary.py``).
+true value (``tests/sim/test_elementary.py``, which fits the polynomials anew).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from sim.rows import Trace, Value
+    from sim.symbols import Trace, Value
 
 LOG2_E = 1.44269504
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4  # the first has 9 bits: its multiples by up to 2^15 are exact

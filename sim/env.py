@@ -22,6 +22,7 @@ from sim.pushes import Disturbances
 from sim.random import stream, uniform
 from sim.randomize import Distribution, parse_randomization
 from sim.sensors import SensorConfig, Sensors
+from sim.symbols import CannotCompile
 from sim.task import Task
 from sim.tool_servo import commanded
 from sim.types import Backend, Obs, Step
@@ -162,8 +163,8 @@ class Env:
             self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
             self._command = make(self._commanded, self.columns, {**actions, "command": (self.command_dim,)},
                                  (*memory, *actions))
-        except rows.CannotCompile as error:
-            raise rows.CannotCompile(f"task {self.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
+        except CannotCompile as error:
+            raise CannotCompile(f"task {self.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
                                      f"compiled=false") from error
 
     def _clear(self) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from sim.elementary import EXP, TANH
 from sim.rows import Kernel
 
 ULPS = 1.5
@@ -50,3 +51,31 @@ def test_constants_are_those_of_the_library():
     rows = {"x": torch.zeros(3, 1), "y": torch.empty(3, 1)}
     kernel(None, rows)
     torch.testing.assert_close(rows["y"], torch.full((3, 1), float(np.tanh(0.5) * np.exp(1.5))))
+
+
+def minimax(function, weight, low, high, size):
+    """The polynomial of ``size`` coefficients whose largest weighted distance from ``function`` is least, and that
+    distance as a function of coefficients: Lawson's iteratively reweighted least squares (his thesis, UCLA 1961)."""
+    x = (low + high) / 2 + (high - low) / 2 * np.cos(np.pi * (np.arange(4001) + 0.5) / 4001)
+    powers, wanted, scale = np.vander(x, size, increasing=True), function(x), weight(x)
+    share = np.full(len(x), 1 / len(x))
+    for _ in range(400):
+        root = np.sqrt(share) * scale
+        found = np.linalg.lstsq(powers * root[:, None], wanted * root, rcond=None)[0]
+        share *= np.abs((powers @ found - wanted) * scale)
+        share /= share.sum()
+    return found, lambda coefficients: np.abs((powers @ np.array(coefficients) - wanted) * scale).max()
+
+
+FITTED = {  # what is approximated, of which argument, and what an error of it is worth relative to the result
+    "exp": (EXP, lambda r: (np.exp(r) - 1 - r) / r**2, lambda r: r**2 / np.exp(r), -np.log(2) / 2, np.log(2) / 2),
+    "tanh": (TANH, lambda s: (np.tanh(s**0.5) - s**0.5) / s**1.5, lambda s: s**1.5 / np.tanh(s**0.5), 1e-6, 0.625**2),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_polynomials_are_those_of_the_least_largest_relative_error(name):
+    coefficients, function, weight, low, high = FITTED[name]
+    found, error = minimax(function, weight, low, high, len(coefficients))
+    np.testing.assert_allclose(coefficients, found, rtol=3e-5)
+    assert error(coefficients) < 2**-24 / 5 and error(found) < error(coefficients)  # rounded to float32 they are worse
