@@ -22,7 +22,7 @@ from sim.pushes import Disturbances
 from sim.random import stream, uniform
 from sim.randomize import Distribution, parse_randomization
 from sim.sensors import SensorConfig, Sensors
-from sim.symbols import CannotCompile
+from sim.symbols import CannotCompile, alike, joined
 from sim.task import Task
 from sim.tool_servo import commanded
 from sim.types import Backend, Obs, Step
@@ -158,7 +158,12 @@ class Env:
         actions = {"action": (self.action_dim,)}
         memory = tuple(k for k in kept if k.startswith("memory."))
         make = rows.Kernel if compiled else rows.Plain
+        self.twins: dict[str, str] = {}
         try:
+            if compiled:
+                pairs = {f"memory.{k}": f"progress.{k}" for k, shape in self.observe.memory.items()
+                         if self.objective.memory.get(k) == shape}
+                self.twins = alike({self._after: {**kept, **truth, **actions}, self._first: {**kept, **truth}}, pairs)
             self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
             self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
             self._command = make(self._commanded, self.columns, {**actions, "command": (self.command_dim,)},
@@ -197,7 +202,7 @@ class Env:
 
     def _judged(self, x: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What one world makes of the signals after a step, and what of it is sound: [N] bool by name."""
-        truth, memory, progress = _group("truth.", x), _group("memory.", x), _group("progress.", x)
+        truth, memory, progress = _group("truth.", x), self._memory(x), _group("progress.", x)
         sound = {"start": x["unsound"] < 0.5, "action": _finite(x["action"]),
                  **{f"signal {k}": _finite(v) for k, v in truth.items()}}
         # a world that blew up ends here, counted; it must not poison the others
@@ -233,11 +238,16 @@ class Env:
         truth, kept = self._complete({k: _clean(v) for k, v in truth.items()}, x, x["count"])
         progress = self.objective.start(truth, _group("progress.", x))
         measured, past = self.sensors.first(truth, x)
-        seen = self._seen(measured, truth, _group("memory.", x), progress)
+        seen = self._seen(measured, truth, self._memory(x), progress)
         # an episode with an unsound beginning ends in its first step, there is no way to end it before
         finite = finite & reduce(torch.logical_and, (_finite(seen[name]) for name in self.observed))
         seen |= {name: _clean(seen[name]) for name in self.observed}
         return {"unsound": ~finite, **past, **kept, **seen}
+
+    def _memory(self, x: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the maps remember; what the objective remembers alike (a mission, where nothing disturbs what the maps
+        see of it) from there, so that one computation follows it for both."""
+        return _group("memory.", joined(x, self.twins))
 
     def _complete(
         self, truth: dict[str, Tensor], x: dict[str, Tensor], count: Tensor

@@ -405,6 +405,36 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+def alike(functions: Mapping[Function, Shapes], pairs: Mapping[str, str]) -> dict[str, str]:
+    """Those ``pairs`` of names that stay equal: from a row in which they all are, each of the ``functions`` makes them
+    equal again, by the same operations. What is computed from both is then computed once (:func:`joined`).
+
+    Args:
+        functions: each with its inputs, name -> shape of a row.
+    """
+    kept = dict(pairs)
+    while kept:
+        found = [_outputs_joined(function, inputs, kept) for function, inputs in functions.items()]
+        stay = {a: b for a, b in kept.items() if all(_same_symbols(out.get(a), out.get(b)) for out in found)}
+        if stay == kept:
+            break
+        kept = stay
+    return kept
+
+
+def joined(x: Mapping[str, Tensor], pairs: Mapping[str, str]) -> dict[str, Tensor]:
+    """``x`` with the second of each pair in the place of the first."""
+    return {**x, **{a: x[b] for a, b in pairs.items()}}
+
+
+def _outputs_joined(function: Function, inputs: Shapes, pairs: Mapping[str, str]) -> dict[str, np.ndarray]:
+    return traced(lambda x: function(joined(x, pairs)), inputs)[2]
+
+
+def _same_symbols(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    return a is not None and b is not None and [*map(id, a)] == [*map(id, b)]
+
+
 def traced(function: Function, inputs: Shapes) -> tuple[Trace, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """``function`` of one row of symbols: the trace, and the symbols of each input and output by name, flat."""
     trace, given = Trace(), dict[str, np.ndarray]()
