@@ -157,20 +157,23 @@ class Env:
         found = {name: (size,) for name, size in self.observed.items()}
         actions = {"action": (self.action_dim,)}
         memory = tuple(k for k in kept if k.startswith("memory."))
-        make = rows.Kernel if compiled else rows.Plain
+        make: Any = rows.Kernel if compiled else rows.Plain
+        # columns of the maps' memory that always equal those of the objective's, by the functions themselves
         self.twins: dict[str, str] = {}
+        pairs = {place: f"progress.{name}" for name in self.observe.memory
+                 if kept[place := f"memory.{name}"] == kept.get(f"progress.{name}")}
         try:
-            if compiled:
-                pairs = {f"memory.{k}": f"progress.{k}" for k, shape in self.observe.memory.items()
-                         if self.objective.memory.get(k) == shape}
-                self.twins = alike({self._after: {**kept, **truth, **actions}, self._first: {**kept, **truth}}, pairs)
-            self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions))
-            self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth))
+            self.twins, known = alike({self._after: {**kept, **truth, **actions}, self._first: {**kept, **truth}},
+                                      pairs if compiled else {})
+            after, first = ((x,) for x in known) if known else ((), ())
+            self._step = make(self._after, self.columns, {**truth, **actions, **found}, (*kept, *truth, *actions),
+                              *after)
+            self._start = make(self._first, self.columns, {**truth, **found}, (*kept, *truth), *first)
             self._command = make(self._commanded, self.columns, {**actions, "command": (self.command_dim,)},
                                  (*memory, *actions))
         except CannotCompile as error:
             raise CannotCompile(f"task {self.task.name!r} cannot be compiled: {error}. Slower, but as it is: "
-                                     f"compiled=false") from error
+                                f"compiled=false") from error
 
     def _clear(self) -> None:
         n, device = self.num_worlds, self.device
@@ -407,10 +410,13 @@ class Env:
         self.midway_next[ids] = drawn.midway
         some = rows.table(self.columns, len(ids), self.device)
         column = rows.views(some, self.columns, len(ids))
-        for name, value in {**drawn.memory, "count": drawn.memory.get("tick")}.items():
-            for place in (name, f"memory.{name}", f"progress.{name}"):
-                if place in column and value is not None:
-                    column[place].copy_(value)
+        for name, value in drawn.memory.items():
+            places = [place for place in (f"memory.{name}", f"progress.{name}") if place in column]
+            if not places and name != "tick":
+                raise ValueError(f"a start of task {self.task.name!r} has memory {name!r}, which neither its maps nor "
+                                 f"its objective remember; known: {', '.join(self._remembered())}")
+            for place in (*places, *(["count"] if name == "tick" else [])):
+                column[place].copy_(value)
         steps = torch.full_like(column["count"], float(self.task.steps))
         column["until"].copy_(steps if self.excerpt is None else torch.where(
             drawn.midway, torch.minimum(column["count"] + self._lengths(drawn, self.excerpt), steps), steps))
@@ -568,6 +574,7 @@ class Env:
             raise ValueError(f"a world of this environment remembers {', '.join(self.column)}, got "
                              f"{', '.join(columns)}")
         self.backend.set_state(state)
+        self._require_twins(columns)
         for name, value in columns.items():
             self.column[name].copy_(value)
 
@@ -633,8 +640,21 @@ class Env:
                      {**self.about, "seed": self.seed, "num_worlds": self.num_worlds})
         was, now = ({k: list(v.shape[1:]) for k, v in c.items()} for c in (state["columns"], self.column))
         require_same(what, was, now)
+        self._require_twins(state["columns"])
         if ("look" in state) != (self.pictures is not None):
             raise ValueError(f"{what} {'with' if 'look' in state else 'without'} cameras does not fit this one")
+
+    def _require_twins(self, columns: Mapping[str, Tensor]) -> None:
+        """A ValueError where ``columns`` say that the maps remember otherwise what they remember as the objective does:
+        they are of an environment with another task."""
+        for own, other in self.twins.items():
+            if not torch.equal(columns[own], columns[other]):
+                raise ValueError(f"{own} and {other} differ, which are always equal in this environment: what it was "
+                                 "to be set to is of another task, or of other settings of it")
+
+    def _remembered(self) -> list[str]:
+        """The names of what the maps and the objective remember."""
+        return sorted({*self.observe.memory, *self.objective.memory, "tick"})
 
 
 RECORDED = ("explore", "curriculum")

@@ -41,6 +41,7 @@ from sim.symbols import (
     Function,
     Shapes,
     Symbol,
+    Traced,
     Value,
     traced,
 )
@@ -103,9 +104,9 @@ class Writer:
     def extreme(self, op: str, values: Sequence[Value]) -> str:
         """The greater or smaller of two, or NaN if either is.
 
-        ``a > b ? a : b`` is one instruction, and NaN where b is. A constant a is a number (:meth:`Trace.binary`), so
-        that this is all it takes; a constant b changes places with a, except 0: of two zeros the second would then
-        be the other one.
+        ``a > b ? a : b`` is one instruction, and NaN where b is. A constant a is a number
+        (:meth:`sim.symbols.Trace.binary`), so that this is all it takes; a constant b changes places with a, except 0:
+        of two zeros the second would then be the other one.
         """
         first, second = values
         more = "gt" if op == "max" else "lt"
@@ -269,11 +270,14 @@ class Kernel:
             LANES): name -> shape of a row. They follow each other there in the order of ``columns``.
         rows: inputs and outputs that are tensors of their own, [N, ...] contiguous: name -> shape of a row.
         inputs: the names of both that the function reads (it may write any of them).
+        known: ``function`` as it was traced before.
     """
 
-    def __init__(self, function: Function, columns: Shapes, rows: Shapes, inputs: Sequence[str]) -> None:
+    def __init__(
+        self, function: Function, columns: Shapes, rows: Shapes, inputs: Sequence[str], known: Traced | None = None
+    ) -> None:
         shapes = {**columns, **rows}
-        _, given, found = traced(function, {name: shapes[name] for name in inputs})
+        given, found = known or traced(function, {name: shapes[name] for name in inputs})
         for name, values in found.items():
             if name not in shapes:
                 raise CannotCompile(f"output {name!r} has no place; places: {', '.join(shapes)}")

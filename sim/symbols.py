@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import nan, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -268,7 +268,7 @@ def _extreme(op: str) -> Callable[..., Any]:
             return _binary(op)(t, a, rest[0])
         values = _fold(op)(t, a, *rest, **named)
         # with a dimension, torch returns places too: never needed here, and not a number if they are
-        return values if not rest and not named else (values, _each(lambda _: t.make("no place"), values))
+        return values if not rest and not named else (values, _each(lambda v: t.make("no place", v), values))
 
     return of
 
@@ -405,38 +405,15 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def alike(functions: Mapping[Function, Shapes], pairs: Mapping[str, str]) -> dict[str, str]:
-    """Those ``pairs`` of names that stay equal: from a row in which they all are, each of the ``functions`` makes them
-    equal again, by the same operations. What is computed from both is then computed once (:func:`joined`).
+class Traced(NamedTuple):
+    """A function of one row of symbols: the symbols of each input and output by name, flat."""
 
-    Args:
-        functions: each with its inputs, name -> shape of a row.
-    """
-    kept = dict(pairs)
-    while kept:
-        found = [_outputs_joined(function, inputs, kept) for function, inputs in functions.items()]
-        stay = {a: b for a, b in kept.items() if all(_same_symbols(out.get(a), out.get(b)) for out in found)}
-        if stay == kept:
-            break
-        kept = stay
-    return kept
+    inputs: dict[str, np.ndarray]
+    outputs: dict[str, np.ndarray]
 
 
-def joined(x: Mapping[str, Tensor], pairs: Mapping[str, str]) -> dict[str, Tensor]:
-    """``x`` with the second of each pair in the place of the first."""
-    return {**x, **{a: x[b] for a, b in pairs.items()}}
-
-
-def _outputs_joined(function: Function, inputs: Shapes, pairs: Mapping[str, str]) -> dict[str, np.ndarray]:
-    return traced(lambda x: function(joined(x, pairs)), inputs)[2]
-
-
-def _same_symbols(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return a is not None and b is not None and [*map(id, a)] == [*map(id, b)]
-
-
-def traced(function: Function, inputs: Shapes) -> tuple[Trace, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """``function`` of one row of symbols: the trace, and the symbols of each input and output by name, flat."""
+def traced(function: Function, inputs: Shapes) -> Traced:
+    """``function`` of one row of symbols; ``inputs``: name -> shape of a row."""
     trace, given = Trace(), dict[str, np.ndarray]()
     for name, shape in inputs.items():
         given[name] = np.empty((1, *shape), dtype=object)
@@ -448,4 +425,41 @@ def traced(function: Function, inputs: Shapes) -> tuple[Trace, dict[str, np.ndar
     for name, value in outputs.items():
         if value.ndim < 1 or value.shape[0] != 1:
             raise CannotCompile(f"output {name!r} has shape {value.shape}: its first axis must be that of the rows")
-    return trace, {k: v.reshape(-1) for k, v in given.items()}, {k: v.reshape(-1) for k, v in outputs.items()}
+    return Traced({k: v.reshape(-1) for k, v in given.items()}, {k: v.reshape(-1) for k, v in outputs.items()})
+
+
+# ---------------------------------------------------------------- what is alike
+
+
+def alike(functions: Mapping[Function, Shapes], pairs: Mapping[str, str]) -> tuple[dict[str, str], list[Traced]]:
+    """Those ``pairs`` of names that stay equal: from a row in which they all are, each of the ``functions`` makes them
+    equal again, by the same operations. And the functions, traced with the second of each pair in the place of the
+    first (:func:`joined`), so that what is computed from both is computed once; none where no pair stays.
+
+    Args:
+        functions: each with its inputs, name -> shape of a row.
+    """
+    kept = dict(pairs)
+    while kept:
+        found = [_traced_joined(function, inputs, kept) for function, inputs in functions.items()]
+        stay = {a: b for a, b in kept.items() if all(_same(x.outputs.get(a), x.outputs.get(b)) for x in found)}
+        if stay == kept:
+            return kept, found
+        kept = stay
+    return {}, []
+
+
+def joined(x: Mapping[str, Tensor], pairs: Mapping[str, str]) -> dict[str, Tensor]:
+    """``x`` with the second of each pair in the place of the first."""
+    return {**x, **{a: x[b] for a, b in pairs.items()}}
+
+
+def _traced_joined(function: Function, inputs: Shapes, pairs: Mapping[str, str]) -> Traced:
+    return traced(lambda x: function(joined(x, pairs)), inputs)
+
+
+def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """Whether both are there, and the same symbols or numbers."""
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return all(x is y or (not isinstance(x, Symbol) and not isinstance(y, Symbol) and x == y) for x, y in zip(a, b))

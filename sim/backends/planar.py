@@ -14,7 +14,9 @@ What is not finite, and what is more than 1000 km away, makes the position of it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,6 +32,10 @@ from sim.types import Status
 HAS = ("deterministic", "full_state")
 MOTIONS = {"vel_cmd": kernels.POINT, "twist_cmd": kernels.CART}
 SIZES = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3}
+PLACES = ("pos", "quat", "vel")  # these, as the kernels call them
+MISFITS = {kernels.OFF_PLACE: ("base_pos_w", "lie in the plane, its z be 0"),
+           kernels.OFF_TURN: ("base_quat_w", "be a turn about z of norm near 1, its x and y be 0"),
+           kernels.OFF_SPEED: ("base_vel_w", "lie in the plane, its z be 0")}
 LONGEST = 1.0  # s, of one step
 MOST = 2.0  # largest gain
 TURNED = 3.0  # rad in one step at most, for the series of sim.backends.planar_kernels
@@ -88,30 +94,38 @@ class Planar:
         self._kept = False  # whether that is the state before the last step
         self._values = {name: torch.full((num_worlds,), p.nominal[0]) for name, p in robot.parameters.items()}
         spec, one = robot.command(command), torch.ones(1)
-        arrays = (self._state["base_pos_w"], self._state.get("base_quat_w", torch.zeros(1, 4)),
-                  self._state["base_vel_w"], self._values["speed_gain"], self._values.get("turn_gain", one),
+        self._no_turn = torch.zeros(1, SIZES["base_quat_w"])  # in the place of what a robot does not have
+        rows = [self._state.get(name, self._no_turn) for name in SIZES]
+        arrays = (*rows, self._values["speed_gain"], self._values.get("turn_gain", one),
                   torch.tensor([*spec.low, *spec.high]))
         self._crew = Crew(threads, kernels.drive, tuple(array.numpy() for array in arrays))
+        self._put = partial(kernels.put, taken=np.zeros(num_worlds, dtype=np.bool_),
+                            turns="base_quat_w" in self._state, **dict(zip(PLACES, (x.numpy() for x in rows))))
         self.reset(torch.arange(num_worlds), {})
 
     def reset(self, ids: Tensor, state: Mapping[str, Tensor]) -> None:
         """Set the worlds ``ids`` [K] to ``state`` [K, ...]: any of the signals, home for those left out."""
-        ids = check_ids(ids, self.num_worlds)
+        if not (isinstance(ids, Tensor) and ids.dtype == torch.int64 and ids.dim() == 1 and ids.is_cpu):
+            ids = check_ids(ids, self.num_worlds).cpu()
         if unknown := set(state) - set(self._state):
             raise UnknownName(f"reset: unknown signals {sorted(unknown)}; known: {', '.join(self._state)}")
-        rows = {name: self._reset_rows(name, state, len(ids)) for name in self._state}
-        for name, value in rows.items():
-            self._state[name][ids] = value
+        rows = {name: self._given(name, state, len(ids)) for name in SIZES}
+        flaw, row = self._put(ids.contiguous().numpy(), **{f"new_{PLACES[i]}": x for i, x in enumerate(rows.values())})
+        if flaw == kernels.NO_WORLD:
+            check_ids(ids, self.num_worlds)
+        if flaw != kernels.FITS:
+            name, rule = MISFITS[flaw]
+            raise ValueError(f"reset: {name} must be finite and {rule}, got {rows[name][row].tolist()}")
 
-    def _reset_rows(self, name: str, state: Mapping[str, Tensor], count: int) -> Tensor:
+    def _given(self, name: str, state: Mapping[str, Tensor], count: int) -> np.ndarray:
+        """The rows [K, ...] of ``state``, else of home."""
         if name not in state:
-            return torch.tensor(self.robot.home[name]).expand(count, -1)
+            home = self.robot.home[name] if name in self._state else (0.0,)
+            return np.full((count, len(home)), home, dtype=np.float32)
         value = torch.as_tensor(state[name]).detach().to("cpu", torch.float32)
         if value.shape != (count, SIZES[name]):
             raise ValueError(f"reset: {name} has shape {tuple(value.shape)}, expected {(count, SIZES[name])}")
-        if not bool(torch.isfinite(value).all()):
-            raise ValueError(f"reset: {name} has a non-finite value")
-        return _turn(value) if name == "base_quat_w" else _flat(name, value)
+        return value.contiguous().numpy()
 
     def step(self, ctrl: Tensor, substeps: int) -> None:
         """Advance all worlds by ``substeps * dt`` s under the command ``ctrl`` float32 [N, 2]."""
@@ -186,20 +200,3 @@ class Planar:
         """State and parameters by the names of :meth:`state`."""
         return {**state, **{f"param.{name}": value for name, value in self._values.items()}}
 
-
-def _flat(name: str, value: Tensor) -> Tensor:
-    """``value`` [K, 3], if it lies in the plane."""
-    if len(value) and bool((value[:, 2] != 0).any()):
-        raise ValueError(f"reset: {name} must lie in the plane, its z be 0; got {float(value[:, 2].abs().max()):g}")
-    return value
-
-
-def _turn(value: Tensor) -> Tensor:
-    """``value`` [K, 4] as unit quaternions, if they are turns about z."""
-    norm = value.norm(dim=-1, keepdim=True)
-    if len(value) and not bool((norm > 1e-3).all()):
-        raise ValueError(f"reset: base_quat_w must have a norm near 1, got {float(norm.min())}")
-    if len(value) and bool((value[:, 1:3].abs() > 1e-3 * norm).any()):
-        raise ValueError(f"reset: base_quat_w must be a turn about z, its x and y be 0; got {value.tolist()[:3]}")
-    turn = value * torch.tensor([1.0, 0.0, 0.0, 1.0])
-    return turn / turn.norm(dim=-1, keepdim=True)

@@ -23,6 +23,8 @@ NANOSECONDS = 1e-9  # the box holds whole numbers
 
 FAR = np.float32(1e6)  # m: farther from the origin float32 has less than 6 cm left, and a world counts as lost
 ZERO, ONE, TWO, HALF = (np.float32(x) for x in (0.0, 1.0, 2.0, 0.5))
+SLIGHT = np.float32(1e-3)  # of a quaternion that is a turn about z: x and y against the norm; and the least norm
+FITS, NO_WORLD, OFF_PLACE, OFF_TURN, OFF_SPEED = range(5)  # what `put` finds
 # Taylor series in x^2 of sin(x) / x and cos(x): within 4e-8 for |x| <= 1.5, which is half of planar.TURNED
 SINC = tuple(np.float32((-1) ** k / math.factorial(2 * k + 1)) for k in range(6))
 COS = tuple(np.float32((-1) ** k / math.factorial(2 * k)) for k in range(7))
@@ -90,11 +92,48 @@ def _kernels(digest: str) -> tuple[Any, ...]:
             vel[i, 0] = v * (w * w - z * z)
             vel[i, 1] = v * (TWO * w * z)
 
-    return step_point, step_cart
+    @njit(cache=True, **OPTIONS)
+    def put(ids, taken, pos, quat, vel, new_pos, new_quat, new_vel, turns):
+        """Set the worlds ``ids`` [K] to the new rows [K, ...], unless one does not fit: what is wrong, and with which
+        number of them. ``taken`` bool [N]: none, here and afterwards. ``turns``: whether there are quaternions."""
+        _ = digest
+        flaw, worst, count = FITS, 0, 0
+        for k in range(len(ids)):
+            world = ids[k]
+            if world < 0 or world >= len(pos) or taken[world]:
+                flaw, worst = NO_WORLD, k
+                break
+            taken[world] = True
+            count += 1
+        for k in range(count):
+            taken[ids[k]] = False
+        for k in range(count if flaw == FITS else 0):
+            lost = ZERO * (new_pos[k, 0] + new_pos[k, 1] + new_pos[k, 2])
+            if not lost == ZERO or new_pos[k, 2] != ZERO:
+                flaw, worst = OFF_PLACE, k
+            lost = ZERO * (new_vel[k, 0] + new_vel[k, 1] + new_vel[k, 2])
+            if not lost == ZERO or new_vel[k, 2] != ZERO:
+                flaw, worst = OFF_SPEED, k
+            if turns:
+                w, x, y, z = new_quat[k, 0], new_quat[k, 1], new_quat[k, 2], new_quat[k, 3]
+                norm = math.sqrt(w * w + x * x + y * y + z * z)
+                if not (norm > SLIGHT and norm <= FAR and abs(x) <= SLIGHT * norm and abs(y) <= SLIGHT * norm):
+                    flaw, worst = OFF_TURN, k
+        for k in range(count if flaw == FITS else 0):
+            world = ids[k]
+            for j in range(3):
+                pos[world, j], vel[world, j] = new_pos[k, j], new_vel[k, j]
+            if turns:
+                w, z = new_quat[k, 0], new_quat[k, 3]
+                norm = math.sqrt(w * w + z * z)
+                quat[world, 0], quat[world, 1], quat[world, 2], quat[world, 3] = w / norm, ZERO, ZERO, z / norm
+        return flaw, worst
+
+    return step_point, step_cart, put
 
 
 DIGEST = compiling.fingerprint(crew)
-step_point, step_cart = _kernels(DIGEST)
+step_point, step_cart, put = _kernels(DIGEST)
 
 
 def _drive(digest: str) -> Any:

@@ -81,12 +81,35 @@ def test_commands_are_limited_and_gains_act_on_what_is_left():
     sim.close()
 
 
+NAN = float("nan")
+MISFITS = {
+    "base_pos_w": ([1.0, 2.0, 0.1], [NAN, 0.0, 0.0], [0.0, float("inf"), 0.0]),
+    "base_vel_w": ([0.0, 0.0, -1.0], [0.0, NAN, 0.0]),
+    "base_quat_w": ([0.0] * 4, [NAN, 0.0, 0.0, 1.0], [1.0, 0.1, 0.0, 0.0], [1.0, 0.0, -0.1, 0.0]),
+}
+
+
+@pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in MISFITS.items() for row in rows])
+def test_a_row_that_does_not_fit_changes_nothing_and_is_named(name, row):
+    sim = planar.make(load_robot("unicycle"), 4, "twist_cmd", dt=0.1, threads=1)
+    before = sim.state()
+    good = {"base_pos_w": [1.0, 2.0, 0.0], "base_vel_w": [0.3, 0.0, 0.0], "base_quat_w": [2.0, 0.0, 0.0, 2.0]}
+    state = {signal: torch.tensor([value, row if signal == name else value]) for signal, value in good.items()}
+    with pytest.raises(ValueError, match=f"reset: {name} must be finite and .*, got "):
+        sim.reset(torch.tensor([2, 0]), state)
+    assert all(torch.equal(value, before[key]) for key, value in sim.state().items())
+    sim.reset(torch.tensor([2, 0]), {signal: torch.tensor([value, value]) for signal, value in good.items()})
+    assert sim.signals()["base_quat_w"][[0, 2]].numpy() == pytest.approx(np.array([[0.5**0.5, 0, 0, 0.5**0.5]] * 2))
+    assert sim.signals()["base_pos_w"].tolist() == [[1, 2, 0], [0, 0, 0], [1, 2, 0], [0, 0, 0]]
+    sim.close()
+
+
 def test_what_is_not_in_the_plane_is_refused():
     sim = planar.make(load_robot("unicycle"), 1, "twist_cmd", dt=0.1, threads=1)
     one = torch.tensor([0])
-    with pytest.raises(ValueError, match="base_pos_w must lie in the plane"):
+    with pytest.raises(ValueError, match="base_pos_w must be finite and lie in the plane"):
         sim.reset(one, {"base_pos_w": torch.tensor([[0.0, 0.0, 0.1]])})
-    with pytest.raises(ValueError, match="must be a turn about z"):
+    with pytest.raises(ValueError, match="base_quat_w must be finite and be a turn about z"):
         sim.reset(one, {"base_quat_w": torch.tensor([[cos(pi / 8), sin(pi / 8), 0.0, 0.0]])})
     with pytest.raises(ValueError, match=r"at most 1 s"):
         sim.step(torch.zeros(1, 2), 11)

@@ -1,10 +1,13 @@
 """What of a row is alike is found from the function alone, and computed once."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from sim.env import make_env
-from sim.symbols import alike, joined, traced
+from sim.rows import needed
+from sim.symbols import alike
 from sim.task import load_task
 
 FORMULA = "F[0,3] (base_pos_w.x > 1) & F[3,6] (base_pos_w.y > 1) & G[0,6] (norm(base_pos_w) < 5)"
@@ -20,51 +23,91 @@ def disturbed(x):
     return {**step(x), "b": x["b"] + 2 * x["x"]}
 
 
+def same(*functions, pairs):
+    return alike(dict.fromkeys(functions, SHAPES), pairs)[0]
+
+
 def test_what_stays_equal_is_found_and_what_depends_on_what_does_not_is_left_out():
     pairs = {"b": "a", "d": "c"}
-    assert alike({step: SHAPES}, pairs) == pairs
-    assert alike({step: SHAPES}, {"d": "c"}) == {}  # d follows b, and c a: of which nobody says that they are equal
-    assert alike({disturbed: SHAPES}, pairs) == {}  # d would only stay c if b stayed a
-    assert alike({step: SHAPES, disturbed: SHAPES}, pairs) == {}
-    assert alike({step: SHAPES}, {"b": "a", "x": "a"}) == {"b": "a"}  # x is no output
-    assert alike({step: SHAPES}, {}) == {}
+    assert same(step, pairs=pairs) == pairs
+    assert same(step, pairs={"d": "c"}) == {}  # d follows b, and c a: of which nobody says that they are equal
+    assert same(disturbed, pairs=pairs) == {}  # d would only stay c if b stayed a
+    assert same(step, disturbed, pairs=pairs) == {}
+    assert same(step, pairs={"b": "a", "x": "a"}) == {"b": "a"}  # x is no output
+    assert alike({step: SHAPES}, {}) == ({}, [])
+
+
+def test_numbers_are_alike_by_their_value_and_places_of_maxima_by_what_they_are_of():
+    assert same(lambda x: {"a": 0.0 * x["x"] + 3.0, "b": 0.0 * x["x"] + 3.0}, pairs={"a": "b"}) == {"a": "b"}
+    shapes = {"x": (3,), "y": (3,), "m": (), "p": ()}
+
+    def places(x):
+        return {"m": x["x"].max(-1)[1], "p": x["y"].max(-1)[1]}
+
+    assert alike({places: shapes}, {"m": "p"})[0] == {}
 
 
 def test_what_is_joined_is_computed_once():
-    found = traced(lambda x: step(joined(x, {"b": "a", "d": "c"})), SHAPES)[2]
-    assert found["a"][0] is found["b"][0] and found["c"][0] is found["d"][0]
+    (found,) = alike({step: SHAPES}, {"b": "a", "d": "c"})[1]
+    assert found.outputs["a"][0] is found.outputs["b"][0] and found.outputs["c"][0] is found.outputs["d"][0]
+    assert {s.op for s in needed([v for x in found.outputs.values() for v in x])} == {"input", "add", "mul"}
+    assert len(needed([v for x in found.outputs.values() for v in x])) == 5  # a, x, c and two operations
 
 
-def envs(sensors=None, **settings):
+def envs(sensors=None, explore=0.0, compiled=True, **settings):
     task = load_task("stl", system="unicycle", formula=FORMULA, **settings)
-    return make_env(task, num_worlds=33, seed=3, threads=1, **({"sensors": sensors} if sensors else {}))
+    return make_env(task, num_worlds=33, seed=3, threads=1, explore=explore, compiled=compiled,
+                    **({"sensors": sensors} if sensors else {}))
 
 
-def test_a_mission_is_followed_once_where_the_policy_sees_it_as_it_is(monkeypatch):
-    """And the results are to the bit those of following it twice."""
-    one = envs()
-    assert one.twins == {"memory.tick": "progress.tick", "memory.hit": "progress.hit"}
-    monkeypatch.setattr("sim.env.alike", lambda functions, pairs: {})
-    two = envs()
-    assert two.twins == {}
+NOISE = {"noise": {"base_pos_w": 0.01}, "delay_steps": 1}
+CASES = [("timed", 0.0, None), ("timed", 0.7, None), ("timed", 0.5, NOISE), ("flags", 0.0, None),
+         ("history", 0.0, None)]
+
+
+@pytest.mark.parametrize(("view", "explore", "sensors"), CASES)
+def test_a_mission_that_is_followed_once_gives_what_following_it_twice_gives(monkeypatch, view, explore, sensors):
+    """To the bit: of starts in the middle of a mission, states that are loaded and episodes that are replayed, too."""
+    one, plain = (envs(sensors, explore, compiled, view=view) for compiled in (True, False))
+    monkeypatch.setattr("sim.env.alike", lambda functions, pairs: ({}, []))
+    two = envs(sensors, explore, view=view)
+    assert one.twins and not two.twins and not plain.twins
     assert torch.equal(one.reset().actor, two.reset().actor)
-    generator, ended, hits = torch.Generator().manual_seed(0), 0, 0.0
-    for _ in range(80):
+    plain.reset()
+    generator, ended = torch.Generator().manual_seed(0), 0
+    for number in range(80):
+        if number == 30:
+            one.load_state_dict(two.state_dict())
+            two.load_state_dict(one.state_dict())
+        if number == 60:
+            records = [one.record(world) for world in range(33)]
+            for env in (one, two, plain):
+                env.begin(records)
         action = torch.randn(33, one.action_dim, generator=generator)
-        a, b = one.step(action), two.step(action)
+        a, b, c = (env.step(action) for env in (one, two, plain))
         assert torch.equal(a.obs.actor, b.obs.actor) and torch.equal(a.final_obs.actor, b.final_obs.actor)
         assert torch.equal(a.reward, b.reward) and torch.equal(a.terminated, b.terminated)
-        for name, twin in (("memory.tick", "progress.tick"), ("memory.hit", "progress.hit")):
-            assert torch.equal(two.column[name], two.column[twin])
-        ended, hits = ended + int(a.terminated.sum()), hits + float((one.column["memory.hit"] > 0).sum())
-    assert ended > 10 and hits > 10
+        torch.testing.assert_close(a.obs.actor, c.obs.actor, rtol=1e-4, atol=1e-4)
+        assert all(torch.equal(two.column[name], two.column[twin]) for name, twin in one.twins.items())
+        ended += int(a.terminated.sum())
+    assert ended > 10
 
 
-@pytest.mark.parametrize(("view", "twins"), [("flags", {"memory.tick", "memory.flags"}), ("plain", set())])
-def test_other_views_are_followed_once_where_they_can_be(view, twins):
-    found = envs(view=view).twins
-    assert twins <= set(found), found
+def test_a_mission_is_followed_once_where_the_policy_sees_it_as_it_is():
+    assert envs().twins == {"memory.tick": "progress.tick", "memory.hit": "progress.hit"}
+    assert envs(NOISE).twins == {"memory.tick": "progress.tick"}
+    assert {"memory.tick", "memory.flags"} <= set(envs(view="flags").twins)
+    assert set(envs(view="plain").twins) == {"memory.tick"}
 
 
-def test_what_is_measured_with_noise_is_followed_for_itself():
-    assert envs({"noise": {"base_pos_w": 0.01}}).twins == {"memory.tick": "progress.tick"}
+def test_states_in_which_they_differ_are_refused_and_starts_name_what_is_remembered():
+    env = envs()
+    env.reset()
+    state = env.state_dict()
+    state["columns"]["memory.hit"][3] += 1.0
+    with pytest.raises(ValueError, match=r"memory\.hit and progress\.hit differ, which are always equal"):
+        env.load_state_dict(state)
+    state, memory = env.task.explore(lambda name, count: torch.rand(33, count))
+    task = replace(env.task, explore=lambda draw: (state, {**memory, "memory.hit": memory["hit"]}))
+    with pytest.raises(ValueError, match=r"has memory 'memory\.hit', which neither .* known: .*hit.*tick"):
+        make_env(task, num_worlds=33, seed=3, threads=1, explore=1.0).reset()

@@ -51,15 +51,17 @@ def _rows(name: str, rates: list[float], target: float | None, peer: float) -> l
     ]
 
 
-def rates_of(programs: Mapping[str, Program], rounds: int, clock: Callable[[], float]) -> dict[str, list[float]]:
-    """World-steps per second of ``clock`` of each program in each round, in calls of together a millisecond or more."""
+def rates_of(
+    programs: Mapping[str, Program], rounds: int, clock: Callable[[], float], span: float = 1e-3
+) -> dict[str, list[float]]:
+    """World-steps per second of ``clock`` of each program in each round, in calls of together ``span`` s or more."""
     rates: dict[str, list[float]] = {name: [] for name in programs}
     repeats = {}
     for name, (program, _) in programs.items():
         program()
         begin = time.perf_counter()
         program()
-        repeats[name] = max(1, int(1e-3 / (time.perf_counter() - begin)))
+        repeats[name] = max(1, int(span / (time.perf_counter() - begin)))
     for _ in range(rounds):
         for name, (program, steps) in programs.items():
             program()  # brings its memory back into the caches
