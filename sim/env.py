@@ -178,8 +178,10 @@ class Env:
     def _clear(self) -> None:
         n, device = self.num_worlds, self.device
         self.episode = torch.full((n,), -1, dtype=torch.int64, device=device)
-        # columns of running episodes, and of each world's next episode as it starts
-        self.table, self.next = rows.table(self.columns, n, device), rows.table(self.columns, n, device)
+        # columns of running episodes; and those of each world's next episode as it starts, one world after the other,
+        # because few of them are read at a time
+        self.table = rows.table(self.columns, n, device)
+        self.next = torch.zeros(n, len(self.table), device=device)
         self.column = rows.views(self.table, self.columns, n)
         self.own = {**{name: self.column[f"added.{name}"] for name in self.added}, "mission_time": self.column["time"]}
         figures, sizes = self.table[-len(FIGURES) :, :n], (self.command_dim, *self.observed.values())
@@ -344,29 +346,29 @@ class Env:
         Starts are drawn ahead, for all worlds that have used theirs, as soon as one is missing: a step resets few
         worlds, and drawing for few costs as much as for all. They are keyed by episode, so when does not matter.
         """
-        if not bool(self.ready[ids].all()):
+        if not bool(self.ready.index_select(0, ids).all()):
             self._draw_starts((~self.ready).nonzero()[:, 0])
         if self.replayed:
             self.replayed = {w: r for w, r in self.replayed.items() if w not in set(ids.tolist())}
-        self.ready[ids] = False  # whatever comes of it: what the simulator refuses is not tried again
+        self.ready.index_fill_(0, ids, False)  # whatever comes of it: what the simulator refuses is not tried again
         self._set(ids)
-        self.episode[ids] += 1
-        self.midway[ids] = self.midway_next[ids]
+        self.episode.index_add_(0, ids, torch.ones_like(ids))
+        self.midway.index_copy_(0, ids, self.midway_next.index_select(0, ids))
         truth = self.backend.signals()
         some = rows.table(self.columns, len(ids), self.device)
-        torch.index_select(self.next[:, : self.num_worlds], 1, ids, out=some[:, : len(ids)])
+        some[:, : len(ids)] = self.next.index_select(0, ids).T
         first = {name: torch.empty(len(ids), size, device=self.device) for name, size in self.observed.items()}
-        self._start(some, {**{f"truth.{k}": v[ids] for k, v in truth.items()}, **first})
+        self._start(some, {**{f"truth.{k}": v.index_select(0, ids) for k, v in truth.items()}, **first})
         self.table[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
         return seen_by(*first.values())
 
     def _set(self, ids: Tensor) -> None:
         """Set parameters and state of the next episodes of the worlds ``ids`` [K] in the simulator."""
-        given = {group: {k: v[ids] for k, v in table.items()} for group, table in self.starts.items()}
+        given = {group: {k: v.index_select(0, ids) for k, v in table.items()} for group, table in self.starts.items()}
         params = given["params"]
         base = {name: params[name].reshape(len(ids), -1) for name in set(self.disturbances.names) & set(params)}
         if self.disturbances.names:  # the episode before may have ended in a push, this one may begin in one
-            start = self.next[0, ids].long()  # of the columns, the first: the count
+            start = self.next[ids, 0].long()  # of the columns, the first: the count
             key, episode = self.keys[ids], self.episode[ids] + 1
             params = params | _flat(self.disturbances.values(self.seed, key, episode, start, params))
         if params:
@@ -423,7 +425,7 @@ class Env:
         for name, value in (*drawn.sensors.items(), *((f"extra.{k}", v) for k, v in extra.items())):
             column[name].copy_(value)
         self._draw_samples(drawn.worlds, drawn.episode, column["count"].long(), column)
-        self.next[:, : self.num_worlds].index_copy_(1, ids, some[:, : len(ids)])
+        self.next.index_copy_(0, ids, some[:, : len(ids)].T)
         self.ready[ids] = True
 
     def _lengths(self, drawn: Draws, mean: int) -> Tensor:
