@@ -372,14 +372,25 @@ def pooled(history: Sequence[Mapping[str, float]]) -> list[tuple[float, float, f
     return told
 
 
-def time_to(history: Sequence[Mapping[str, float]], threshold: float) -> float | None:
-    """Seconds of training after which success, :func:`pooled`, is at least ``threshold`` for the first time."""
-    return next((seconds for seconds, _, success in pooled(history) if success >= threshold), None)
+SETTLED = 5
+"""Points of a curve that a time to a threshold is told by, at least."""
+
+
+def time_to(curve: Sequence[Sequence[float]], threshold: float) -> float | None:
+    """Seconds of training from which on success stays at least ``threshold``: of the first point of the curve
+    [[s, steps, success], ...] that is there together with all that follow, on their average; None where none is.
+
+    Where some 100 episodes were so good for the first time says little: of thousands of such shares the largest is well
+    above what the policy does, and trainings that never came to 0.9 had one.
+    """
+    shares = [success for *_, success in curve]
+    return next((curve[i][0] for i in range(len(curve) - SETTLED + 1)
+                 if shares[i] >= threshold and fmean(shares[i:]) >= threshold), None)
 
 
 def is_pooled(trial: Trial) -> bool:
-    """Whether the trial's curve and times to thresholds are of pooled episodes: in trials of before they are of those
-    that ended in one iteration."""
+    """Whether the trial's curve is of pooled episodes: in trials of before it is of those that ended in one
+    iteration."""
     return trial.get("pooled") == POOL
 
 
@@ -406,9 +417,9 @@ def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
            if t.get("cpu_s") is not None and not is_scaling(t["task"])]
     if not own:
         return None
-    to, told = {}, [t["time_to"] for t in own if is_pooled(t)]
+    to, told = {}, [t["curve"] for t in own if is_pooled(t)]
     for threshold in THRESHOLDS:
-        seconds = [inf if (s := time_to[str(threshold)]) is None else s for time_to in told]
+        seconds = [inf if (s := time_to(curve, threshold)) is None else s for curve in told]
         middle = median(seconds) if seconds else inf
         to[threshold] = (sum(map(isfinite, seconds)), middle if isfinite(middle) else None)
     took = [t["cpu_s"] for t in own]

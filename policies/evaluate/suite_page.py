@@ -276,14 +276,15 @@ def durations(study: Study) -> str:
     """What trainings and plans take."""
     trials, out = [t for t in study["trials"] if not suite.is_scaling(t["task"])], []
     told = ("<p>The study of horizons is left out. Training: CPU time from process start, median and longest; where "
-            "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning until "
-            f"such a share of the last {suite.POOL} whole episodes, or a few more, was a success, exploring (TGPO: "
-            "kept the drawn schedule, harder than the formula; of STL-NPC: of an update's missions, as its model "
-            "predicts them); the median over the trainings that tell it, those that did not get there as infinite, so "
-            "that there is none where half did not; in brackets how many got there. Trainings of before tell only the "
-            "success of the episodes that ended in one iteration, often a single one, which is no measure: they are "
-            "in no curve and no time to a threshold. Planners: seconds per start, simulation included; where their "
-            "time (that of a training) was over before all starts, the number that was judged.</p>")
+            "trials ran at most two at once, also the longest wall time. To a threshold: seconds of learning from "
+            f"which on such a share of the whole episodes was a success, exploring, over {suite.POOL} of them or a few "
+            "more and on the average of all that followed (TGPO: kept the drawn schedule, harder than the formula; of "
+            "STL-NPC: of an update's missions, as its model predicts them); the median over the trainings that tell "
+            "it, those that did not get there as infinite, so that there is none where half did not; in brackets how "
+            "many got there. Trainings of before tell only the success of the episodes that ended in one iteration, "
+            "often a single one, which is no measure: they are in no curve and no time to a threshold. Planners: "
+            "seconds per start, simulation included; where their time (that of a training) was over before all "
+            "starts, the number that was judged.</p>")
     for system in seen(trials, "system", SYSTEMS):
         rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:

@@ -135,9 +135,9 @@ def to_threshold(found: suite.Times, threshold: float) -> str:
         return (f"not measured: none of {found.trainings} trainings tells its success over {suite.POOL} whole "
                 "episodes; those of before tell it of one iteration, in which often a single one ended")
     count, _ = found.to[threshold]
-    return (f"median over {found.pooled} of {found.trainings} trainings, of the time of learning until {threshold:g} "
-            f"of the last {suite.POOL} whole episodes or more were successful, exploring; {count} of them got there, "
-            "the others count as infinite")
+    return (f"median over {found.pooled} of {found.trainings} trainings, of the time of learning from which on "
+            f"{threshold:g} of the whole episodes were successful, exploring, on the average of what followed; {count} "
+            "of them got there, the others count as infinite")
 
 
 def wall_time(found: suite.Times) -> str:

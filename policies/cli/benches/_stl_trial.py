@@ -217,8 +217,8 @@ def history_of(run: Path) -> Sequence[Mapping[str, float]]:
 
 
 def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Time, steps, curve [[s, steps, success], ...] and time to thresholds of what training did, exploring; ``pooled``
-    over at least so many of its whole episodes (:func:`policies.evaluate.suite.pooled`).
+    """Time, steps and curve [[s, steps, success], ...] of what training did, exploring; ``pooled`` over at least so
+    many of its whole episodes (:func:`policies.evaluate.suite.pooled`).
 
     A trial of before, whose run is still there, has them anew by ``{**trial, **learning(history_of(run))}``.
     """
@@ -226,8 +226,7 @@ def learning(history: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     places = np.unique(np.linspace(0, len(told) - 1, min(CURVE, len(told))).round().astype(int)) if told else []
     last = history[-1] if history else {"seconds": 0.0, "steps": 0.0}
     return {"seconds": last["seconds"], "steps": last["steps"], "pooled": suite.POOL,
-            "curve": [[round(float(x), 4) for x in told[i]] for i in places],
-            "time_to": {str(x): suite.time_to(history, x) for x in suite.THRESHOLDS}}
+            "curve": [[round(float(x), 4) for x in told[i]] for i in places]}
 
 
 # ---------------------------------------------------------------- plans

@@ -13,8 +13,8 @@ from policies.cli.benches.quadrotor import Program, rates_of
 HELP = (
     "linear and unicycle steps/s at 16,384 worlds: the motion alone; the complete step of formulas of the suite with "
     "TGPO's view of them (schedule, observation, stage-wise reward, ends, resets) under random actions. Per CPU-second "
-    "of one thread, the fastest of interleaved rounds, the median round beside it; a round is a hundred steps or so, in "
-    "which episodes end and begin as they do in the long run. The motion in numpy as a peer"
+    "of one thread, the fastest of interleaved rounds, the median round beside it; a round is a hundred steps or so, "
+    "with ends and resets as in the long run. The motion in numpy as a peer"
 )
 
 WORLDS = 16384

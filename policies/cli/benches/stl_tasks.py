@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
@@ -407,9 +408,11 @@ def made(
 
 
 def command(item: Item) -> str:
-    """What trains it by hand; nothing for a planner."""
+    """What makes it by hand: trains it, or plans, which this benchmark alone does."""
     words = [f"task=stl/{item.task}", *item.words, f"seed={item.seed}"]
-    return "" if METHODS[item.method].kind == suite.PLANNER else f"temporeal train {shlex.join(words)}"
+    if METHODS[item.method].kind == suite.PLANNER:
+        return f"temporeal bench stl-tasks --tasks {item.task} --methods {item.method} --seeds {item.seed}"
+    return f"temporeal train {shlex.join(words)}"
 
 
 def worked(words: Sequence[str], log: Path, limit_s: float, stop: threading.Event, lock: Lock = ()) -> str:
@@ -609,6 +612,8 @@ class Study:
                  "taken_over": sum(bool(t.get("taken_over")) for t in trials),
                  "unknown": len(suite.unknown_settings(suite.of(trials, status=suite.DONE))),
                  "revisions": sorted({str(t["revision"]) for t in trials}), "machine": machine(),
+                 "seeds": sorted({t["seed"] for t in trials}),
+                 "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                  "tasks": list(self.tasks), "rows": told, "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
         write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())

@@ -158,7 +158,19 @@ def test_a_lucky_episode_is_no_threshold_reached() -> None:
     history = [{"seconds": 0.0, "steps": 0.0, "episodes": 0.0}, iteration(1, 1, 1.0), iteration(2, 49, 0.0),
                iteration(3, 50, 1.0), iteration(4, 60, 0.5), iteration(5, 100, 0.9)]
     assert suite.pooled(history) == [(3.0, 30.0, 0.51), (4.0, 40.0, 80 / 110), (5.0, 50.0, 0.9)]
-    assert [suite.time_to(history, x) for x in (0.5, 0.9, 0.95)] == [3.0, 5.0, None]
+
+
+def test_a_threshold_is_reached_where_success_stays_there_on_the_average() -> None:
+    def curve(*shares: float) -> list[list[float]]:
+        return [[float(second), 10.0, share] for second, share in enumerate(shares)]
+
+    rising = curve(0.0, 0.2, 0.6, 0.4, 0.7, 0.8, 0.95, 0.9, 0.8, 0.95)
+    assert [suite.time_to(rising, x) for x in (0.0, 0.5, 0.8, 0.9)] == [0.0, 2.0, 5.0, None]
+    once = curve(0.1, 0.95, 0.3, 0.4, 0.3, 0.4, 0.3)  # a lucky hundred
+    assert suite.time_to(once, 0.9) is None and suite.time_to(once, 0.5) is None
+    assert suite.time_to(curve(0.0, 0.0, 0.0, 0.0, 0.0, 1.0), 0.5) is None  # at the end, once
+    assert suite.time_to(curve(1.0, 1.0, 1.0, 1.0), 0.5) is None  # too few to tell
+    assert suite.time_to([], 0.5) is None
 
 
 def test_an_iteration_in_which_no_episode_ended_counts_none_again() -> None:
@@ -177,7 +189,8 @@ def test_a_row_that_says_no_number_of_episodes_stands_for_itself() -> None:
 
 def test_a_median_time_counts_those_that_did_not_get_there_as_infinite() -> None:
     def timed(seed: int, half: float | None, **more: Any) -> dict[str, Any]:
-        return trial(seed=seed, cpu_s=10.0 * seed, time_to={"0.5": half, "0.9": None}, **{"pooled": suite.POOL, **more})
+        curve = [[float(second), 1.0, 0.6 if half is not None and second >= half else 0.1] for second in range(10)]
+        return trial(seed=seed, cpu_s=10.0 * seed, curve=curve, **{"pooled": suite.POOL, **more})
 
     trials = [timed(1, 2.0), timed(2, None), timed(3, 4.0), timed(4, 1.0, pooled=None)]
     found = suite.times(trials, "tgpo", "linear")
@@ -260,7 +273,7 @@ HEAT = {"x": [0.0, 1.0], "y": [0.0, 2.0, 4.0], "x_label": "t1: at_a", "y_label":
 
 def whole_study() -> dict[str, Any]:
     drawn = {"shapes": SHAPES, "planar": False, "formula": "F[0,1] x < 1 & y", "cpu_s": 12.0,
-             "pooled": suite.POOL, "time_to": {"0.5": 3.0, "0.9": None}, "curve": [[1.0, 10.0, 0.1], [9.0, 90.0, 0.8]],
+             "pooled": suite.POOL, "curve": [[1.0, 10.0, 0.1], *([float(s), 10.0 * s, 0.8] for s in range(3, 10))],
              "first_to_fail": {"F[0,1] x < 1": 100, "y": 0},
              "paths": [{"satisfied": True, "points": [[0, 0, 1], [1, 2, 1]]},
                        {"satisfied": False, "points": [[0, 0, 1], [2, 2, 1]]}]}
