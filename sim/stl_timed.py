@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from robots.signals import SignalSpec
 from sim.maps import rotation
 from sim.stl.decompose import Decomposition
+from sim.stl.ranges import greatest
 from sim.stl.syntax import signals_in
 from sim.task import MISSION_TIME, weights
 from sim.timed import NEVER, Timed, TimedMission
@@ -51,10 +52,11 @@ class Reward:
     broken: float = 10.0  # once, when what is to be kept is not, or the robot is lost: the episode ends
     late: float = 5.0  # once, when a window passed: the episode ends
     distance: float = 0.5  # per second, times min(distance / scale, 1)
-    near: float = 2.0  # per second, times 1 - margin / ``guard`` of what must be kept, where that is positive
+    near: float = 2.0  # per second, times 1 - margin / guard of what must be kept, where that is positive (`guards`)
     behind: float = 0.2  # per second, while the current subgoal is behind its allocated time
     effort: float = 0.01  # per second, times the squared action
-    guard: float = 0.2  # of the margin's unit: nearer than this costs
+    # of the margin's unit: nearer than this costs; but no more than half of what there is room for
+    guard: float = 0.2
     scale: float = 10.0  # of the margin's unit: from here on distance counts as far, and coming nearer as nothing
 
     def __post_init__(self) -> None:
@@ -67,6 +69,16 @@ class Reward:
         if self.hit < self.progress:
             raise ValueError(f"reward.hit is at least reward.progress, {self.progress:g}: a hit makes the next "
                              f"subgoal, which may be far away, the current one; got {self.hit:g}")
+
+
+def guards(mission: TimedMission, guard: float) -> tuple[tuple[int, float], ...]:
+    """The place of each predicate that must be kept at times, and from which margin on it is safe: ``guard``, or half
+    of what it can hold by at all where this is less. Where nothing was safe, to stay cost so much in a minute that it
+    paid to break what must be kept, or never to begin it.
+    """
+    kept = dict.fromkeys(keep.predicate for a in mission.alternatives for keep in a.keeps)
+    return tuple((mission.predicates.index(p), min(guard, 0.5 * most) if (most := greatest(p)) > 0 else guard)
+                 for p in kept)
 
 
 def return_bound(reward: Reward, variables: int) -> float:
@@ -124,6 +136,7 @@ class Objective:
         # by alternative: its responses, and how many hits are paid when all is done
         self.responses = tuple(tuple(v for v in range(route.count) if route.answers[v]) for route in mission.routes)
         self.owed = tuple(most - route.count + len(v) for route, v in zip(mission.routes, self.responses))
+        self.guards = guards(mission, reward.guard)
         self.memory: dict[str, tuple[int, ...]] = {**mission.memory, "potential": (), "done": (), "broken": ()}
 
     def to(self, device: torch.device) -> Objective:
@@ -151,7 +164,8 @@ class Objective:
         over = broken if self.lost is None else broken | (self.lost(signals) & going)
         late = timed.late & ~timed.done & going
         behind = (timed.stage * (timed.togo < 0).float()).sum(-1)
-        unsafe = (1.0 - timed.kept.amin(-1) / w.guard).clamp(0.0, 1.0)
+        unsafe = torch.stack([1.0 - timed.kept[:, place] / guard for place, guard in self.guards] or [
+            torch.zeros_like(behind)], -1).amax(-1).clamp(0.0, 1.0)
         reward = torch.where(going, potential - memory["potential"], 0.0)
         reward = reward + self.worth(signals[SCHEDULE]) * (timed.done & going & ~over).float() - w.broken * over.float()
         reward = reward - w.late * (late & ~over).float()

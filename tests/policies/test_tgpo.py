@@ -24,7 +24,7 @@ from sim.schedules import draw_schedules
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 from sim.stl.robustness import robustness
-from sim.stl_timed import SCHEDULE, Reward, return_bound
+from sim.stl_timed import SCHEDULE, Reward, guards, return_bound
 from sim.task import Task, load_task
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
@@ -105,6 +105,56 @@ def test_returns_above_the_bound_hold_by_the_slack_that_the_task_says() -> None:
     above = returns > return_bound(Reward(**reward), 1)
     assert above.any() and found[above].min() >= 0.04
     assert (found[~above] > 0.02).any()  # who holds by half of 0.05 and not by 0.04
+
+
+HOLD = "F[0,10] G[0,60] (norm(base_pos_w - a) < r)"
+LANE = "G[0,60] (abs(base_pos_w.y) < 0.1) & F[0,60] (norm(base_pos_w - a) < r)"
+SLOW = "G[1,60] (norm(base_vel_w) < 0.05) & F[0,60] (norm(base_pos_w - a) < r)"
+
+
+@pytest.mark.parametrize(("formula", "r", "good", "bad"), [
+    (HOLD, 0.15, [(3.0, 0.0), (0.0, 0.0)], [(3.0, 0.0), (0.2, 0.0)]),
+    (HOLD, 0.15, [(3.0, 0.0), (0.05, 0.0)], [(3.0, 0.0), (0.2, 0.0)]),
+    (LANE, 0.5, [(3.0, 0.0), (0.0, 0.0)], [(3.0, 0.0), (3.0, 0.2)]),
+    (SLOW, 0.5, [(0.4, 0.0), (0.4, 0.0)], [(3.0, 0.0), (0.0, 0.0)]),
+])
+def test_what_must_be_kept_for_long_in_little_room_is_paid_more_than_to_break_it(formula, r, good, bad) -> None:
+    """A guard of 0.2 m around a place of 0.15 m costs wherever one stands: to fail at once was the better return."""
+    task = task_of(formula=formula, constants={"a": [0, 0, 0], "r": r})
+    objective, dt = task.objective, task.control_dt
+    schedule = task.initial.bank[:1].clone()  # type: ignore[attr-defined]
+    schedule[0, 1:] = task.initial.bank[:, 1:].min(0).values  # type: ignore[attr-defined]
+
+    def flown(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, bool]:
+        """The return of going from one place to another at 1 m/s, and staying; and whether all is done."""
+        way = np.subtract(end, start)
+        length = max(float(np.linalg.norm(way)), 1e-9)
+        places = [(*(np.array(start) + way * min(k * dt / length, 1.0)), 0.0) for k in range(task.steps + 1)]
+
+        def signals(k: int) -> dict[str, torch.Tensor]:
+            speed = np.subtract(places[k], places[max(k - 1, 0)]) / dt
+            return {"base_pos_w": torch.tensor([places[k]], dtype=torch.float32),
+                    "base_vel_w": torch.tensor([[*speed]], dtype=torch.float32), SCHEDULE: schedule}
+
+        memory = {name: torch.zeros(1, *shape) for name, shape in objective.memory.items()}
+        memory, total = objective.start(signals(0), memory), 0.0
+        for k in range(1, task.steps + 1):
+            paid, over, memory = objective.step(signals(k), torch.zeros(1, 2), memory)
+            total += float(paid)
+            if bool(over):
+                break
+        return total, bool(objective.success(signals(k), memory))
+
+    (kept, done), (broken, also) = flown(*good), flown(*bad)
+    assert done and not also and kept > 5.0 > 0.0 > broken
+
+
+def test_guards_are_as_said_where_there_is_room() -> None:
+    mission = task_of().objective.mission  # type: ignore[attr-defined]
+    assert {guard for _, guard in guards(mission, 0.2)} == {0.2}
+    narrow = task_of(formula=LANE, constants={"a": [0, 0, 0], "r": 0.5}).objective.mission  # type: ignore[attr-defined]
+    assert [(str(narrow.predicates[place]), guard) for place, guard in guards(narrow, 0.2)] == [
+        ("abs(base_pos_w.y) < 0.1", 0.05)]
 
 
 def test_being_done_is_worth_the_same_by_each_alternative() -> None:
