@@ -75,7 +75,7 @@ class TGPOConfig(PPOConfig):
     frontier: float = 0.75  # share of those whose place the critic chooses, at the frontier of what the policy can do
     missions: int = 1024  # such starts, chosen anew at every update of the bank
     places: int = 64  # from which the place of each is chosen
-    guided: bool = True  # false: schedules uniformly (TGPO without star)
+    guided: bool = True  # false: schedules are drawn uniformly, anew at every update (TGPO without star)
     bank: int = 1024  # schedules that episodes are drawn from
     uniform: float = 0.25  # share of the bank that is drawn anew, uniformly, at every update
     every: int = 4  # iterations between updates of bank and starts
@@ -147,6 +147,8 @@ class Allocator:
             return
         if self.config.guided:
             self.move_bank(learner)
+        else:
+            self.source.bank = draw_schedules(self.alternatives, self.config.bank, self.rng)
         if self.config.explore and self.config.frontier:
             self.choose_starts(learner)
         self.env.forget_starts()  # those drawn ahead are of the banks before

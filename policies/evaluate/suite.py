@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from statistics import fmean, median
 from typing import Any
@@ -62,7 +62,8 @@ class Target:
     ``budget_s``: CPU time of each training, on one core, and of all planning of a planner. ``success`` of TGPO*, mean
     over the formulas; ``seconds``: longest training, CPU time from process start, None where none is asked.
     ``replan``: control steps between plans, 0 where the model is the simulator. ``words``: settings of all its
-    learners.
+    learners; ``of``: by method, what fits it to the system: its sizes, or what the system's experiment says and the
+    method's own settings would take away.
     """
 
     success: float
@@ -70,6 +71,7 @@ class Target:
     budget_s: float
     replan: int = 0
     words: tuple[str, ...] = ()
+    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 PLAIN = "task.settings.view=plain"
@@ -83,7 +85,9 @@ LEARNER_WORDS = ("algo=ppo", "algo.stagger=true", "algo.rollout_steps=25", "algo
 METHODS: Mapping[str, Method] = {method.key: method for method in (
     Method("tgpo", "TGPO*", "policy conditioned on a time for each subgoal, schedules guided by its critic",
            ("algo=tgpo",)),
-    Method("tgpo-uniform", "TGPO", "the same, schedules drawn uniformly", ("algo=tgpo", "algo.guided=false")),
+    Method("tgpo-uniform", "TGPO", "an ablation: the critic guides neither the schedules that are learned from, which "
+           "are drawn uniformly, nor the starts in the middle of missions", (
+               "algo=tgpo", "algo.guided=false", "algo.frontier=0")),
     Method("tgpo-home", "TGPO* from home", "an ablation: TGPO* whose episodes all start where the task's do, as those "
            "of the baselines, and none in the middle of a mission", ("algo=tgpo", "algo.explore=0")),
     Method("ppo", "PPO", "state and time, the formula's robustness at the end", (*LEARNER_WORDS, PLAIN)),
@@ -112,8 +116,12 @@ SYSTEMS: Mapping[str, Target] = {
     "linear": Target(0.95, 180.0, 150.0),
     "unicycle": Target(0.90, 180.0, 150.0),
     "quadrotor": Target(0.95, 900.0, 720.0, replan=50),
-    "franka": Target(0.80, None, 360.0, replan=25),
-    "ant": Target(0.75, None, 1200.0, words=("experiment=stl_ant",)),
+    "franka": Target(0.80, None, 360.0, replan=25, of={  # a place has a radius of 6 cm there, 60 cm in the plane
+        "npc": ("algo.margin=0.02", "algo.temperature=0.01", "algo.temperature_end=0.002"),
+        "cem": ("algo.enough=0.005",)}),
+    "ant": Target(0.75, None, 1200.0, words=("experiment=stl_ant",), of=dict.fromkeys(
+        ("ppo", "rnn", "tau-mdp", "f-mdp"), ("algo.gamma=0.99", "algo.gae_lambda=0.95", "algo.minibatches=4",
+                                             "algo.entropy_coef=0.001"))),
 }
 MARGIN = 32.0  # percentage points above the best baseline
 LONG, LONG_SUCCESS = 1000, 0.99  # control steps on system linear

@@ -93,7 +93,8 @@ def test_the_words_of_a_method_are_settings_with_the_same_time_for_all(method: s
     assert settings["algo"]["name"] == METHODS[method].algo
     if METHODS[method].kind != suite.PLANNER:
         assert settings["algo"]["max_seconds"] == SYSTEMS[system].budget_s
-    given = dict(word.removeprefix("algo.").split("=") for word in METHODS[method].words if word.startswith("algo."))
+    words = [*METHODS[method].words, *SYSTEMS[system].of.get(method, ())]
+    given = dict(word.removeprefix("algo.").split("=") for word in words if word.startswith("algo."))
     assert {name: str(settings["algo"][name]).lower() for name in given} == given
 
 

@@ -471,7 +471,9 @@ def test_starts_in_the_middle_are_chosen_by_the_critic() -> None:
 
     env = env_of(task_of(), 512)
     allocator = tgpo.Allocator(env, TGPOConfig(**{**SMALL, "frontier": 1.0, "guided": False}), 1)
+    before = env.task.initial.bank  # type: ignore[attr-defined]
     allocator(Learner())  # type: ignore[arg-type]
+    assert not torch.equal(env.task.initial.bank, before)  # type: ignore[attr-defined] # unguided, it is drawn anew
     assert env.task.explore.bank is not None
     place, memory = env.task.explore.bank[0]["base_pos_w"], env.task.explore.bank[1]
     assert float((place[:, 0].abs() < 1.0).float().mean()) > 0.8  # of 10 m

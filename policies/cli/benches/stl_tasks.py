@@ -35,7 +35,7 @@ from policies.evaluate import suite
 from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 HELP = (
-    "the suite of formulas (configs/task/stl): TGPO with and without its critic's guidance and its starts in the "
+    "the suite of formulas (configs/task/stl): TGPO, without its critic's guidance, without its starts in the "
     "middle of missions, and its baselines, each formula, method and seed a process of its own, on one core, with the "
     "same CPU time per system; judged on 1000 fresh starts (planners: as many as their time allows) by the formula's "
     "exact Boolean verdict, Clopper-Pearson intervals. Options: --systems, --methods, --tasks, --seeds, each a list "
@@ -135,7 +135,7 @@ class Item:
         own = {suite.LEARNER: [*system.words, *budget, f"algo.total_steps={ENDLESS}", "algo.threads=1"],
                suite.MODEL: [*budget, f"algo.updates={ENDLESS}", *replan],
                suite.PLANNER: replan}[method.kind]
-        return ["threads=1", *method.words, *own]
+        return ["threads=1", *method.words, *own, *system.of.get(self.method, ())]
 
 
 def selection(
