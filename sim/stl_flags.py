@@ -55,7 +55,16 @@ from sim.stl.syntax import (
 from sim.stl.torch_ops import compiled
 from sim.stl.windows import window_steps
 from sim.stl_online import Online
-from sim.stl_plain import Clock, Memory, NotSupported, Soft, check_length, check_reward
+from sim.stl_plain import (
+    Clock,
+    Memory,
+    NotSupported,
+    Soft,
+    check_length,
+    check_reward,
+    margins_of,
+    margins_so_far,
+)
 from sim.task import MISSION_TIME, weights
 
 FORMS = """\
@@ -254,17 +263,21 @@ def truths(f: Formula) -> Truths:
 
 
 class Objective:
-    """Reward from the flags of the true signals."""
+    """Reward from the flags of the true signals. ``privileged``: whether the critic sees the largest and smallest
+    margins so far, by which ``early`` is paid and which no flag tells: without them the reward is not Markovian.
+    """
 
-    privileged_dim = 0
-
-    def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward) -> None:
+    def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool = False) -> None:
+        if privileged and not reward.early:
+            raise ValueError("of_view.privileged shows the critic what reward.early is paid by, which is 0 here")
         self.flags, self.weights = Flags(formula, dt), reward
         check_length(self.flags.last, steps)
         self.memory: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": (), "soft": ()}
         self.online = Online(dt)
         self.soft = Soft(formula, self.online, reward.beta, reward.cap) if reward.early else None
         self.memory |= self.online.memory
+        self.shown = margins_of(self.online) if privileged else []
+        self.privileged_dim = len(self.shown)
 
     def start(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
         """Memory after the sample at time 0."""
@@ -290,8 +303,8 @@ class Objective:
         return {**after, **sample.after, "soft": soft}
 
     def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
-        """Nothing [N, 0]."""
-        return memory["tick"][:, None][:, :0]
+        """Margins so far [N, privileged_dim], within +-cap."""
+        return margins_so_far(memory, self.shown, self.weights.cap)
 
     def success(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
         """Whether the formula is satisfied, and that is known: bool [N]."""
@@ -316,7 +329,7 @@ class FlagView:
 
 def make(
     formula: Formula, dt: float, steps: int, schema: Mapping[str, SignalSpec], *,
-    reward: Mapping[str, float] | None = None,
+    reward: Mapping[str, float] | None = None, privileged: bool = False,
 ) -> FlagView:
     """The view of a formula of the forms in :data:`FORMS`; others are :class:`NotSupported`.
 
@@ -324,9 +337,10 @@ def make(
         dt: control period, s. ``steps``: control steps of an episode.
         schema: signals by name.
         reward: coefficients of :class:`Reward` by name.
+        privileged: of :class:`Objective`.
     """
     try:
         checked = check_reward(weights(Reward, reward), "beta", "cap")
-        return FlagView(formula, dt, steps, Objective(formula, dt, steps, checked))
+        return FlagView(formula, dt, steps, Objective(formula, dt, steps, checked, privileged))
     except FormulaError as error:
         raise NotSupported(f"flags view (F-MDP) of {to_text(formula)}: {error}\n{FORMS}") from error

@@ -5,7 +5,7 @@ With a recurrent actor (``memory`` of :mod:`policies.algos.ppo`) it is the recur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -61,7 +61,7 @@ class Scored:
         self.online, self.value, self.cap, self.soft = online, value, cap, soft
         self.paid = max(value.late, 1)  # nothing is paid before the first action
         check_length(value.late, steps)
-        self.shown = [name for name, shape in online.memory.items() if shape == ()] if privileged else []
+        self.shown = margins_of(online) if privileged else []
         self.privileged_dim = len(self.shown)
         self.memory: dict[str, tuple[int, ...]] = {"tick": (), "worth": (), **online.memory}
         if self.soft is not None:
@@ -86,13 +86,23 @@ class Scored:
 
     def privileged(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
         """Margins so far [N, privileged_dim], within +-cap."""
-        if not self.shown:
-            return memory["tick"][:, None][:, :0]
-        return torch.stack([memory[name] for name in self.shown], -1).clamp(-self.cap, self.cap)
+        return margins_so_far(memory, self.shown, self.cap)
 
     def success(self, signals: Mapping[str, Tensor], memory: Memory) -> Tensor:
         """Whether the robustness is known and positive: then the formula is satisfied."""
         return (memory["tick"] > self.value.late) & (memory["worth"] > 0)
+
+
+def margins_of(online: Online) -> list[str]:
+    """The names of the numbers that robustness is made of: the largest and smallest margins so far."""
+    return [name for name, shape in online.memory.items() if shape == ()]
+
+
+def margins_so_far(memory: Memory, names: Sequence[str], cap: float) -> Tensor:
+    """Those ``names`` [N, len(names)], within +-``cap``."""
+    if not names:
+        return memory["tick"][:, None][:, :0]
+    return torch.stack([memory[name] for name in names], -1).clamp(-cap, cap)
 
 
 class Soft:

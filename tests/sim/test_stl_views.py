@@ -123,12 +123,18 @@ def test_plain_of_any_formula(formula, seed):
     assert rewards.sum().item() == pytest.approx(min(max(worth, -1e4), 1e4), rel=1e-5, abs=1e-5)
 
 
-def test_a_critic_beside_an_actor_that_remembers_sees_the_margins_so_far():
+@pytest.mark.parametrize("view", ["plain", "flags"])
+def test_a_critic_beside_an_actor_that_does_not_know_them_sees_the_margins_so_far(view):
     formula = parse("F[0,1] (x > 1) & G[0,1] (y < 2)", ALL)
     signals = noise(11)
-    _, _, _, own = played(made("plain", formula, 11, privileged=True), signals)
+    _, _, _, own = played(made(view, formula, 11, privileged=True, reward={"early": 1.0}), signals)
     torch.testing.assert_close(own[5, :, 0], (signals["x"][:6] - 1).amax(0))
     torch.testing.assert_close(own[5, :, 1], (2 - signals["y"][:6]).amin(0))
+
+
+def test_flags_show_no_margins_that_nothing_is_paid_by():
+    with pytest.raises(ValueError, match=r"of_view\.privileged .* reward\.early is paid by, which is 0"):
+        made("flags", parse("F[0,1] (x > 1)", ALL), 11, privileged=True)
 
 
 # ---------------------------------------------------------------- history
