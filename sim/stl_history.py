@@ -72,11 +72,11 @@ class Outer:
 class Objective(Scored):
     """The sum that stands for the log-sum-exp."""
 
-    def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward) -> None:
+    def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool = False) -> None:
         online = Online(dt)
         self.outer = Outer(formula, online)
         soft = Soft(formula, online, reward.beta, reward.cap) if self.outer.most is None else None
-        super().__init__(online, online.at_start(formula), steps, False, reward.cap, soft)
+        super().__init__(online, online.at_start(formula), steps, privileged, reward.cap, soft)
         self.weights = reward
 
     def step(self, signals: Mapping[str, Tensor], action: Tensor, memory: Memory) -> tuple[Tensor, Tensor, Memory]:
@@ -136,7 +136,7 @@ class History:
 
 def make(
     formula: Formula, dt: float, steps: int, schema: Mapping[str, SignalSpec], *,
-    reward: Mapping[str, Any] | None = None, samples: int | None = None,
+    reward: Mapping[str, Any] | None = None, samples: int | None = None, privileged: bool = False,
 ) -> History:
     """The view of any formula whose windows end.
 
@@ -145,11 +145,12 @@ def make(
         schema: signals by name.
         reward: coefficients of :class:`Reward` by name.
         samples: at most so many samples before now, evenly spaced; None: all tau, as published.
+        privileged: whether the critic sees margins so far: for a history that leaves samples out.
     """
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
         raise ValueError(f"samples is a whole number above 0, or null for all, got {samples!r}")
     checked = check_reward(weights(Reward, reward), "beta", "exponent", "cap")
     try:
-        return History(formula, schema, steps, Objective(formula, dt, steps, checked), samples)
+        return History(formula, schema, steps, Objective(formula, dt, steps, checked, privileged), samples)
     except FormulaError as error:
         raise NotSupported(f"history view (tau-MDP) of {to_text(formula)}: {error}") from error
