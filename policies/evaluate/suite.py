@@ -94,13 +94,13 @@ METHODS: Mapping[str, Method] = {method.key: method for method in (
                "algo=tgpo", "algo.guided=false", "algo.frontier=0")),
     Method("tgpo-home", "TGPO* from home", "an ablation: TGPO* whose episodes all start where the task's do, as those "
            "of the baselines, and none in the middle of a mission", ("algo=tgpo", "algo.explore=0")),
-    Method("ppo", "PPO", "state and time, the formula's robustness at the end", (*LEARNER_WORDS, PLAIN)),
+    Method("ppo", "PPO", "state and time, the formula's robustness at the end", (*LEARNER_WORDS, PLAIN, SO_FAR)),
     Method("rnn", "RNN", "a recurrent policy; paid for each change of the soft robustness, and at the end where the "
            "formula is satisfied",
            (*LEARNER_WORDS, *WINDOWS, PLAIN, SO_FAR,
             "task.settings.reward={robustness: 0.0, early: 1.0, satisfied: 10.0}")),
     Method("tau-mdp", "τ-MDP", "the state's history (Aksaray et al., CDC 2016), of 32 samples; paid likewise",
-           (*LEARNER_WORDS, "task.settings.view=history", "task.settings.of_view={samples: 32}",
+           (*LEARNER_WORDS, "task.settings.view=history", "task.settings.of_view={samples: 32, privileged: true}",
             "task.settings.reward={satisfied: 10.0}")),
     Method("f-mdp", "F-MDP", "a flag for each inner operator (Venkataraman et al., HSCC 2020); paid likewise",
            (*LEARNER_WORDS, "task.settings.view=flags", SO_FAR,
