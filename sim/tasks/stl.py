@@ -46,6 +46,7 @@ part that is named above. `temporeal spec` judges recorded traces by any formula
 EXAMPLE: dict[str, Any] = {"a": [3.0, 3.0, 0.0], "r": 0.8}  # of FORMULA, m
 
 TIMED = "timed"
+SHARP = 5.0  # 1 / m in an arena of 10 m: with 1 what was broken by a little was worth more than what just held
 BANK = 4096  # schedules to draw from, before an algorithm puts better ones there
 
 
@@ -199,12 +200,17 @@ def resolved(*, system: str = "linear", view: str = TIMED, **given: Any) -> dict
     """The settings with what the system brings, so that a run's file says what it was trained with, whatever the
     system's own become."""
     settings = {"system": system, "view": view, **given}
-    if view != TIMED:
-        return settings
     of: System = resolve("sim.systems", system).make()
+    if view != TIMED:
+        return {**settings, "reward": {**sharp(of), **(given.get("reward") or {})}}
     slack = of.slack if given.get("slack") is None else given["slack"]
     reward = weights(stl_timed.Reward, {**of.reward, **(given.get("reward") or {})})
     return {**settings, "slack": slack, "reward": asdict(reward)}
+
+
+def sharp(of: System) -> dict[str, float]:
+    """``beta`` of the other views' rewards, in proportion to the system's lengths."""
+    return {"beta": SHARP * stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)}
 
 
 def spoken(
@@ -283,7 +289,7 @@ def make(
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
-            as the system says (``timed``) or as the view does, its ``beta`` 1 / m in an arena of 10 m and so on.
+            as the system says (``timed``) or as the view does, its ``beta`` :data:`SHARP`.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
             says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
             said. ``of_view``: other settings of the view, such as ``samples`` of ``history`` and ``privileged`` of
@@ -314,9 +320,8 @@ def make(
             raise ValueError("task 'stl': the formula has a window without an end, so that no episode tells whether it "
                              "is satisfied: give it one, such as F[0,10]")
         check_hope(parsed, dt)
-        sharp = {"beta": stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)}
-        seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene), reward={**sharp, **(reward or {})},
-                           **dict(of_view or {}))
+        seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene),
+                           reward={**sharp(of), **(reward or {})}, **dict(of_view or {}))
     return Task(
         name="stl", scene=of.scene, command=of.command, control_dt=dt, substeps=of.substeps, episode_s=length,
         formula=parsed, formula_text=text, constants=given, observe=Observe(of, seen), act=of.act,
