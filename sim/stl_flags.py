@@ -86,7 +86,7 @@ class Reward:
     satisfied: float = 1.0  # each step of an outer F where phi holds; each of an outer G where not (minus); else once
     shaping: float = 0.0  # times the change of the share of sub-formulas whose flags say that they (still) hold
     early: float = 0.0  # times the change of the soft robustness of what was seen so far (`sim.stl_plain.Soft`)
-    beta: float = 1.0  # of it, 1 / unit of the margins
+    sharp: float = 5.0  # of it, 1 / unit of the margins: with 1, what just failed was worth more than what just held
     cap: float = 10.0  # margins' unit: robustness counts as within +-cap
 
 
@@ -274,7 +274,7 @@ class Objective:
         check_length(self.flags.last, steps)
         self.memory: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": (), "soft": ()}
         self.online = Online(dt)
-        self.soft = Soft(formula, self.online, reward.beta, reward.cap) if reward.early else None
+        self.soft = Soft(formula, self.online, reward.sharp, reward.cap) if reward.early else None
         self.memory |= self.online.memory
         self.shown = margins_of(self.online) if privileged else []
         self.privileged_dim = len(self.shown)
@@ -340,7 +340,7 @@ def make(
         privileged: of :class:`Objective`.
     """
     try:
-        checked = check_reward(weights(Reward, reward), "beta", "cap")
+        checked = check_reward(weights(Reward, reward), "sharp", "cap")
         return FlagView(formula, dt, steps, Objective(formula, dt, steps, checked, privileged))
     except FormulaError as error:
         raise NotSupported(f"flags view (F-MDP) of {to_text(formula)}: {error}\n{FORMS}") from error

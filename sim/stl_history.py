@@ -45,6 +45,8 @@ class Reward:
 
     robustness: float = 1.0  # times what a step pays, see above
     beta: float = 1.0  # 1 / unit of the margins: the larger, the nearer is the sum to the maximum or minimum
+    # where no outer operator is: of the soft robustness (`sim.stl_plain.Soft`), 1 / unit of the margins
+    sharp: float = 5.0
     exponent: float = 4.0  # beta * robustness counts as within +-exponent: rewards stay in proportion
     cap: float = 10.0  # margins' unit: where no outer operator is, robustness counts as within +-cap
     satisfied: float = 0.0  # once, when the formula is known to be satisfied
@@ -75,7 +77,7 @@ class Objective(Scored):
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool = False) -> None:
         online = Online(dt)
         self.outer = Outer(formula, online)
-        soft = Soft(formula, online, reward.beta, reward.cap) if self.outer.most is None else None
+        soft = Soft(formula, online, reward.sharp, reward.cap) if self.outer.most is None else None
         super().__init__(online, online.at_start(formula), steps, privileged, reward.cap, soft)
         self.weights = reward
 
@@ -149,7 +151,7 @@ def make(
     """
     if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
         raise ValueError(f"samples is a whole number above 0, or null for all, got {samples!r}")
-    checked = check_reward(weights(Reward, reward), "beta", "exponent", "cap")
+    checked = check_reward(weights(Reward, reward), "beta", "sharp", "exponent", "cap")
     try:
         return History(formula, schema, steps, Objective(formula, dt, steps, checked, privileged), samples)
     except FormulaError as error:

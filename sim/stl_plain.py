@@ -33,7 +33,7 @@ class Reward:
     robustness: float = 1.0  # times the robustness of the formula over the whole episode, per unit of its margins
     satisfied: float = 0.0  # where that is positive
     early: float = 0.0  # times the change of the soft robustness of what was seen so far, `Soft`
-    beta: float = 1.0  # of it, 1 / unit of the margins
+    sharp: float = 5.0  # of it, 1 / unit of the margins: with 1, what just failed was worth more than what just held
     cap: float = 10.0  # margins' unit: robustness counts as within +-cap
 
 
@@ -109,21 +109,21 @@ class Soft:
     """The robustness of a conjunction of what was seen so far: its minimum as a log-sum-exp.
 
     What no sample could tell yet, a window that has not begun, counts as ``cap``. Paid as it changes, it sums to what
-    it is at the end, less what it was at the first sample. It is up to log(parts) / ``beta`` below the minimum: with a
-    small ``beta`` all parts count, so that one can be improved while another one is the least; what is violated by a
+    it is at the end, less what it was at the first sample. It is up to log(parts) / ``sharp`` below the minimum: with a
+    small one all parts count, so that one can be improved while another one is the least; what is violated by a
     little may then be worth more than what just holds, which a reward for being satisfied mends.
     """
 
-    def __init__(self, formula: Formula, online: Online, beta: float, cap: float) -> None:
+    def __init__(self, formula: Formula, online: Online, sharp: float, cap: float) -> None:
         f = positive(formula)
         self.parts = [online.at_start(part) for part in (f.args if isinstance(f, And) else (f,))]
-        self.beta, self.cap = beta, cap
+        self.sharp, self.cap = sharp, cap
 
     def __call__(self, sample: Sample) -> Tensor:
         """At a sample [N]."""
         found = torch.stack([self._told(part, sample) for part in self.parts], -1)
         least = found.amin(-1)
-        return least - torch.log(torch.exp(self.beta * (least[:, None] - found)).sum(-1)) / self.beta
+        return least - torch.log(torch.exp(self.sharp * (least[:, None] - found)).sum(-1)) / self.sharp
 
     def _told(self, part: Part, sample: Sample) -> Tensor:
         value = part(sample)
@@ -136,7 +136,7 @@ class Terminal(Scored):
 
     def __init__(self, formula: Formula, dt: float, steps: int, reward: Reward, privileged: bool) -> None:
         online = Online(dt)
-        soft = Soft(formula, online, reward.beta, reward.cap) if reward.early else None
+        soft = Soft(formula, online, reward.sharp, reward.cap) if reward.early else None
         super().__init__(online, online.at_start(formula), steps, privileged, reward.cap, soft)
         self.weights = reward
 
@@ -191,7 +191,7 @@ def make(
         reward: coefficients of :class:`Reward` by name.
         privileged: whether the critic sees margins so far: for actors that remember, with a critic that does not.
     """
-    checked = check_reward(weights(Reward, reward), "beta", "cap")
+    checked = check_reward(weights(Reward, reward), "sharp", "cap")
     try:
         return Plain(steps, Terminal(formula, dt, steps, checked, privileged))
     except FormulaError as error:

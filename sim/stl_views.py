@@ -13,7 +13,7 @@ until the formula's windows are over: an episode's end is the end of the task, n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ from sim import stl_flags, stl_history, stl_plain
 from sim.stl_plain import NotSupported
 from sim.task import Objective
 
-__all__ = ["VIEWS", "NotSupported", "View"]
+__all__ = ["PER_LENGTH", "REWARDS", "VIEWS", "NotSupported", "View"]
 
 
 class View(Protocol):
@@ -42,3 +42,6 @@ class View(Protocol):
 VIEWS: Mapping[str, Callable[..., View]] = {
     "plain": stl_plain.make, "history": stl_history.make, "flags": stl_flags.make}
 """``make(formula, dt, steps, schema, **settings)``."""
+REWARDS: Mapping[str, Any] = {"plain": stl_plain.Reward, "history": stl_history.Reward, "flags": stl_flags.Reward}
+PER_LENGTH = ("beta", "sharp")
+"""Coefficients of these that are 1 / unit of the margins: they fit an arena of 10 m."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -31,7 +31,7 @@ from sim.stl.possible import hopeless, possible
 from sim.stl.ranges import greatest
 from sim.stl.syntax import Formula, horizon, signals_in
 from sim.stl_timed import SCHEDULE
-from sim.stl_views import VIEWS, View
+from sim.stl_views import PER_LENGTH, REWARDS, VIEWS, View
 from sim.systems.types import System
 from sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema, weights
 from sim.timed import TimedMission
@@ -46,7 +46,6 @@ part that is named above. `temporeal spec` judges recorded traces by any formula
 EXAMPLE: dict[str, Any] = {"a": [3.0, 3.0, 0.0], "r": 0.8}  # of FORMULA, m
 
 TIMED = "timed"
-SHARP = 5.0  # 1 / m in an arena of 10 m: with 1 what was broken by a little was worth more than what just held
 BANK = 4096  # schedules to draw from, before an algorithm puts better ones there
 
 
@@ -202,15 +201,16 @@ def resolved(*, system: str = "linear", view: str = TIMED, **given: Any) -> dict
     settings = {"system": system, "view": view, **given}
     of: System = resolve("sim.systems", system).make()
     if view != TIMED:
-        return {**settings, "reward": {**sharp(of), **(given.get("reward") or {})}}
+        return {**settings, "reward": {**fitted(of, view), **(given.get("reward") or {})}}
     slack = of.slack if given.get("slack") is None else given["slack"]
     reward = weights(stl_timed.Reward, {**of.reward, **(given.get("reward") or {})})
     return {**settings, "slack": slack, "reward": asdict(reward)}
 
 
-def sharp(of: System) -> dict[str, float]:
-    """``beta`` of the other views' rewards, in proportion to the system's lengths."""
-    return {"beta": SHARP * stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)}
+def fitted(of: System, view: str) -> dict[str, float]:
+    """Coefficients of another view's reward that are per length, in proportion to the system's lengths."""
+    smaller = stl_timed.Reward.scale / of.reward.get("scale", stl_timed.Reward.scale)
+    return {f.name: smaller * f.default for f in fields(REWARDS[view]) if f.name in PER_LENGTH}
 
 
 def spoken(
@@ -289,7 +289,7 @@ def make(
     Args:
         system: of `sim/systems`; ``start``: its settings of where episodes begin.
         view: ``timed``, or one of :data:`sim.stl_views.VIEWS`; ``reward``: coefficients of that view, those left out
-            as the system says (``timed``) or as the view does, its ``beta`` :data:`SHARP`.
+            as the system says (``timed``) or as the view does, what is per length in proportion to the system's.
         slack, margin: of the timed view, in the predicates' unit; ``slack`` None, or the system's own (as a run's file
             says it): that, or half of what a predicate can hold by at all where this is less. Any other is as it is
             said. ``of_view``: other settings of the view, such as ``samples`` of ``history`` and ``privileged`` of
@@ -321,7 +321,7 @@ def make(
                              "is satisfied: give it one, such as F[0,10]")
         check_hope(parsed, dt)
         seen = VIEWS[view](parsed, dt, round(length / dt), task_schema(of.scene),
-                           reward={**sharp(of), **(reward or {})}, **dict(of_view or {}))
+                           reward={**fitted(of, view), **(reward or {})}, **dict(of_view or {}))
     return Task(
         name="stl", scene=of.scene, command=of.command, control_dt=dt, substeps=of.substeps, episode_s=length,
         formula=parsed, formula_text=text, constants=given, observe=Observe(of, seen), act=of.act,

@@ -171,22 +171,22 @@ def test_history_pays_the_terms_of_the_log_sum_exp(text):
                                        ("flags", {"satisfied": 0.0, "early": 2.0})])
 @pytest.mark.parametrize("text", [FORMS["reach and avoid"], FORMS["until"], FORMS["patrol"]])
 def test_what_is_paid_early_sums_to_the_soft_robustness(view, own, text):
-    formula, beta, cap = parse(text, ALL), 2.0, 3.0
+    formula, sharp, cap = parse(text, ALL), 2.0, 3.0
     length = samples_of(formula) + 3
     signals = noise(length, 3)
-    made_view = made(view, formula, length, reward={**own, "beta": beta, "cap": cap})
+    made_view = made(view, formula, length, reward={**own, "sharp": sharp, "cap": cap})
     rewards, _, _, _ = played(made_view, signals)
     margins = torch.stack([robustness(part, signals, DT)[0] for part in formula.args])
-    soft = -torch.log(torch.exp(-beta * margins.clamp(-cap, cap)).sum(0)) / beta
+    soft = -torch.log(torch.exp(-sharp * margins.clamp(-cap, cap)).sum(0)) / sharp
     first = made_view.objective.start(at(signals, 0), zeros(made_view.objective.memory, 50))["soft"]
     torch.testing.assert_close(rewards.sum(0), 2.0 * (soft - first))
     assert not rewards[-2:].any()  # what is known changes no more
     exact = robustness(formula, signals, DT)[0].clamp(-cap, cap)
-    assert ((soft <= exact + 1e-5) & (soft >= exact - log(len(formula.args)) / beta - 1e-5)).all()
+    assert ((soft <= exact + 1e-5) & (soft >= exact - log(len(formula.args)) / sharp - 1e-5)).all()
 
 
 def test_a_window_that_has_not_begun_does_not_count():
-    view = made("history", parse("F[1,2] (x > 1) & G[0,2] (y < 2)", ALL), 21)
+    view = made("history", parse("F[1,2] (x > 1) & G[0,2] (y < 2)", ALL), 21, reward={"sharp": 1.0})
     signals = noise(21, 3)
     rewards, _, _, _ = played(view, signals)
     assert rewards[9].abs().min() > 0.1  # the first sample that x may be reached at
@@ -200,7 +200,8 @@ def test_a_window_that_has_not_begun_does_not_count():
     ("F[1,2] (x > 1) & X (y > 0)", 10, lambda s, t: s["y"][1])])
 def test_what_is_told_late_does_not_count_before(text, told, known):
     formula = parse(text, ALL)
-    signals, objective = noise(24, 5), made("plain", formula, samples_of(formula) + 1, reward={"early": 1.0}).objective
+    signals, reward = noise(24, 5), {"early": 1.0, "sharp": 1.0}
+    objective = made("plain", formula, samples_of(formula) + 1, reward=reward).objective
     memory = objective.start(at(signals, 0), zeros(objective.memory, 50))
     for t in range(told):
         if t:
