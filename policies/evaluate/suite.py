@@ -104,7 +104,7 @@ METHODS: Mapping[str, Method] = {method.key: method for method in (
             "task.settings.reward={satisfied: 10.0}")),
     Method("f-mdp", "F-MDP", "a flag for each inner operator (Venkataraman et al., HSCC 2020); paid likewise",
            (*LEARNER_WORDS, "task.settings.view=flags", SO_FAR,
-            "task.settings.reward={early: 1.0, satisfied: 10.0}")),
+            "task.settings.reward={early: 1.0, satisfied: 10.0, sharp: 1.0}")),
     Method("npc", "STL-NPC", "gradient through the model and smooth robustness, with its backup policy "
            "(Meng and Fan, RA-L 2023)", ("algo=npc", PLAIN, "num_worlds=1", "algo.backup_steps=300"), MODEL),
     Method("cem", "CEM", "cross-entropy search over action splines in the model", (
@@ -124,7 +124,8 @@ SYSTEMS: Mapping[str, Target] = {
     "quadrotor": Target(0.95, 900.0, 720.0, replan=50),
     "franka": Target(0.80, None, 360.0, replan=25, of={  # a place has a radius of 6 cm there, 60 cm in the plane
         "npc": ("algo.margin=0.02", "algo.temperature=0.01", "algo.temperature_end=0.002"),
-        "cem": ("algo.enough=0.005",)}),
+        "cem": ("algo.enough=0.005",),
+        "f-mdp": ("task.settings.reward={early: 1.0, satisfied: 10.0, sharp: 10.0}",)}),
     "ant": Target(0.75, None, 1200.0, words=("experiment=stl_ant",), of=dict.fromkeys(
         ("ppo", "rnn", "tau-mdp", "f-mdp"), ("algo.gamma=0.99", "algo.gae_lambda=0.95", "algo.minibatches=4",
                                              "algo.entropy_coef=0.001"))),
