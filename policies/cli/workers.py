@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -157,7 +157,7 @@ def work(argv: Sequence[str]) -> int:
     result = verb.train(settings, quiet="--quiet" in argv, opened=True)
     if result["rank"] == 0:
         write_whole(Path(settings["out"]) / RESULT, (json.dumps(result) + "\n").encode())
-    if distributed.is_initialized():  # its threads, left to the interpreter's end, now and then abort the process there
+    if distributed.is_initialized():
         distributed.destroy_process_group()
     return OK
 
@@ -165,4 +165,11 @@ def work(argv: Sequence[str]) -> int:
 if __name__ == "__main__":
     from policies.cli.main import guarded
 
-    sys.exit(guarded(work, sys.argv[1:]))
+    status = guarded(work, sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it
+            if stream is not None:
+                stream.flush()
+    # Not by the interpreter's end: a thread of the process group that is still there then aborts the process, now and
+    # then even after it was destroyed, and a training that is done counts as failed. All files are written by now.
+    os._exit(status)
