@@ -50,7 +50,7 @@ def test_a_run_says_what_its_system_brought(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="slack of the run is 0.01, now 0.02"):
         runs.check_same(read(tmp_path / "run" / "config.yaml"), override(made, ["task.settings.slack=0.02"]))
     baseline = settings(tmp_path, "task=stl/franka_reach", "algo=ppo", "task.settings.view=plain")
-    assert runs.resolved(baseline)["task"]["settings"]["reward"] == {"sharp": 50.0}  # fits an arm, and nothing of TGPO's
+    assert runs.resolved(baseline)["task"]["settings"]["reward"] == {"sharp": 50.0}  # of an arm's size
     assert runs.resolved(settings(tmp_path, "task=hover"))["task"] == compose(["task=hover"])["task"]
 
 
