@@ -72,13 +72,12 @@ class Reward:
 
 
 def guards(mission: TimedMission, guard: float) -> tuple[tuple[int, float], ...]:
-    """The place of each predicate that must be kept at times, and from which margin on it is safe: ``guard``, or half
-    of what it can hold by at all where this is less. Where nothing was safe, to stay cost so much in a minute that it
-    paid to break what must be kept, or never to begin it.
+    """The place of each predicate that must be kept at times, and from which margin on it is safe: ``guard``, or
+    halfway between the mission's own ``margin`` and the most that it can hold by, where this is less. Where nothing was
+    safe, to stay cost so much in a minute that it paid to break what must be kept, or never to begin it.
     """
     kept = dict.fromkeys(keep.predicate for a in mission.alternatives for keep in a.keeps)
-    return tuple((mission.predicates.index(p), min(guard, 0.5 * most) if (most := greatest(p)) > 0 else guard)
-                 for p in kept)
+    return tuple((mission.predicates.index(p), min(guard, 0.5 * (mission.margin + greatest(p)))) for p in kept)
 
 
 def return_bound(reward: Reward, variables: int) -> float:

@@ -94,8 +94,7 @@ class Planar:
         self._kept = False  # whether that is the state before the last step
         self._values = {name: torch.full((num_worlds,), p.nominal[0]) for name, p in robot.parameters.items()}
         spec, one = robot.command(command), torch.ones(1)
-        self._no_turn = torch.zeros(1, SIZES["base_quat_w"])  # in the place of what a robot does not have
-        rows = [self._state.get(name, self._no_turn) for name in SIZES]
+        rows = [self._state.get(name, torch.zeros(1, size)) for name, size in SIZES.items()]  # a point has no attitude
         arrays = (*rows, self._values["speed_gain"], self._values.get("turn_gain", one),
                   torch.tensor([*spec.low, *spec.high]))
         self._crew = Crew(threads, kernels.drive, tuple(array.numpy() for array in arrays))

@@ -155,6 +155,8 @@ def test_guards_are_as_said_where_there_is_room() -> None:
     narrow = task_of(formula=LANE, constants={"a": [0, 0, 0], "r": 0.5}).objective.mission  # type: ignore[attr-defined]
     assert [(str(narrow.predicates[place]), guard) for place, guard in guards(narrow, 0.2)] == [
         ("abs(base_pos_w.y) < 0.1", 0.05)]
+    wider = task_of(formula=LANE, constants={"a": [0, 0, 0], "r": 0.5}, margin=0.06).objective  # type: ignore[attr-defined]
+    assert [guard for _, guard in wider.guards] == [pytest.approx(0.08)]  # between where it breaks and the middle
 
 
 def test_being_done_is_worth_the_same_by_each_alternative() -> None:
