@@ -156,6 +156,12 @@ def is_scaling(task: str) -> bool:
     return steps_of(task) is not None
 
 
+def seen(trials: Sequence[Trial], key: str, known: Iterable[str]) -> list[str]:
+    """Those of ``known`` that there are trials of."""
+    there = {t[key] for t in trials}
+    return [name for name in known if name in there]
+
+
 # ---------------------------------------------------------------- averages
 
 

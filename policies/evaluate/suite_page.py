@@ -136,12 +136,6 @@ def method_cell(method: str) -> str:
     return f'<strong>{METHODS[method].title}</strong><div class="muted small">{escape(METHODS[method].about)}</div>'
 
 
-def seen(trials: Sequence[Trial], key: str, known: Iterable[str]) -> list[str]:
-    """Those of ``known`` that there are trials of."""
-    there = {t[key] for t in trials}
-    return [name for name in known if name in there]
-
-
 def nothing(text: str) -> str:
     """In the place of what is not there yet."""
     return f'<p class="muted">{text}</p>'
@@ -182,9 +176,9 @@ def number(value: Any) -> str:
 def success(study: Study) -> str:
     """Methods by systems."""
     trials = study["trials"]
-    systems = seen(trials, "system", SYSTEMS)
+    systems = suite.seen(trials, "system", SYSTEMS)
     rows = []
-    for method in seen(trials, "method", METHODS):
+    for method in suite.seen(trials, "method", METHODS):
         cells = [share_cell(suite.system_share(trials, method, system),
                             SYSTEMS[system].success if method == suite.OURS else None,
                             of=formulas_of(study, system)) for system in systems]
@@ -218,7 +212,7 @@ def by_system(
 ) -> list[list[str]]:
     """A row for each method, a cell for each system."""
     return [[METHODS[method].title, *(cell(method, system) for system in systems)]
-            for method in seen(trials, "method", METHODS)]
+            for method in suite.seen(trials, "method", METHODS)]
 
 
 def span(found: tuple[float, float] | None) -> str:
@@ -229,11 +223,11 @@ def span(found: tuple[float, float] | None) -> str:
 def layers(study: Study) -> str:
     """Two-layer and multi-layer formulas apart."""
     trials = study["trials"]
-    systems = seen(trials, "system", SYSTEMS)
+    systems = suite.seen(trials, "system", SYSTEMS)
     columns = [(system, kind) for system in systems for kind in ("two", "multi")]
     rows = [[METHODS[method].title, *(share_cell(suite.system_share(trials, method, s, kind),
                                                 of=formulas_of(study, s, kind)) for s, kind in columns)]
-            for method in seen(trials, "method", METHODS)]
+            for method in suite.seen(trials, "method", METHODS)]
     told = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
             "that are not supported count as 0.</p>")
     return told + table(["method", *(f"{s}, {kind}" for s, kind in columns)], rows) if rows else nothing("None yet.")
@@ -242,9 +236,9 @@ def layers(study: Study) -> str:
 def formulas(study: Study) -> str:
     """Every formula with every method."""
     trials, out = study["trials"], []
-    for system in seen(trials, "system", SYSTEMS):
+    for system in suite.seen(trials, "system", SYSTEMS):
         own = suite.of(trials, system=system)
-        methods = seen(own, "method", METHODS)
+        methods = suite.seen(own, "method", METHODS)
         rows = [[f"<strong>{escape(task)}</strong>{formula_text(own, task)}",
                  *(share_cell(suite.formula_share(suite.of(own, task=task, method=m))) for m in methods)]
                 for task in sorted({t["task"] for t in own})]
@@ -285,8 +279,8 @@ def durations(study: Study) -> str:
             "often a single one, which is no measure: they are in no curve and no time to a threshold. Planners: "
             "seconds per start, simulation included; where their time (that of a training) was over before all "
             "starts, the number that was judged.</p>")
-    for system in seen(trials, "system", SYSTEMS):
-        rows = [r for method in seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
+    for system in suite.seen(trials, "system", SYSTEMS):
+        rows = [r for method in suite.seen(trials, "method", METHODS) if (r := time_row(trials, method, system))]
         if rows:
             curves = suite_figures.learning_chart(suite.of(trials, system=system))
             header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
@@ -395,7 +389,7 @@ def failures(study: Study) -> str:
     """Which clause fails first."""
     trials, rows = study["trials"], []
     for task in sorted({t["task"] for t in trials}):
-        for method in seen(suite.of(trials, task=task), "method", METHODS):
+        for method in suite.seen(suite.of(trials, task=task), "method", METHODS):
             found = suite.first_to_fail(trials, method, task)
             if found:
                 text = "<br>".join(f"{share:.1%} <code>{escape(clause)}</code>" for clause, share in found.items())
@@ -408,7 +402,8 @@ def notes(study: Study) -> str:
     """What is not in the averages, and how trials are made."""
     trials = study["trials"]
     refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
-    budgets = ", ".join(f"{name} {budget(trials, name)}" for name in seen(trials, "system", SYSTEMS)) or "none yet"
+    systems = suite.seen(trials, "system", SYSTEMS)
+    budgets = ", ".join(f"{name} {budget(trials, name)}" for name in systems) or "none yet"
     out = ["<ul><li>Every trial is a process of its own. Trainings of a system have the same CPU time (on a core that "
            f"has nothing else to do, that is wall time): {budgets}. "
            "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "

@@ -600,9 +600,10 @@ class Study:
                     yield Item(task, method, int(seed), self.quick)
 
     def write(self) -> list[Row]:
-        """``study.json`` and the page; the rows."""
+        """``study.json``, the page and its tables in Markdown; the rows."""
         from policies.cli.console import plain
         from policies.evaluate.suite_page import write_page
+        from policies.evaluate.suite_tables import write_tables
         from policies.files import write_whole
 
         trials, stale = self.trials()
@@ -616,6 +617,7 @@ class Study:
                  "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                  "tasks": list(self.tasks), "rows": told, "tried": dict(TRIED), "trials": trials}
         write_page(self.folder / "index.html", whole)
+        write_tables(self.folder / "tables.md", whole)
         write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())
         return rows
 

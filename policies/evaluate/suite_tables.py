@@ -1,0 +1,161 @@
+"""The comparison on the suite of formulas as tables in Markdown, for a document or a paper's first draft.
+
+    tables({"trials": [...], "rows": [...], ...})      # what `policies.cli.benches.stl_tasks` keeps
+
+Figures are rounded to three digits; the page (`policies.evaluate.suite_page`) has their intervals, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from policies.evaluate import suite
+from policies.evaluate.suite import METHODS, SYSTEMS, Share, Trial
+
+Study = Mapping[str, Any]
+MARK = {True: "reached", False: "missed", None: "not judged"}
+
+
+def write_tables(path: Path, study: Study) -> None:
+    """Write :func:`tables` of ``study``."""
+    from policies.files import write_whole
+
+    write_whole(path, tables(study).encode())
+
+
+def tables(study: Study) -> str:
+    """All tables of ``study`` (see :func:`policies.evaluate.suite_page.write_page`), each with its title."""
+    trials = study["trials"]
+    systems = suite.seen(trials, "system", SYSTEMS)
+    parts = [("Targets", targets(study["rows"])),
+             ("Means over the formulas of each system", by_system(trials, systems)),
+             *((f"Every formula: {system}", every_formula(trials, system)) for system in systems),
+             ("One formula of linear over more and more control steps", horizons(trials)),
+             ("Time", times(trials, systems))]
+    sections = (f"## {title}\n\n{text}" for title, text in parts if text)
+    return "\n".join(["# Temporal-logic tasks\n", head(study), *sections])
+
+
+def head(study: Study) -> str:
+    """How the tables were made and how they are to be read."""
+    quick = "**A quick run: it shows the form, its figures are not to be quoted.**\n\n" if study.get("quick") else ""
+    revisions = ", ".join(study.get("revisions", [])) or "unknown"
+    return (f"{quick}Made by `{study.get('command', '')}`, {len(study['trials'])} trials of revisions {revisions}.\n\n"
+            "P(satisfied): of all fresh starts, mean over seeds and formulas, each with the same weight. (a to b): the "
+            "least and the greatest seed. [a, b]: 95 % interval over trainings; three seeds each make it too narrow "
+            f"rather than too wide. [n]: starts, where fewer than {suite.STARTS} were planned in the time that there "
+            "was. Blank: not tried. A formula that a method does not take counts as 0 in its mean.\n")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Empty where there are no rows."""
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join([f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines, ""]) if lines else ""
+
+
+def targets(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The figures that have a target, and all margins."""
+    shown = [r for r in rows if r["target"] is not None or r["name"].startswith("margin")]
+    return table(["figure", "value", "target", "", "of"], [
+        [f"`{r['name']}`", number(r["value"], r["unit"]), number(r["target"], r["unit"]),
+         "" if r["target"] is None else MARK[r["ok"]], str(r["peer"] or "")] for r in shown])
+
+
+def number(value: Any, unit: str) -> str:
+    """A figure with its unit, or the text that it is."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:.{3 if unit == '1' else 0 if unit == '' else 1}f}" + (
+        "" if unit in ("", "1") else f" {unit}")
+
+
+def by_system(trials: Sequence[Trial], systems: Sequence[str]) -> str:
+    """Means over the formulas of each system."""
+    methods = suite.seen(trials, "method", METHODS)
+    return table(["method", *systems], [
+        [METHODS[method].title, *(mean(trials, method, system) for system in systems)] for method in methods])
+
+
+def mean(trials: Sequence[Trial], method: str, system: str) -> str:
+    """Mean over the formulas of ``system``, its interval over trainings where there is one; what is missing."""
+    share = suite.system_share(trials, method, system)
+    if share is None or share.not_supported == share.formulas:
+        return missing(share)
+    over, whole = suite.training_interval(trials, method, system), len(suite.system_tasks(trials, system))
+    notes = [f"{share.formulas} of {whole} formulas"] if share.formulas < whole else []
+    notes += [f"{share.seeds} seed{'s' * (share.seeds != 1)}"] if share.seeds < suite.SEEDS else []
+    notes += [f"{share.failed} failed"] if share.failed else []
+    interval = "" if over is None else f" [{over[0]:.3f}, {over[1]:.3f}]"
+    return f"{share.estimate:.3f}{interval}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def missing(share: Share | None) -> str:
+    """In the place of a share that there is none of."""
+    return "" if share is None else "not taken"
+
+
+def every_formula(trials: Sequence[Trial], system: str) -> str:
+    """Each formula of ``system`` with each method, and how many seeds a method has at least."""
+    own = [t for t in suite.of(trials, system=system) if not suite.is_scaling(t["task"])]
+    methods, tasks = suite.seen(own, "method", METHODS), sorted({t["task"] for t in own})
+    found = {method: suite.shares(own, method, tasks) for method in methods}
+    rows = [[f"`{task}`", *(cell(suite.of(own, task=task, method=method)) for method in methods)] for task in tasks]
+    seeds = ["seeds", *(count([share.seeds for share in found[method].values()]) for method in methods)]
+    return table(["", *(METHODS[method].title for method in methods)], [*rows, seeds]) if rows else ""
+
+
+def cell(trials: Sequence[Trial]) -> str:
+    """Of one method on one formula: its mean, the least and the greatest seed where these differ, in brackets the
+    starts that it was judged on where these are few."""
+    share = suite.formula_share(trials)
+    if share is None or share.not_supported:
+        return missing(share)
+    if share.failed and not share.episodes:
+        return "failed"
+    each = [t["satisfied"] / t["episodes"] for t in suite.of(trials, status=suite.DONE)]
+    spread = f" ({min(each):.3f} to {max(each):.3f})" if f"{min(each):.3f}" != f"{max(each):.3f}" else ""
+    few = f" [{count(share.starts)}]" if share.starts[0] < suite.STARTS else ""
+    return f"{share.estimate:.3f}{spread}{few}" + (f", {share.failed} failed" if share.failed else "")
+
+
+def count(numbers: Iterable[int]) -> str:
+    """A number, or the least and the greatest."""
+    found = sorted(set(numbers))
+    return "" if not found else str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def horizons(trials: Sequence[Trial]) -> str:
+    """Success of one formula against its length."""
+    own = [t for t in trials if suite.is_scaling(t["task"])]
+    methods = suite.seen(own, "method", METHODS)
+    steps = sorted({s for t in own if (s := suite.steps_of(t["task"])) is not None})
+    rows = [[str(s), *(seeded(suite.of(own, task=f"linear_horizon_{s}", method=m)) for m in methods)] for s in steps]
+    return table(["steps", *(METHODS[method].title for method in methods)], rows)
+
+
+def seeded(trials: Sequence[Trial]) -> str:
+    """:func:`cell`, and of how many seeds it is where these are not all."""
+    text, seeds = cell(trials), len(trials)
+    return text if not 0 < seeds < suite.SEEDS else f"{text}, {seeds} seed{'s' * (seeds != 1)}"
+
+
+def times(trials: Sequence[Trial], systems: Sequence[str]) -> str:
+    """What trainings take, and from when on they did well."""
+    rows = []
+    for system in systems:
+        for method in suite.seen(trials, "method", METHODS):
+            if (found := suite.times(trials, method, system)) is not None:
+                to = [reached(found, threshold) for threshold in suite.THRESHOLDS]
+                rows.append([system, METHODS[method].title, str(found.trainings), f"{found.longest_s:.0f} s", *to])
+    return table(["system", "method", "trainings", "longest, CPU time",
+                  *(f"to {threshold:g}" for threshold in suite.THRESHOLDS)], rows)
+
+
+def reached(found: suite.Times, threshold: float) -> str:
+    """Median time to ``threshold``, and how many got there of those that tell it."""
+    if not found.pooled:
+        return "not measured"
+    got, seconds = found.to[threshold]
+    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({got} of {found.pooled})"
