@@ -41,8 +41,8 @@ HELP = (
     "exact Boolean verdict, Clopper-Pearson intervals. Options: --systems, --methods, --tasks, --seeds, each a list "
     "such as linear,unicycle; --parallel. "
     "Everything takes days: it is cut into trials that are kept in outputs/bench/stl-tasks while settings and code are "
-    "the same, so it goes on where it was; the page there, index.html, is written anew after each. --quick: two "
-    "formulas, short, within 10 minutes"
+    "the same, so it goes on where it was; the page there, index.html, and tables.md are written anew after each. "
+    "--quick: two formulas, short, within 10 minutes"
 )
 DAYS = True  # of computing, for all methods, formulas and seeds: `bench --all` leaves it to who names it
 
