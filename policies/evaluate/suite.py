@@ -271,6 +271,31 @@ def seed_range(trials: Sequence[Trial], method: str, system: str) -> tuple[float
     return (min(found), max(found)) if found else None
 
 
+def formulas_of(study: Mapping[str, Any], system: str, layers: str | None = None) -> int | None:
+    """How many formulas of ``system`` (with ``layers``) the suite has, the study of horizons left out; None: of those
+    that nothing was tried on, the layers are not known."""
+    tried = system_tasks(study["trials"], system)
+    known = {t for t in study.get("tasks", ()) if system_of(t) == system and not is_scaling(t)} | {*tried}
+    if layers is None:
+        return len(known)
+    sure = {kind: system_tasks(study["trials"], system, kind) for kind in ("two", "multi")}
+    return len(sure[layers]) if len(known) == sum(map(len, sure.values())) else None
+
+
+def extent(share: Share, of: int | None) -> list[str]:
+    """Of how many formulas and seeds a share is, where those are not all; of how many starts, where those are few."""
+    parts = []
+    if share.formulas != of or share.seeds < SEEDS:
+        formulas = f"{share.formulas}" + ("" if of is None else f" of {of}")
+        formulas += " formula, " if (of or share.formulas) == 1 else " formulas, "
+        seeds = f"{share.seeds} seed" + ("s" if share.seeds > 1 else "")
+        parts.append(("" if share.formulas == of == 1 else formulas) + seeds)
+    least, most = share.starts
+    if 0 < least < STARTS:
+        parts.append(f"{least} starts" if least == most else f"{least} to {most} starts")
+    return parts
+
+
 RESAMPLES = 10_000
 """Of a bootstrap: its 2.5 % quantile is then known to some 1.5 % of the interval's width."""
 
@@ -364,6 +389,11 @@ def not_worse(ours: Share, theirs: Share) -> bool:
     return theirs.estimate <= ours.high
 
 
+def tried(study: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """What was tried for the figure ``row`` of ``study``, where its target is missed; else empty."""
+    return "" if row["ok"] is not False else study.get("tried", {}).get(row["name"], "nothing is noted yet")
+
+
 # ---------------------------------------------------------------- time
 
 
@@ -446,6 +476,14 @@ def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
     took = [t["cpu_s"] for t in own]
     walls = [t["wall_s"] for t in own if "wall_s" in t and (t.get("parallel") or FEW + 1) <= FEW]
     return Times(len(own), median(took), max(took), len(told), to, (len(walls), max(walls, default=None)))
+
+
+def reached(found: Times, threshold: float) -> str:
+    """Median time to ``threshold``, and how many got there of those that tell it."""
+    if not found.pooled:
+        return "not measured"
+    got, seconds = found.to[threshold]
+    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({got} of {found.pooled})"
 
 
 def first_to_fail(trials: Sequence[Trial], method: str, task: str) -> dict[str, float]:

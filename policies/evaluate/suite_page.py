@@ -98,37 +98,12 @@ def share_cell(share: Share | None, require: float | None = None, *, of: int | N
         return '<td class="none">not supported</td>'
     if share.failed and not share.episodes:
         return '<td class="bad">failed</td>'
-    notes = extent(share, of)
+    notes = suite.extent(share, of)
     notes += [f"{share.not_supported} of {share.formulas} not supported"] if share.not_supported else []
     notes += [f"{share.failed} failed"] if share.failed else []
     small = f'<div class="muted small">{"; ".join(notes)}</div>' if notes else ""
     return (f"<td>{share.estimate:.3f} <span class=\"muted\">[{share.low:.3f}, {share.high:.3f}]</span>"
             f"{interval(share.low, share.estimate, share.high, require)}{small}</td>")
-
-
-def extent(share: Share, of: int | None) -> list[str]:
-    """Of how many formulas and seeds a share is, where those are not all; of how many starts, where those are few."""
-    parts = []
-    if share.formulas != of or share.seeds < suite.SEEDS:
-        formulas = f"{share.formulas}" + ("" if of is None else f" of {of}")
-        formulas += " formula, " if (of or share.formulas) == 1 else " formulas, "
-        seeds = f"{share.seeds} seed" + ("s" if share.seeds > 1 else "")
-        parts.append(("" if share.formulas == of == 1 else formulas) + seeds)
-    least, most = share.starts
-    if 0 < least < suite.STARTS:
-        parts.append(f"{least} starts" if least == most else f"{least} to {most} starts")
-    return parts
-
-
-def formulas_of(study: Study, system: str, layers: str | None = None) -> int | None:
-    """How many formulas of ``system`` (with ``layers``) the suite has, the study of horizons left out; None: of those
-    that nothing was tried on, the layers are not known."""
-    tried = suite.system_tasks(study["trials"], system)
-    known = {t for t in study.get("tasks", ()) if suite.system_of(t) == system and not suite.is_scaling(t)} | {*tried}
-    if layers is None:
-        return len(known)
-    sure = {kind: suite.system_tasks(study["trials"], system, kind) for kind in ("two", "multi")}
-    return len(sure[layers]) if len(known) == sum(map(len, sure.values())) else None
 
 
 def method_cell(method: str) -> str:
@@ -160,10 +135,8 @@ def targets(study: Study) -> str:
 
 def tried(study: Study, row: Mapping[str, Any]) -> str:
     """At a target that is missed: what was tried."""
-    if row["ok"] is not False:
-        return ""
-    text = study.get("tried", {}).get(row["name"], "nothing is noted yet")
-    return f'<div class="small">Tried: {escape(text)}</div>'
+    text = suite.tried(study, row)
+    return f'<div class="small">Tried: {escape(text)}</div>' if text else ""
 
 
 def number(value: Any) -> str:
@@ -181,7 +154,7 @@ def success(study: Study) -> str:
     for method in suite.seen(trials, "method", METHODS):
         cells = [share_cell(suite.system_share(trials, method, system),
                             SYSTEMS[system].success if method == suite.OURS else None,
-                            of=formulas_of(study, system)) for system in systems]
+                            of=suite.formulas_of(study, system)) for system in systems]
         rows.append([method_cell(method), *cells])
     if not rows:
         return nothing("No trial is done yet.")
@@ -195,7 +168,7 @@ def success(study: Study) -> str:
             "compared.</p>")
     return (told + table(["method", *systems], rows) + "<h3>Over the formulas that each supports</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: share_cell(
-                suite.system_share(trials, m, s, refused_as_zero=False), of=formulas_of(study, s))))
+                suite.system_share(trials, m, s, refused_as_zero=False), of=suite.formulas_of(study, s))))
             + "<h3>Least and greatest seed</h3>"
             + table(["method", *systems], by_system(trials, systems, lambda m, s: by_seed(trials, m, s))))
 
@@ -226,7 +199,7 @@ def layers(study: Study) -> str:
     systems = suite.seen(trials, "system", SYSTEMS)
     columns = [(system, kind) for system in systems for kind in ("two", "multi")]
     rows = [[METHODS[method].title, *(share_cell(suite.system_share(trials, method, s, kind),
-                                                of=formulas_of(study, s, kind)) for s, kind in columns)]
+                                                of=suite.formulas_of(study, s, kind)) for s, kind in columns)]
             for method in suite.seen(trials, "method", METHODS)]
     told = ("<p>Two-layer: no temporal operator inside another. Multi-layer: at least one inside another. Formulas "
             "that are not supported count as 0.</p>")
@@ -319,12 +292,9 @@ def reached(found: suite.Times | None, threshold: float) -> str:
     """Median seconds to a threshold, and how many got there of those that tell it; how many trainings do not."""
     if found is None:
         return "–"
-    if not found.pooled:
-        return "not measured"
-    count, seconds = found.to[threshold]
-    missing = found.trainings - found.pooled
+    missing = found.trainings - found.pooled if found.pooled else 0
     small = f'<div class="muted small">of {missing} not measured</div>' if missing else ""
-    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({count} of {found.pooled}){small}"
+    return suite.reached(found, threshold) + small
 
 
 def trajectories(study: Study) -> str:

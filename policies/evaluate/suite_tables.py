@@ -29,8 +29,8 @@ def tables(study: Study) -> str:
     """All tables of ``study`` (see :func:`policies.evaluate.suite_page.write_page`), each with its title."""
     trials = study["trials"]
     systems = suite.seen(trials, "system", SYSTEMS)
-    parts = [("Targets", targets(study["rows"])),
-             ("Means over the formulas of each system", by_system(trials, systems)),
+    parts = [("Targets", targets(study)),
+             ("Means over the formulas of each system", by_system(study, systems)),
              *((f"Every formula: {system}", every_formula(trials, system)) for system in systems),
              ("One formula of linear over more and more control steps", horizons(trials)),
              ("Time", times(trials, systems))]
@@ -55,12 +55,15 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([f"| {' | '.join(header)} |", f"|{'---|' * len(header)}", *lines, ""]) if lines else ""
 
 
-def targets(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The figures that have a target, and all margins."""
-    shown = [r for r in rows if r["target"] is not None or r["name"].startswith("margin")]
+def targets(study: Study) -> str:
+    """The figures that have a target, with what was tried where it is missed, and all margins."""
+    shown = [r for r in study["rows"] if r["target"] is not None or r["name"].startswith("margin")]
+    def of(row: Mapping[str, Any]) -> str:
+        return ". Tried: ".join(text for text in (row["peer"], suite.tried(study, row)) if text)
+
     return table(["figure", "value", "target", "", "of"], [
         [f"`{r['name']}`", number(r["value"], r["unit"]), number(r["target"], r["unit"]),
-         "" if r["target"] is None else MARK[r["ok"]], str(r["peer"] or "")] for r in shown])
+         "" if r["target"] is None else MARK[r["ok"]], of(r)] for r in shown])
 
 
 def number(value: Any, unit: str) -> str:
@@ -71,24 +74,24 @@ def number(value: Any, unit: str) -> str:
         "" if unit in ("", "1") else f" {unit}")
 
 
-def by_system(trials: Sequence[Trial], systems: Sequence[str]) -> str:
+def by_system(study: Study, systems: Sequence[str]) -> str:
     """Means over the formulas of each system."""
-    methods = suite.seen(trials, "method", METHODS)
     return table(["method", *systems], [
-        [METHODS[method].title, *(mean(trials, method, system) for system in systems)] for method in methods])
+        [METHODS[method].title, *(mean(study, method, system) for system in systems)]
+        for method in suite.seen(study["trials"], "method", METHODS)])
 
 
-def mean(trials: Sequence[Trial], method: str, system: str) -> str:
-    """Mean over the formulas of ``system``, its interval over trainings where there is one; what is missing."""
-    share = suite.system_share(trials, method, system)
+def mean(study: Study, method: str, system: str) -> str:
+    """Mean over the formulas of ``system``, its interval over trainings where there is one; what it leaves out."""
+    share = suite.system_share(study["trials"], method, system)
     if share is None or share.not_supported == share.formulas:
         return missing(share)
-    over, whole = suite.training_interval(trials, method, system), len(suite.system_tasks(trials, system))
-    notes = [f"{share.formulas} of {whole} formulas"] if share.formulas < whole else []
-    notes += [f"{share.seeds} seed{'s' * (share.seeds != 1)}"] if share.seeds < suite.SEEDS else []
+    over = suite.training_interval(study["trials"], method, system)
+    notes = suite.extent(share, suite.formulas_of(study, system))
+    notes += [f"{share.not_supported} not taken"] if share.not_supported else []
     notes += [f"{share.failed} failed"] if share.failed else []
     interval = "" if over is None else f" [{over[0]:.3f}, {over[1]:.3f}]"
-    return f"{share.estimate:.3f}{interval}" + (f" ({', '.join(notes)})" if notes else "")
+    return f"{share.estimate:.3f}{interval}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def missing(share: Share | None) -> str:
@@ -131,7 +134,8 @@ def horizons(trials: Sequence[Trial]) -> str:
     own = [t for t in trials if suite.is_scaling(t["task"])]
     methods = suite.seen(own, "method", METHODS)
     steps = sorted({s for t in own if (s := suite.steps_of(t["task"])) is not None})
-    rows = [[str(s), *(seeded(suite.of(own, task=f"linear_horizon_{s}", method=m)) for m in methods)] for s in steps]
+    rows = [[str(s), *(seeded([t for t in suite.of(own, method=m) if suite.steps_of(t["task"]) == s]) for m in methods)]
+            for s in steps]
     return table(["steps", *(METHODS[method].title for method in methods)], rows)
 
 
@@ -147,15 +151,7 @@ def times(trials: Sequence[Trial], systems: Sequence[str]) -> str:
     for system in systems:
         for method in suite.seen(trials, "method", METHODS):
             if (found := suite.times(trials, method, system)) is not None:
-                to = [reached(found, threshold) for threshold in suite.THRESHOLDS]
+                to = [suite.reached(found, threshold) for threshold in suite.THRESHOLDS]
                 rows.append([system, METHODS[method].title, str(found.trainings), f"{found.longest_s:.0f} s", *to])
     return table(["system", "method", "trainings", "longest, CPU time",
                   *(f"to {threshold:g}" for threshold in suite.THRESHOLDS)], rows)
-
-
-def reached(found: suite.Times, threshold: float) -> str:
-    """Median time to ``threshold``, and how many got there of those that tell it."""
-    if not found.pooled:
-        return "not measured"
-    got, seconds = found.to[threshold]
-    return f"{'–' if seconds is None else f'{seconds:.0f} s'} ({got} of {found.pooled})"

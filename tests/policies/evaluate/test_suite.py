@@ -315,19 +315,19 @@ def test_the_page_has_every_section_with_its_figures() -> None:
 
 def test_a_mean_over_some_formulas_or_few_starts_says_so() -> None:
     of_nine = Share(0.9, 0.8, 1.0, 6000, formulas=6, seeds=1, starts=(1000, 1000))
-    assert suite_page.extent(of_nine, 9) == ["6 of 9 formulas, 1 seed"]
-    assert suite_page.extent(of_nine, None) == ["6 formulas, 1 seed"]
+    assert suite.extent(of_nine, 9) == ["6 of 9 formulas, 1 seed"]
+    assert suite.extent(of_nine, None) == ["6 formulas, 1 seed"]
     whole = Share(0.9, 0.8, 1.0, 3000, formulas=3, seeds=3, starts=(1000, 1000))
-    assert suite_page.extent(whole, 3) == []
-    assert suite_page.extent(whole, 4) == ["3 of 4 formulas, 3 seeds"]
+    assert suite.extent(whole, 3) == []
+    assert suite.extent(whole, 4) == ["3 of 4 formulas, 3 seeds"]
     few = Share(0.9, 0.8, 1.0, 1450, seeds=2, starts=(500, 950))
-    assert suite_page.extent(few, 1) == ["2 seeds", "500 to 950 starts"]
+    assert suite.extent(few, 1) == ["2 seeds", "500 to 950 starts"]
     study = {"trials": [trial(), trial("linear_seq", depth=2), trial("linear_seq", "cem", episodes=50, satisfied=40,
                                                                  depth=2)],
              "rows": [], "tasks": ["linear_reach", "linear_seq", "linear_stay", "linear_horizon_50", "ant_reach"]}
-    assert suite_page.formulas_of(study, "linear") == 3
-    assert suite_page.formulas_of(study, "linear", "two") is None  # nothing was tried on linear_stay
-    assert suite_page.formulas_of({**study, "tasks": []}, "linear", "two") == 1
+    assert suite.formulas_of(study, "linear") == 3
+    assert suite.formulas_of(study, "linear", "two") is None  # nothing was tried on linear_stay
+    assert suite.formulas_of({**study, "tasks": []}, "linear", "two") == 1
     text = parsed(study).sections
     assert "2 of 3 formulas, 1 seed" in text["success"] and "1 of 3 formulas, 1 seed; 50 starts" in text["success"]
     assert "1 formula, 1 seed" in text["layers"] and "1 seed; 50 starts" in text["formulas"]

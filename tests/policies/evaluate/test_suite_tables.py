@@ -31,12 +31,19 @@ def test_a_cell_tells_the_mean_the_seeds_where_they_differ_and_how_few_starts() 
 
 def test_a_mean_says_what_is_missing_of_it() -> None:
     trials = [trial(satisfied=900), trial("linear_seq", satisfied=500), trial(method="ppo", satisfied=100)]
-    assert mean(trials, "tgpo", "linear") == "0.700 (1 seed)"
-    assert mean(trials, "ppo", "linear") == "0.100 (1 of 2 formulas, 1 seed)"
-    assert mean(trials, "cem", "linear") == ""
+    study = {"trials": trials}
+    assert mean(study, "tgpo", "linear") == "0.700 (2 of 2 formulas, 1 seed)"
+    assert mean(study, "ppo", "linear") == "0.100 (1 of 2 formulas, 1 seed)"
+    assert mean(study, "cem", "linear") == ""
+    assert "(2 of 3 formulas, 1 seed)" in mean({**study, "tasks": ["linear_stay"]}, "tgpo", "linear")
     three = [trial(task, seed=seed) for task in ("linear_reach", "linear_seq") for seed in (1, 2, 3)]
-    assert mean(three, "tgpo", "linear") == "0.900 [0.900, 0.900]"
-    assert mean([trial(method="milp", status=NOT_SUPPORTED)], "milp", "linear") == "not taken"
+    assert mean({"trials": three}, "tgpo", "linear") == "0.900 [0.900, 0.900]"
+    few = [trial(seed=seed, satisfied=40, episodes=50) for seed in (1, 2, 3)]
+    assert mean({"trials": few}, "tgpo", "linear") == "0.800 [0.800, 0.800] (50 starts)"
+    refused = trial(method="milp", status=NOT_SUPPORTED)
+    assert mean({"trials": [refused]}, "milp", "linear") == "not taken"
+    part = mean({"trials": [refused, trial("linear_seq", "milp")]}, "milp", "linear")
+    assert part == "0.450 (2 of 2 formulas, 1 seed; 1 not taken)"
 
 
 def test_a_system_has_a_row_for_each_formula_and_a_column_for_each_method() -> None:
@@ -61,12 +68,13 @@ def test_what_has_a_target_is_told_with_it_and_margins_always() -> None:
     def row(name: str, value: float, unit: str, target: Any, ok: bool | None) -> dict[str, Any]:
         return {"name": name, "value": value, "unit": unit, "target": target, "ok": ok, "peer": "a | b"}
 
-    shown = suite_tables.targets([
+    rows = [
         row("linear.tgpo.success", 0.99949, "1", 0.95, True), row("linear.ppo.success", 0.5, "1", None, None),
-        row("margin.points", 4.73, "%", 32.0, False), row("margin.points.model_free", 29.25, "%", None, None)])
+        row("margin.points", 4.73, "%", 32.0, False), row("margin.points.model_free", 29.25, "%", None, None)]
+    shown = suite_tables.targets({"rows": rows, "tried": {"margin.points": "all"}})
     assert shown.splitlines()[2:] == [
         r"| `linear.tgpo.success` | 0.999 | 0.950 | reached | a \| b |",
-        r"| `margin.points` | 4.7 % | 32.0 % | missed | a \| b |",
+        r"| `margin.points` | 4.7 % | 32.0 % | missed | a \| b. Tried: all |",
         r"| `margin.points.model_free` | 29.2 % |  |  | a \| b |"]
 
 
