@@ -51,7 +51,8 @@ class Limiter(nn.Module):
 
     def within(self, room: Tensor) -> Tensor:
         """The longest step [N, J] towards an end that is ``room`` [N, J] rad away."""
-        return ((2 * self.brake * room.clamp(min=0.0)).sqrt() - 0.5 * self.brake).clamp(min=0.0)
+        room = room.clamp(min=1e-12)  # no step either; the gradient of a root at 0 is not a number
+        return ((2 * self.brake * room).sqrt() - 0.5 * self.brake).clamp(min=0.0)
 
 
 def shortened(vector: Tensor, longest: Tensor) -> Tensor:
