@@ -20,6 +20,7 @@ pytest.importorskip("mujoco_warp", reason="needs mujoco-warp")
 import warp as wp
 
 from policies.cli.benches import sim_gpu
+from policies.cli.console import BadInput
 from robots.registry import UnknownName
 from robots.signals import CommandSpec, SignalSpec, schema
 from robots.spec import RobotSpec, Source, load_robot
@@ -614,3 +615,20 @@ def test_bench_says_why_there_are_no_figures(monkeypatch):
     rows = [row for row in sim_gpu.run(quick=True) if row.name.startswith("sim_gpu.")]
     assert len(rows) == 3 * 6
     assert all(row.value is None and row.ok is None and row.peer == sim_gpu.NO_GPU for row in rows)
+
+
+def test_bench_measures_what_is_asked_for(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    rows = sim_gpu.run(quick=False, robots=["hand"], worlds=["7", "8"], learn=["0"])
+    assert {row.name.rsplit(".", 1)[0] for row in rows} == {"settings", "sim_gpu.hand.7", "sim_gpu.hand.8"}
+
+
+@pytest.mark.parametrize("asked, told", [
+    ({"robots": ["leg"]}, "--robots: there is no 'leg'; legal: arm, hand, quadruped"),
+    ({"worlds": ["0"]}, "--worlds: whole numbers from 1 on, got '0'"),
+    ({"learn": ["1", "2"]}, "--learn: one number of seconds from 0 on, got 1,2"),
+    ({"learn": ["nan"]}, "--learn: one number of seconds from 0 on, got nan"),
+])  # fmt: skip
+def test_bench_refuses_what_it_cannot_measure(asked, told):
+    with pytest.raises(BadInput, match=told):
+        sim_gpu.run(quick=True, **asked)

@@ -7,7 +7,10 @@ and keeps what it makes in the folder ``out``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from policies.cli.console import BadInput
 
 
 @dataclass(frozen=True)
@@ -24,3 +27,10 @@ class Row:
     target: float | str | None = None
     peer: float | str | None = None
     ok: bool | None = None
+
+
+def among(option: str, given: Sequence[str] | None, legal: Sequence[str]) -> Sequence[str]:
+    """Words given to ``--option``, each one of ``legal``; all of these where none is given."""
+    if unknown := sorted(set(given or ()) - set(legal)):
+        raise BadInput(f"--{option}: there is no {unknown[0]!r}; legal: {', '.join(legal)}")
+    return given or legal

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 
-from policies.cli.benches import Row
+from policies.cli.benches import Row, among
 
 HELP = (
     "quadrotor steps/s at 16,384 worlds: dynamics alone, a call per step and a call per ten; the complete hover step; "
@@ -18,6 +19,8 @@ HELP = (
 WORLDS = 16384
 DT = 0.01  # s, one Runge-Kutta step each
 NO_GPU = "no GPU at hand"
+PARTS = ("cpu", "gpu")
+OPTIONS = {"parts": f"{', '.join(PARTS)} (default: both)"}
 ONE, TEN, COMPLETE = "dynamics.one_step_per_call", "dynamics.ten_substeps_per_call", "complete_step"
 CRITIC, CTBR, NUMPY = "complete_step_with_critic", "ctbr.twenty_substeps_per_call", "numpy"
 TARGETS = {ONE: 200e6, TEN: None, COMPLETE: 100e6, CRITIC: None, CTBR: 20e6}
@@ -28,7 +31,13 @@ Program = tuple[Callable[[], object], int]
 """What is measured, and how many steps of a world it makes."""
 
 
-def run(quick: bool) -> list[Row]:
+def run(quick: bool, *, out: Path | None = None, parts: list[str] | None = None) -> list[Row]:
+    """The parts that are asked for."""
+    wanted = among("parts", parts, PARTS)
+    return [*(_cpu(quick) if "cpu" in wanted else ()), *(_gpu() if "gpu" in wanted else ())]
+
+
+def _cpu(quick: bool) -> list[Row]:
     """Every round measures every program once, so that load and clock changes meet all of them."""
     import os
 
@@ -40,7 +49,7 @@ def run(quick: bool) -> list[Row]:
     rows += [Row("quadrotor.against_numpy", ratio, "1", peer="numpy, same rounds"), _crazyflow()]
     if len(os.sched_getaffinity(0)) > 1:
         rows += _two_threads(rounds)
-    return rows + _gpu()
+    return rows
 
 
 def _rows(name: str, rates: list[float], target: float | None, peer: float) -> list[Row]:

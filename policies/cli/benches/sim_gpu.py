@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import inf, nan
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from policies.cli.benches import Row
+from policies.cli.benches import Row, among
+from policies.cli.console import BadInput
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +29,11 @@ HELP = (
 KINDS = ("arm", "hand", "quadruped")  # of robots; of each one task
 FIRST = ("reach", "cube_rotate")
 WORLDS = (1024, 4096, 16384)
+OPTIONS = {
+    "robots": f"of {', '.join(KINDS)} those that are wanted (default: all)",
+    "worlds": f"numbers of worlds (default: {','.join(map(str, WORLDS))}; quick: {WORLDS[0]})",
+    "learn": "seconds that PPO learns with each robot, 0: it does not (default: 120; quick: 10)",
+}
 SHARE = 0.9  # of raw steps/s, target of the environment step
 BLOCK, BLOCKS = 50, 7  # control steps timed together, and how often each side has its turn
 ITERATIONS = 12  # of PPO, the last half of which are timed
@@ -36,24 +43,47 @@ Sides = Mapping[str, tuple[Callable[[], None], Callable[[], None]]]
 """What is compared: preparation that is not timed, and the work."""
 
 
-def run(quick: bool) -> list[Row]:
-    """All kinds of robots; without a GPU each figure with the reason why it is missing."""
+def run(
+    quick: bool, *, out: Path | None = None, robots: list[str] | None = None, worlds: list[str] | None = None,
+    learn: list[str] | None = None,
+) -> list[Row]:
+    """Robots and sizes that are asked for; without a GPU each figure with the reason why it is missing."""
     import torch
 
+    kinds, sizes = among("robots", robots, KINDS), counts(worlds, WORLDS[:1] if quick else WORLDS)
+    seconds = duration(learn, 10.0 if quick else LEARN_SECONDS)
     rows = [device_row()]
-    for kind in KINDS:
+    for kind in kinds:
         task = task_of(kind)
         why = NO_GPU if not torch.cuda.is_available() else f"no task with a robot of kind {kind!r}"
-        for worlds in WORLDS[:1] if quick else WORLDS:
-            if task is None or not torch.cuda.is_available():
-                rows += missing(kind, worlds, why)
-            else:
-                rows += measured(kind, task, worlds)
-        if task is None or not torch.cuda.is_available():
-            rows.append(Row(f"sim_gpu.{kind}.learned_success", None, "1", peer=why))
-        else:
-            rows += learned(kind, task, 10.0 if quick else LEARN_SECONDS)
+        able = task if torch.cuda.is_available() else None
+        for size in sizes:
+            rows += missing(kind, size, why) if able is None else measured(kind, able, size)
+        if seconds:
+            rows += [Row(f"sim_gpu.{kind}.learned_success", None, "1", peer=why)] if able is None else learned(
+                kind, able, seconds)
     return rows
+
+
+def counts(worlds: Sequence[str] | None, default: Sequence[int]) -> Sequence[int]:
+    """Numbers of worlds that are asked for."""
+    for word in worlds or ():
+        if not (word.isascii() and word.isdigit()) or int(word) < 1:
+            raise BadInput(f"--worlds: whole numbers from 1 on, got {word!r}")
+    return [int(word) for word in worlds] if worlds else default
+
+
+def duration(learn: Sequence[str] | None, default: float) -> float:
+    """Seconds that PPO learns."""
+    if not learn:
+        return default
+    try:
+        (seconds,) = map(float, learn)
+    except ValueError:
+        seconds = nan
+    if not 0 <= seconds < inf:
+        raise BadInput(f"--learn: one number of seconds from 0 on, got {','.join(learn)}")
+    return seconds
 
 
 def device_row() -> Row:

@@ -11,12 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from math import isnan, nan
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
 
-from policies.cli.benches import Row
+from policies.cli.benches import Row, among
 from policies.cli.peers import PINS, Peer, PeerError, peak_beyond
 from policies.cli.peers.translate import to_rtamt, to_stlcgpp
 from sim.stl.lower import Semantics
@@ -70,6 +71,8 @@ BACKWARD_RATIO = 1e3  # target
 MISSING = "not installed: make peers"
 KINDS = {"windows": ("G", "FG"), "until": ("Uw", "ALL")}
 NO_GPU = "no GPU at hand"
+PARTS = ("cpu", "gpu")
+OPTIONS = {"parts": f"{', '.join(PARTS)} (default: both)"}
 
 X, Y = Signal("x"), Signal("y")
 Signals = dict[str, np.ndarray]
@@ -96,15 +99,21 @@ def formulas(length: int) -> dict[str, Formula]:
     return {**parts, "ALL": And(tuple(parts.values()))}
 
 
-def run(quick: bool) -> list[Row]:
-    """Everything on one core; a round measures every program once, so that load and clock changes meet all of them."""
+def run(quick: bool, *, out: Path | None = None, parts: list[str] | None = None) -> list[Row]:
+    """The parts that are asked for."""
+    wanted = among("parts", parts, PARTS)
+    return [*(on_a_cpu(quick) if "cpu" in wanted else ()), *(gpu() if "gpu" in wanted else ())]
+
+
+def on_a_cpu(quick: bool) -> list[Row]:
+    """All on one core; a round measures every program once, so that load and clock changes meet all of them."""
     rounds = 3 if quick else 9
     with one_core(), peers_at_hand() as peers:
         rows = [Row("settings.worlds", WORLDS, "worlds"), Row("settings.dtype", None, peer="float32"),
                 Row("settings.rounds", rounds), *(_peer_row(name, peer) for name, peer in peers.items())]
         rows += offline(peers, rounds, quick)
         rows += online(peers["rtamt"], rounds)
-    return rows + memory_rows((100, 200) if quick else (100, 200, 400), peers["stlcgpp"] is not None) + gpu()
+    return rows + memory_rows((100, 200) if quick else (100, 200, 400), peers["stlcgpp"] is not None)
 
 
 @contextmanager
