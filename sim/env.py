@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -16,6 +15,7 @@ from robots.registry import UnknownName, names, resolve
 from sim import faults, rows
 from sim.capabilities import require
 from sim.curriculum import parse_curriculum, start_draws
+from sim.devices import on_device
 from sim.episodes import Draws, EpisodeRecord, Recipe, draw_episodes, episode_record, plain, replay, require_same
 from sim.outputs import Compiled, General, Results, distinct, seen_by
 from sim.pushes import Disturbances
@@ -705,24 +705,6 @@ def _flat(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _column(flags: Tensor, like: Tensor) -> Tensor:
     """``flags`` [K] so that it broadcasts against ``like`` [K, ...]."""
     return flags.reshape(-1, *[1] * (like.dim() - 1))
-
-
-def on_device(part: Any, device: torch.device) -> Any:
-    """A task's part with all tensors and modules in it, at any depth, on ``device``; itself on a CPU."""
-    if device.type == "cpu":
-        return part
-    if isinstance(part, Tensor):
-        return part.to(device)
-    if isinstance(part, torch.nn.Module):
-        return copy.deepcopy(part).to(device)
-    if isinstance(part, (list, tuple)):
-        return type(part)(on_device(x, device) for x in part)
-    if not hasattr(part, "__dict__") or isinstance(part, type) or callable(part) and not hasattr(part, "memory"):
-        return part
-    moved = copy.copy(part)
-    for name, value in vars(part).items():
-        object.__setattr__(moved, name, on_device(value, device))
-    return moved
 
 
 OF_KIND = {"quadrotor": "quadrotor", "planar": "planar"}

@@ -138,7 +138,7 @@ def step_vjp(state: Array, command: Array, params: Array, dt: float, d_next: Arr
 
 
 def torch_step(state: Tensor, command: Tensor, params: Tensor, dt: float) -> Tensor:
-    """:func:`step` on CPU tensors, differentiable in ``state`` and ``command`` (not in ``params``)."""
+    """:func:`step` computed on the CPU, differentiable in ``state`` and ``command`` (not in ``params``)."""
     out: Tensor = _torch_function().apply(state, command, params, dt)
     return out
 
@@ -153,7 +153,7 @@ def _torch_function() -> Any:
         def forward(ctx: Any, state: Tensor, command: Tensor, params: Tensor, dt: float) -> Tensor:
             ctx.save_for_backward(state, command, params)
             ctx.dt = dt
-            return torch.from_numpy(step(*(_array(x) for x in (state, command, params)), dt)).to(state.dtype)
+            return torch.from_numpy(step(*(_array(x) for x in (state, command, params)), dt)).to(state)
 
         @staticmethod
         def backward(ctx: Any, d_next: Tensor) -> tuple[Tensor, Tensor, None, None]:

@@ -15,7 +15,7 @@ from sim.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion, one_of, 
 from sim.limits import Limiter
 from sim.maps import Memory
 from sim.scene import Scene
-from sim.systems.types import Signals, System, between, settings
+from sim.systems.types import OnDevices, Signals, System, between, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.04, 10
@@ -122,5 +122,6 @@ def make() -> System:
         name="franka", scene=Scene(robot), command="joint_pos_cmd", backend="mujoco", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="hold", act=act, reads=READS, observe=observe, size=17,
         signals={name: robot.signals[name] for name in ("grip_pos_w", "grip_quat_w", "grip_vel_w", "joint_pos")},
-        initial=initial, anywhere=anywhere, fence=FENCE, pace=0.3, slack=SLACK, reward=REWARD, model=Model(act),
-        memory=act.memory, follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)
+        initial=initial, anywhere=anywhere, fence=FENCE, pace=0.3, slack=SLACK, reward=REWARD,
+        model=OnDevices(Model(act)), memory=act.memory,
+        follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)

@@ -14,7 +14,7 @@ from robots.spec import RobotSpec, load_robot
 from sim.backends.quadrotor_adjoint import pack_params, robot_params, torch_step
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
-from sim.systems.types import Signals, System, between, inside, settings
+from sim.systems.types import OnDevices, Signals, System, between, inside, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.02, 4
@@ -119,4 +119,4 @@ def make() -> System:
         name="quadrotor", scene=Scene(robot), command="ctbr_cmd", backend="quadrotor", control_dt=CONTROL_DT,
         substeps=SUBSTEPS, stop="level", act=act, reads=("base_pos_w", "base_quat_w", "base_vel_w", "base_ang_vel_b"),
         observe=observe, size=18, signals=robot.signals, initial=initial, fence=FENCE, pace=1.5,
-        slack=SLACK, model=Model(robot, act))
+        slack=SLACK, model=OnDevices(Model(robot, act)))

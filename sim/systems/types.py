@@ -9,6 +9,7 @@ N worlds, K of them, A action, B states of a model, D numbers each.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from robots.signals import SignalSpec
+from sim.devices import on_device
 from sim.maps import ActionMap, Memory
 from sim.scene import Scene
 from sim.task import Draw
@@ -38,6 +40,32 @@ class Model(Protocol):
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:
         """The signals [B, ...] that formulas of the system read."""
+
+
+class OnDevices:
+    """A model with its constants on the device of whatever it is given: a copy for each device, apart from the maps of
+    a task, which the environment takes to its own."""
+
+    def __init__(self, model: Model) -> None:
+        self.action_dim, self.copies = model.action_dim, {torch.device("cpu"): copy.deepcopy(model)}
+
+    def at(self, place: Tensor) -> Model:
+        """The copy on the device of ``place``."""
+        if place.device not in self.copies:
+            self.copies[place.device] = on_device(self.copies[torch.device("cpu")], place.device)
+        return self.copies[place.device]
+
+    def state(self, signals: Signals) -> Tensor:
+        """States [B, D] of ``signals``."""
+        return self.at(next(iter(signals.values()))).state(signals)
+
+    def step(self, state: Tensor, action: Tensor) -> Tensor:
+        """States [B, D] one control step later."""
+        return self.at(state).step(state, action)
+
+    def signals(self, state: Tensor) -> dict[str, Tensor]:
+        """The signals [B, ...] of ``state``."""
+        return self.at(state).signals(state)
 
 
 def remember(signals: Signals, memory: Memory) -> Memory:

@@ -1,0 +1,27 @@
+"""Parts of tasks on a device: the observation map, the objective, the model of a system."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def on_device(part: Any, device: torch.device) -> Any:
+    """A task's part with all tensors and modules in it, at any depth, on ``device``; itself on a CPU."""
+    if device.type == "cpu":
+        return part
+    if isinstance(part, Tensor):
+        return part.to(device)
+    if isinstance(part, torch.nn.Module):
+        return copy.deepcopy(part).to(device)
+    if isinstance(part, (list, tuple)):
+        return type(part)(on_device(x, device) for x in part)
+    if not hasattr(part, "__dict__") or isinstance(part, type) or callable(part) and not hasattr(part, "memory"):
+        return part
+    moved = copy.copy(part)
+    for name, value in vars(part).items():
+        object.__setattr__(moved, name, on_device(value, device))
+    return moved

@@ -1,0 +1,98 @@
+"""What a training on a GPU computes there. The stand-in for the GPU is torch's device ``meta``: shapes without numbers,
+which refuses, as CUDA does, to be mixed with tensors on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from policies.algos.npc import NPCConfig, Policy, Seen
+from policies.cli import runs, settings
+from robots.registry import resolve
+from sim.devices import on_device
+from sim.stl_timed import SCHEDULE
+
+META = torch.device("meta")
+ON_A_GPU = {"quadrotor": "choice", "franka": "key", "ant": "patrol"}
+"""Systems whose simulators run on GPUs, and one of their formulas."""
+N = 6
+
+
+def task_of(system, view="timed"):
+    task = runs.make_task(settings.compose([f"task=stl/{system}_{ON_A_GPU[system]}", f"task.settings.view={view}"]))
+    if task.explore is not None:
+        task.explore.compiled = False
+    return task
+
+
+def drawn(device):
+    return lambda _, size: torch.rand(N, size, device=device)
+
+
+def start(task, device):
+    """All signals and memories of a task, as numbers without meaning."""
+    seen = {name: torch.rand(N, *spec.shape, device=device) for name, spec in task.scene.signals.items()}
+    if task.extra is not None:
+        seen |= {name: torch.rand(N, *spec.shape, device=device) for name, spec in task.extra.signals.items()}
+    zeros = {part: {name: torch.zeros(N, *shape, device=device) for name, shape in part.memory.items()}
+             for part in (task.observe, task.objective)}
+    return seen, *zeros.values()
+
+
+@pytest.mark.parametrize("view", ["timed", "history", "flags", "plain"])
+@pytest.mark.parametrize("system", ON_A_GPU)
+def test_a_task_observes_acts_and_pays_on_its_device(system, view):
+    task = task_of(system, view)
+    seen, memory, progress = start(task, META)
+    observe, act, objective = task.observe.to(META), task.act.to(META), on_device(task.objective, META)
+    obs, memory = observe(seen, memory)
+    action = torch.zeros(N, act.action_dim, device=META)
+    command = act(action, observe.record(memory, action))
+    progress = objective.start(seen, progress)
+    reward, terminated, progress = objective.step(seen, action, progress)
+    paid = (reward, terminated, objective.privileged(seen, progress), objective.success(seen, progress))
+    assert {x.device for x in (obs, command, *paid, *memory.values(), *progress.values())} == {META}
+
+
+@pytest.mark.parametrize("system", ON_A_GPU)
+def test_missions_start_on_the_device_of_the_draws_after_the_maps_went_to_another(system):
+    task = task_of(system)
+    task.observe.to(META), task.act.to(META)  # an environment takes them to its device
+    for device in (torch.device("cpu"), META):
+        state, memory = task.explore(drawn(device))
+        places, there, possible = task.explore.places(drawn(device), 2)
+        assert {x.device for x in (*state.values(), *memory.values(), *places.values(), *there.values(), possible)
+                } == {device}
+        assert state[SCHEDULE].shape[0] == places[SCHEDULE].shape[0] == N
+
+
+@pytest.mark.parametrize("system", ["quadrotor", "franka"])
+def test_a_model_is_where_its_states_are(system):
+    of = resolve("sim.systems", system).make()
+    seen = {name: torch.rand(N, *of.scene.robot.signals[name].shape) for name in of.reads}
+    of.act.to(META)
+    state = of.model.state(seen)
+    assert bool(torch.isfinite(of.model.step(state, torch.zeros(N, of.model.action_dim))).all())
+    moved = of.model.state({name: value.to(META) for name, value in seen.items()})
+    assert moved.device == META and moved.shape == state.shape
+    assert {x.device for x in of.model.signals(moved).values()} == {META}
+
+
+def test_a_model_in_torch_steps_there():
+    model = resolve("sim.systems", "franka").make().model
+    state = model.state({"joint_pos": torch.rand(N, 7, device=META)})
+    assert model.step(state, torch.zeros(N, 3, device=META)).device == META
+
+
+@pytest.mark.parametrize("system", ["quadrotor", "franka"])
+def test_a_network_of_npc_sees_on_its_device(system):
+    task = task_of(system)
+    task.act.to(META)
+    model = task.observe.system.model
+    known = {name: torch.rand(1, *task.scene.robot.signals[name].shape) for name in task.observe.system.reads}
+    size = model.state(known).shape[1]
+    seen = Seen(task, Policy(size, model.action_dim, task.steps, NPCConfig()))
+    signals = {name: torch.rand(N, *spec.shape, device=META)
+               for name, spec in task.scene.robot.signals.items() if name in seen.signals}
+    obs, memory = seen(signals, {name: torch.zeros(N, *shape, device=META) for name, shape in seen.memory.items()})
+    assert {x.device for x in (obs, *memory.values())} == {META}
