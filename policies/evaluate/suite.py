@@ -6,7 +6,9 @@ A *trial* is one method on one formula with one seed: a mapping as `policies.cli
 
 Rules of the averages:
 
-- Of a formula: all episodes of all seeds are one proportion, with its Clopper-Pearson interval.
+- Of a formula: the mean over its seeds, each with the same weight: a planner that fails is slow, and judged on fewer
+  starts, so that all of them as one proportion would hide it. Its interval: where each seed has as many episodes,
+  Clopper-Pearson's of all of them, else the mean of the seeds' lower and of their upper ends.
 - Of several formulas: the mean of theirs, each with the same weight. A formula that is not supported counts as 0, as
   in the published comparisons, and so does a failed training; how many there are is said beside it. Besides there is
   the mean over those that are supported.
@@ -202,12 +204,13 @@ def formula_share(trials: Sequence[Trial]) -> Share | None:
     if not done:
         refused = len(of(trials, status=NOT_SUPPORTED))
         return Share(0.0, 0.0, 0.0, 0, not_supported=bool(refused and not failed), failed=failed, seeds=len(trials))
-    hits, episodes = sum(t["satisfied"] for t in done), sum(t["episodes"] for t in done)
-    low, high = clopper_pearson(hits, episodes)
-    part = len(done) / (len(done) + failed)
-    starts = min(t["episodes"] for t in done), max(t["episodes"] for t in done)
-    return Share(part * hits / episodes, part * low, part * high, episodes, failed=failed, seeds=len(trials),
-                 starts=starts, unknown=len(unknown_settings(done)))
+    judged = [(t["satisfied"], t["episodes"]) for t in done]
+    starts = [episodes for _, episodes in judged]
+    ends = [clopper_pearson(*map(sum, zip(*judged)))] if len({*starts}) == 1 else [clopper_pearson(*t) for t in judged]
+    low, high = map(fmean, zip(*ends))
+    part, estimate = len(done) / (len(done) + failed), fmean(hits / episodes for hits, episodes in judged)
+    return Share(part * estimate, part * low, part * high, sum(starts), failed=failed, seeds=len(trials),
+                 starts=(min(starts), max(starts)), unknown=len(unknown_settings(done)))
 
 
 def mean_share(shares: Sequence[Share], *, refused_as_zero: bool = True) -> Share | None:
@@ -313,9 +316,8 @@ def training_interval(trials: Sequence[Trial], method: str, system: str) -> tupl
         return None
     rng, total = np.random.default_rng(0), np.zeros(RESAMPLES)
     for found in own:
-        told = np.array([[t["status"] == DONE, t.get("satisfied", 0), t.get("episodes", 0)] for t in found], float)
-        done, hits, starts = told[rng.integers(len(found), size=(RESAMPLES, len(found)))].sum(1).T
-        total += done / len(found) * hits / np.maximum(starts, 1.0)  # as formula_share has it
+        told = np.array([t["satisfied"] / t["episodes"] if t["status"] == DONE else 0.0 for t in found])
+        total += told[rng.integers(len(found), size=(RESAMPLES, len(found)))].mean(1)  # as formula_share has it
     low, high = np.quantile(total / len(own), (0.025, 0.975))
     return float(low), float(high)
 

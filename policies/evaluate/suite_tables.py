@@ -58,6 +58,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def targets(study: Study) -> str:
     """The figures that have a target, with what was tried where it is missed, and all margins."""
     shown = [r for r in study["rows"] if r["target"] is not None or r["name"].startswith("margin")]
+
     def of(row: Mapping[str, Any]) -> str:
         return ". Tried: ".join(text for text in (row["peer"], suite.tried(study, row)) if text)
 

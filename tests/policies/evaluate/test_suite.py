@@ -21,12 +21,23 @@ def trial(task: str = "linear_reach", method: str = "tgpo", seed: int = 1, satis
             "satisfied": satisfied, "episodes": episodes, **more}
 
 
-def test_seeds_of_a_formula_are_one_proportion() -> None:
+def test_seeds_of_a_formula_with_as_many_starts_are_one_proportion() -> None:
     share = suite.formula_share([trial(satisfied=900), trial(seed=2, satisfied=700)])
     assert share is not None
     assert (share.estimate, share.episodes, share.seeds) == (0.8, 2000, 2)
     assert (share.low, share.high) == clopper_pearson(1600, 2000)
     assert suite.formula_share([]) is None
+
+
+def test_seeds_weigh_the_same_however_many_starts_they_were_judged_on() -> None:
+    share = suite.formula_share([trial(satisfied=1000), trial(seed=2, satisfied=5, episodes=250)])
+    assert share is not None and share.estimate == pytest.approx((1.0 + 0.02) / 2)
+    ends = clopper_pearson(1000, 1000), clopper_pearson(5, 250)
+    assert (share.low, share.high) == pytest.approx(tuple((a + b) / 2 for a, b in zip(*ends)))
+    assert (share.episodes, share.starts) == (1250, (250, 1000))
+    failed = suite.formula_share([trial(satisfied=1000), trial(seed=2, satisfied=5, episodes=250),
+                                  trial(seed=3, status=FAILED)])
+    assert failed is not None and failed.estimate == pytest.approx((1.0 + 0.02) / 3)
 
 
 def test_a_failed_training_counts_as_none_satisfied() -> None:
@@ -102,7 +113,7 @@ def test_an_interval_over_trainings_tells_what_another_seed_may_bring() -> None:
     failed = [{**t, "status": FAILED} if t["satisfied"] == 0 else t for t in trials]
     assert suite.training_interval(failed, "tgpo", "linear") == pytest.approx((0.5, 0.95))
     few = [*(trial(seed=seed, satisfied=10, episodes=10) for seed in (1, 2)), trial(seed=3, satisfied=300)]
-    assert suite.training_interval(few, "tgpo", "linear") == (0.3, 1.0)  # starts weigh the same, as in the mean
+    assert suite.training_interval(few, "tgpo", "linear") == (0.3, 1.0)  # seeds weigh the same, as in the mean
     assert suite.training_interval([{**t, "method": "cem"} for t in trials], "cem", "linear") is None  # no trainings
     share = suite.system_share(trials, "tgpo", "linear")
     assert share is not None and share.high - share.low < 0.1  # that of starts is as if all trainings were alike
