@@ -43,6 +43,10 @@ class PointAction(ToolAction):
         """The step [N, 7] rad of ``target`` [N, 7] that ``action`` [N, 3] asks for."""
         return super().wanted(target, torch.cat([action, torch.zeros_like(action)], -1))
 
+    def keep(self, signals: Signals, memory: Memory) -> Memory:
+        """The memory of this sample. A method, so that a copy of the maps follows its own targets."""
+        return self.follow(signals["joint_pos"], memory)
+
     def inverse(self, command: Tensor, memory: Memory) -> Tensor:
         """About the action [N, 3] that moves the target of ``memory`` to ``command`` [N, 7]."""
         return super().inverse(command, memory)[:, :3]
@@ -124,4 +128,4 @@ def make() -> System:
         signals={name: robot.signals[name] for name in ("grip_pos_w", "grip_quat_w", "grip_vel_w", "joint_pos")},
         initial=initial, anywhere=anywhere, fence=FENCE, pace=0.3, slack=SLACK, reward=REWARD,
         model=OnDevices(Model(act)), memory=act.memory,
-        follow=lambda signals, memory: act.follow(signals["joint_pos"], memory), record=act.move)
+        follow=act.keep, record=act.move)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from robots.crazyflie.spec import GRAVITY
 from robots.spec import load_robot
+from sim.devices import on_device
 from sim.maps import AffineAction, Disturbance, rotation
 from sim.mission import NEVER, Mission, Progress
 from sim.scene import Scene
@@ -208,11 +209,16 @@ class Explore:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
+        self.copies: dict[torch.device, Objective] = {}
 
     def __call__(self, draw: Draw) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """State and memory of K worlds."""
-        mission, points = self.objective.mission, self.objective.points
-        goals, u, state = len(mission.subgoals), draw("explore.start", 12), initial(draw)
+        u, state = draw("explore.start", 12), initial(draw)
+        if u.device not in self.copies:  # an environment takes only its own objective to a GPU
+            self.copies[u.device] = on_device(self.objective, u.device)
+        objective = self.copies[u.device]
+        mission, points = objective.mission, objective.points
+        goals = len(mission.subgoals)
         stage = (u[:, 0] * len(points)).long().clamp(max=len(points) - 1)
         hit, time = torch.zeros(len(u), goals, device=u.device), torch.zeros(len(u), device=u.device)
         for i, goal in enumerate(mission.subgoals):  # earlier subgoals were hit somewhere in their windows
@@ -229,7 +235,7 @@ class Explore:
                  "base_ang_vel_b": 2 * u[:, 9:12] - 1}
         memory = {"tick": tick, "hit": hit, "held": torch.zeros_like(hit)}
         progress, _ = mission({**state, "height": place[:, 2], "mission_time": time}, memory)
-        unsafe = self.objective.safety(progress) < 0.1
+        unsafe = objective.safety(progress) < 0.1
         state["base_pos_w"] = torch.where(unsafe[:, None], before, place)
         return state, memory
 

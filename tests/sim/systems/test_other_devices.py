@@ -3,6 +3,8 @@ which refuses, as CUDA does, to be mixed with tensors on the CPU."""
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from policies.cli import runs, settings
 from robots.registry import resolve
 from sim.devices import on_device
 from sim.stl_timed import SCHEDULE
+from sim.task import load_task
 
 META = torch.device("meta")
 ON_A_GPU = {"quadrotor": "choice", "franka": "key", "ant": "patrol"}
@@ -96,3 +99,15 @@ def test_a_network_of_npc_sees_on_its_device(system):
                for name, spec in task.scene.robot.signals.items() if name in seen.signals}
     obs, memory = seen(signals, {name: torch.zeros(N, *shape, device=META) for name, shape in seen.memory.items()})
     assert {x.device for x in (obs, *memory.values())} == {META}
+
+
+def test_waypoints_start_in_mid_mission_on_the_device_of_the_draws():
+    explore = load_task("waypoints").explore
+    assert {x.device for part in explore(drawn(META)) for x in part.values()} == {META}
+
+
+def test_a_copy_of_the_arm_s_maps_is_apart_from_those_that_went_to_a_gpu():
+    task = task_of("franka")
+    task.observe.to(META), task.act.to(META)
+    system = copy.deepcopy(task.observe.system)
+    assert system.follow.__self__ is system.act is system.record.__self__ is not task.observe.system.act
