@@ -31,6 +31,7 @@ from torch import Tensor
 from robots.spec import Parameter
 from sim.curricula import adr, alp_gmm, plain
 from sim.curricula.points import Teacher, Trials, check_share
+from sim.devices import moved
 from sim.randomize import LARGEST_UNIT, POSITIVE, is_signed
 
 Draw = Callable[[str, int], Tensor]
@@ -431,6 +432,7 @@ class Curriculum:
 
         Raises ValueError, and changes nothing, where the state is of another teacher, other settings or other ranges.
         """
+        state = moved(state, "cpu")  # where it was written: a learner on a GPU brings all states there
         self._check_same(state)
         if tuple(state["names"]) != self.names or state["points"].shape != self.points.shape:
             raise ValueError(f"curriculum: a state of {tuple(state['points'].shape[1:])} worlds and "

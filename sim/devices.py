@@ -1,8 +1,9 @@
-"""Parts of tasks on a device: the observation map, the objective, the model of a system."""
+"""What is on a device: parts of tasks (observation map, objective, model of a system), and states."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,3 +26,12 @@ def on_device(part: Any, device: torch.device) -> Any:
     for name, value in vars(part).items():
         object.__setattr__(moved, name, on_device(value, device))
     return moved
+
+
+def moved(state: Any, device: torch.device | str) -> Any:
+    """``state`` (mappings and lists, at any depth) with all tensors in it on ``device``."""
+    if isinstance(state, Tensor):
+        return state.to(device)
+    if isinstance(state, Mapping):
+        return {key: moved(value, device) for key, value in state.items()}
+    return [moved(value, device) for value in state] if isinstance(state, (list, tuple)) else state

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,16 @@ def latest(folder: Path, rank: int, ranks: int) -> Path:
     if not complete:
         raise CheckpointError(f"nothing to resume in {folder}: no checkpoint there; start anew")
     return file_of(folder, complete[-1], rank, ranks)
+
+
+def require_same(
+    path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any], may_change: Sequence[str]
+) -> None:
+    """:class:`CheckpointError` where ``what`` was another in the checkpoint ``path``, but for what ``may_change``."""
+    keys = [key for key in {**was, **now} if key not in may_change]
+    if different := "; ".join(f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in keys if was.get(k) != now.get(k)):
+        raise CheckpointError(f"{path} cannot be resumed: the {what} differs ({different}); "
+                              f"only {', '.join(may_change)} may change")
 
 
 def prune(folder: Path, rank: int, ranks: int) -> None:

@@ -24,7 +24,7 @@ have the unit of the formula's margins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -439,10 +439,9 @@ def keep(learner: Learner, out: Path) -> None:
 def restore(learner: Learner, path: Path) -> None:
     """Put ``learner`` where the checkpoint ``path`` was written."""
     state = _read(path)
-    _require_same(path, "task", state["task"], _sizes(learner))
-    was, now = ({k: v for k, v in c.items() if k not in MAY_CHANGE} for c in (state["config"], _plain(learner.config)))
-    _require_same(path, "configuration", was, now)
-    _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
+    checkpoint.require_same(path, "task", state["task"], _sizes(learner), MAY_CHANGE)
+    checkpoint.require_same(path, "configuration", state["config"], _plain(learner.config), MAY_CHANGE)
+    checkpoint.require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed}, MAY_CHANGE)
     learner.policy.load_state_dict(state["policy"])
     learner.optimizer.load_state_dict(state["optimizer"])
     learner.generator.set_state(state["generator"])
@@ -547,13 +546,3 @@ def _read(path: Path) -> dict[str, Any]:
     if state.get("kind") != KIND:
         raise checkpoint.CheckpointError(f"{path} is not of this NPC: its kind is {state.get('kind')!r}, not {KIND!r}")
     return state
-
-
-def _different(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    return (f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in {**was, **now} if was.get(k) != now.get(k))
-
-
-def _require_same(path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    if different := "; ".join(_different(was, now)):
-        raise checkpoint.CheckpointError(f"{path} cannot be resumed: the {what} differs ({different}); "
-                                         f"only {', '.join(MAY_CHANGE)} may change")

@@ -1,6 +1,7 @@
 """Several training processes that behave as one: what they share, and the operations that keep them equal.
 
-Start with ``torchrun --nproc-per-node 2 ...``; gloo on CPU, nccl on GPUs. One process needs nothing of this.
+Start with ``torchrun --nproc-per-node 2 ...``; gloo carries what is on a CPU, nccl what is on GPUs. One process needs
+nothing of this.
 """
 
 from __future__ import annotations
@@ -91,5 +92,5 @@ def join(device: str = "cpu") -> tuple[Ranks, torch.device]:
     if here.type == "cuda":
         torch.cuda.set_device(here)
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if here.type == "cuda" else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo")
     return Ranks(dist.get_rank(), dist.get_world_size()), here

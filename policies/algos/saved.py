@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from policies.algos import checkpoint
 from policies.algos.learner import Learner, PPOConfig
 from policies.algos.ranks import Ranks
 from policies.nets.actor import Actor, make_actor
 from policies.nets.normalizer import Normalizer
+from sim.devices import moved
 from sim.types import Obs, VecEnv
 
 MAY_CHANGE = ("total_steps", "max_seconds", "clock", "checkpoint_seconds")  # between a run and its resumption
@@ -45,10 +45,11 @@ def keep(learner: Learner, out: Path) -> None:
 def restore(learner: Learner, path: Path) -> None:
     """Put ``learner`` where the checkpoint ``path`` was written."""
     state = _read(path)
-    _require_same(path, "environment", state["sizes"], _sizes(learner.env))
-    was, now = ({k: v for k, v in c.items() if k not in MAY_CHANGE} for c in (state["config"], _plain(learner.config)))
-    _require_same(path, "configuration", was, now)
-    _require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed})
+    checkpoint.require_same(path, "environment", state["sizes"], _sizes(learner.env), MAY_CHANGE)
+    checkpoint.require_same(path, "configuration", state["config"], _plain(learner.config), MAY_CHANGE)
+    checkpoint.require_same(path, "run", {"seed": state["seed"]}, {"seed": learner.seed}, MAY_CHANGE)
+    checkpoint.require_same(path, "device", {"device": "cpu" if state["cuda_rng"] is None else "cuda"},
+                            {"device": learner.device.type}, MAY_CHANGE)
     for name in MODULES:
         getattr(learner, name).load_state_dict(state[name])
     for name in ("learning_rate", "iteration", "steps", "seconds", "history"):
@@ -58,14 +59,14 @@ def restore(learner: Learner, path: Path) -> None:
     device = learner.device
     learner.generator.set_state(state["generator"])
     torch.set_rng_state(state["torch_rng"])
-    if state["cuda_rng"] is not None and device.type == "cuda":
+    if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda_rng"], device)
     try:
-        learner.env.load_state_dict(_to(state["env"], device))
+        learner.env.load_state_dict(moved(state["env"], device))
     except ValueError as error:
         raise checkpoint.CheckpointError(f"{path} cannot be resumed: {error}") from error
-    learner.obs = Obs(*_to(state["obs"], device))
-    learner.hidden, learner.running_return = _to([state["hidden"], state["running_return"]], device)
+    learner.obs = Obs(*moved(state["obs"], device))
+    learner.hidden, learner.running_return = moved([state["hidden"], state["running_return"]], device)
 
 
 def policy_of(state: Mapping[str, Any], kind: type[C], device: str) -> tuple[Actor, Normalizer, C]:
@@ -123,20 +124,3 @@ def _plain(config: PPOConfig) -> dict[str, Any]:
 
 def _sizes(env: VecEnv) -> dict[str, int]:
     return {k: int(getattr(env, k)) for k in ("num_worlds", "obs_dim", "critic_dim", "action_dim")}
-
-
-def _require_same(path: Path, what: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    different = [f"{k} {was.get(k)!r} -> {now.get(k)!r}" for k in {**was, **now} if was.get(k) != now.get(k)]
-    if different:
-        raise checkpoint.CheckpointError(
-            f"{path} cannot be resumed: the {what} differs ({'; '.join(different)}); "
-            f"only {', '.join(MAY_CHANGE)} may change")
-
-
-def _to(value: Any, device: torch.device) -> Any:
-    """``value`` with all tensors in it on ``device``."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, Mapping):
-        return {k: _to(v, device) for k, v in value.items()}
-    return [_to(v, device) for v in value] if isinstance(value, (list, tuple)) else value

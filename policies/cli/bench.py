@@ -67,6 +67,8 @@ def run(argv: Sequence[str]) -> int:
         told = f"no benchmark {unknown[0]!r}" if unknown else "name a benchmark or say --all"
         raise BadInput(f"{told}; known: {', '.join(known) or 'none'}")
     check_writable(options.out)
+    for name in own:
+        check_one_meaning(name, getattr(options, name.replace("-", "_")), chosen)
     given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
     told = shlex.join(["temporeal", "bench", *argv])
     results = {name: measure(name, options.quick, options.out, options.json, given, told) for name in chosen}
@@ -103,6 +105,14 @@ def own_options(named: Sequence[str]) -> dict[str, str]:
 
     modules = [resolve("policies.cli.benches", name.replace("-", "_")) for name in named]
     return {option: text for module in modules for option, text in getattr(module, "OPTIONS", {}).items()}
+
+
+def check_one_meaning(option: str, given: str | None, chosen: Sequence[str]) -> None:
+    """An option that is given means the same to all benchmarks ``chosen`` that have it."""
+    texts = {name: own_options([name])[option] for name in chosen if option in own_options([name])}
+    if given is not None and len(set(texts.values())) > 1:
+        told = "; ".join(f"{name}: {text}" for name, text in texts.items())
+        raise BadInput(f"--{option} {given} means another thing to each ({told}): run them one by one")
 
 
 def split(text: str | None) -> list[str] | None:

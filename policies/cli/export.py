@@ -148,8 +148,9 @@ def of_run(run: Path, out: Path, name: str | None) -> Artifact:
 
     settings = runs.load_run(run)
     task = runs.make_task(settings)
-    graph = runs.load_graph(settings, run, task)
-    env = runs.make_env(settings, task=runs.shown_to(graph, task), num_worlds=1, compiled=False)
+    here = {**settings, "device": "cpu"}  # an artifact runs on a CPU, wherever the run was trained
+    graph = runs.load_graph(here, run, task)
+    env = runs.make_env(here, task=runs.shown_to(graph, task), num_worlds=1, compiled=False)
     with runs.bad_input():
         return export_policy(graph, task, out, env, training=settings, seed=settings["seed"], name=name)
 

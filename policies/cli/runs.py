@@ -370,6 +370,7 @@ def load_graph(settings: Mapping[str, Any], folder: Path, task: Task) -> PolicyG
     from policies.algos.checkpoint import CheckpointError
 
     algorithm(settings)
+    check_device(settings["device"])
     try:
         return graphs.load_graph(folder, task, settings["device"])
     except CheckpointError as error:
@@ -392,7 +393,7 @@ def base_of(settings: Mapping[str, Any], task: Task) -> PolicyGraph | None:
     if trained["task"]["name"] != settings["task"]["name"] or trained["robot"] != settings["robot"]:
         raise BadInput(f"algo.policy={run} was trained on task {title_of(trained)}, this is {title_of(settings)}: say "
                        f"task=... as it was said there")
-    return load_graph(trained, run, task)
+    return load_graph({**trained, "device": settings["device"]}, run, task)
 
 
 def title_of(settings: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -68,9 +69,11 @@ def reference_of(task: Task) -> Reference | None:
     """The position to be held over time, where the task has one: a reference module, or the constant ``home``."""
     module = getattr(task.observe, "reference", None)
     if module is not None:
+        module = copy.deepcopy(module).cpu()  # an environment on a GPU took the task's there
+
         def moving(seconds: np.ndarray) -> np.ndarray:
             with torch.no_grad():
-                position: np.ndarray = module(torch.as_tensor(seconds, dtype=torch.float32)).cpu().numpy()
+                position: np.ndarray = module(torch.as_tensor(seconds, dtype=torch.float32)).numpy()
             return position
 
         return moving

@@ -141,12 +141,13 @@ def require_gpu() -> None:
 
 
 def launch(kernel: Any, worlds: int, device: Any, *arguments: Any) -> None:
-    """Run ``kernel`` with a thread per world on torch's current stream; tensors become CUDA arrays."""
+    """Run ``kernel`` with a thread per world on torch's current stream of ``device``; tensors become CUDA arrays."""
     import torch
 
-    stream = cuda.external_stream(torch.cuda.current_stream(device).cuda_stream)
-    arrays = [cuda.as_cuda_array(x) if isinstance(x, torch.Tensor) else x for x in arguments]
-    kernel[-(-worlds // THREADS), THREADS, stream](*arrays)
+    with torch.cuda.device(device):  # numba launches on the GPU whose context is the active one
+        stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+        arrays = [cuda.as_cuda_array(x) if isinstance(x, torch.Tensor) else x for x in arguments]
+        kernel[-(-worlds // THREADS), THREADS, stream](*arrays)
 
 
 class CudaRunner:

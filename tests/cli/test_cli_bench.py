@@ -59,3 +59,11 @@ def test_every_benchmark_says_what_it_measures(capsys: pytest.CaptureFixture[str
 
 def test_all_leaves_out_what_takes_days() -> None:
     assert [name for name in bench.bench_names() if bench.takes_days(name)] == ["stl-tasks"]
+
+
+def test_an_option_of_two_meanings_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "faults", "quadrotor", "--parts", "fuzz", "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "--parts fuzz means another thing" in told and "run them one by one" in told
+    bench.check_one_meaning("parts", "cpu", ["quadrotor", "stl"])
+    bench.check_one_meaning("parts", None, ["faults", "quadrotor"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from policies.cli.main import main
 from policies.cli.settings import read
+from policies.export.runtime import Artifact
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,27 @@ def test_artifact_is_judged_like_the_run(run: Path, tmp_path: Path, capsys: pyte
     assert b["satisfied"] == a["satisfied"]
     # chaos amplifies rounding over hundreds of steps: quantiles agree, not digits
     assert b["robustness"]["mean"] == pytest.approx(a["robustness"]["mean"], abs=0.02)
+
+
+@pytest.fixture
+def of_a_gpu(run: Path, tmp_path: Path) -> Path:
+    """The run as if it had been trained on a GPU."""
+    folder = Path(shutil.copytree(run, tmp_path / "gpu"))
+    text = (folder / "config.yaml").read_text()
+    assert "device: cpu" in text
+    (folder / "config.yaml").write_text(text.replace("device: cpu", "device: cuda"))
+    return folder
+
+
+def test_a_run_of_a_gpu_is_judged_and_exported_where_there_is_none(
+    of_a_gpu: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["eval", str(of_a_gpu), "--episodes", "5"]) == 2
+    assert "device=cuda: torch sees no GPU here; use device=cpu" in capsys.readouterr().err
+    assert main(["eval", str(of_a_gpu), "device=cpu", "--episodes", "5", "--json"]) in (0, 1)
+    assert main(["export", str(of_a_gpu), "--out", str(tmp_path / "artifact"), "--json"]) == 0
+    assert Artifact.load(tmp_path / "artifact").manifest.training["device"] == "cuda"
 
 
 def test_overrides_of_an_evaluation(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

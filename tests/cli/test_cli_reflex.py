@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,13 @@ def test_what_it_cannot_do_it_says(policy: Path, run: Path, tmp_path: Path, caps
     assert "reads" in refused(capsys, *HOVER, "task.settings.history=3", *SHORT, of, out)
     assert "does not resume" in refused(capsys, *HOVER, *SHORT, of, "resume=true", f"out={run}")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_policy_that_was_trained_on_a_gpu_is_added_to(policy: Path, tmp_path: Path) -> None:
+    of = Path(shutil.copytree(policy, tmp_path / "gpu"))
+    (of / "config.yaml").write_text((of / "config.yaml").read_text().replace("device: cpu", "device: cuda"))
+    words = [*HOVER, *SHORT, "algo.updates=1", f"algo.policy={of}", "--json", "--out", str(tmp_path / "run")]
+    assert main(["train", *words]) == 0
 
 
 def test_a_formula_that_keeps_nothing(policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

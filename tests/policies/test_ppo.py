@@ -359,6 +359,14 @@ def test_another_run_cannot_be_resumed(tmp_path: Path, change: dict[str, object]
         train(env, config, out=tmp_path, seed=change.get("seed", 0), resume=True)
 
 
+def test_a_run_is_not_resumed_on_another_kind_of_device(tmp_path: Path) -> None:
+    train(worlds.PointMass(worlds.WORLDS), worlds.small(2), out=tmp_path)
+    for file in (tmp_path / "checkpoints").glob("*.pt"):
+        checkpoint.save(file, {**checkpoint.load(file), "cuda_rng": torch.zeros(16, dtype=torch.uint8)})
+    with pytest.raises(checkpoint.CheckpointError, match="device differs .device 'cuda' -> 'cpu'."):
+        train(worlds.PointMass(worlds.WORLDS), worlds.small(3), out=tmp_path, resume=True)
+
+
 def test_the_policy_of_a_run_is_loaded(tmp_path: Path) -> None:
     result = train(worlds.PointMass(worlds.WORLDS), worlds.small(3), out=tmp_path)
     actor, normalizer, config = ppo.load_policy(tmp_path)

@@ -11,6 +11,7 @@ from sim.curricula.alp_gmm import Settings as AlpSettings
 from sim.curricula.plain import Levels, LevelSettings, Uniform
 from sim.curricula.points import Trials
 from sim.curriculum import parse_curriculum, start_draws
+from tests.away import away
 
 PARAMETERS = {
     "friction": Parameter((1.0, 2.0), (1.0, 2.0), (1.0, 2.0), "1", ""),
@@ -263,6 +264,19 @@ def test_a_resumed_curriculum_goes_on_bit_for_bit(raw):
     after.load_state_dict(before.state_dict())
     assert torch.equal(torch.cat([part, play(after, 9, 7)]), whole)
     assert straight.metrics() == after.metrics() and len(whole.unique(dim=0)) == 16
+
+
+@pytest.mark.parametrize("raw", [
+    {"kind": "adr", "samples": 5, "step": 0.1}, {"kind": "levels", "levels": 4},
+    {"kind": "alp_gmm", "every": 40, "components": [1, 3]}, {"kind": "linear", "episodes": 8}])
+def test_a_state_that_a_learner_brought_to_a_gpu_is_taken(raw):
+    make = lambda: parse_curriculum({**raw, "parameters": RAW}, PARAMETERS, STARTS, 30, 1)  # noqa: E731
+    played, after = make(), make()
+    play(played, 7)
+    with pytest.raises(RuntimeError, match="same device"):
+        away(torch.zeros(2)) + 1.0
+    after.load_state_dict(away(played.state_dict()))
+    assert torch.equal(play(after, 3, 7), play(played, 3, 7)) and after.metrics() == played.metrics()
 
 
 def test_ranges_grow_in_their_own_units():

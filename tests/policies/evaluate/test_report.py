@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from policies.evaluate.charts import histogram, interval, ticks
 from policies.evaluate.evaluation import evaluate
@@ -20,6 +21,7 @@ from policies.evaluate.rollout import Rollout
 from robots.signals import SignalSpec, schema
 from sim.stl.parse import parse
 from sim.task import Task, load_task
+from tests.away import away
 
 SCHEMA = schema(SignalSpec("base_pos_w", (3,), "m"), SignalSpec("height", (), "m"))
 FORMULA = parse("F[0,2] (base_pos_w.x > 1) & G[0,2] (height > 0.5)", SCHEMA)
@@ -216,6 +218,15 @@ def test_an_episode_that_is_not_finite_is_shown_up_to_there(tmp_path: Path) -> N
 def test_a_home_that_is_no_place_is_no_reference() -> None:
     assert reference_of(load_task("reach")) is None
     assert reference_of(load_task("hover")) is not None
+
+
+def test_the_place_to_be_at_is_told_though_the_task_went_to_a_gpu() -> None:
+    seconds, task = np.linspace(0.0, 3.0, 7), load_task("track")
+    here = reference_of(task)(seconds)
+    away(task.observe.reference)
+    with pytest.raises(RuntimeError, match="same device"):
+        task.observe.reference(torch.as_tensor(seconds, dtype=torch.float32))
+    np.testing.assert_array_equal(reference_of(task)(seconds), here)
 
 
 def test_pages_of_quadrotors_hold_no_meshes(tmp_path: Path) -> None:
