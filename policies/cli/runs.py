@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sim.maps import PolicyGraph
     from sim.task import Task
 
-CONFIG, CHECKPOINTS, FAULTS = "config.yaml", "checkpoints", "faults"  # in a run's folder
+CONFIG, CHECKPOINTS, FAULTS, EVENTS = "config.yaml", "checkpoints", "faults", "events"  # in a run's folder
 # what a run keeps over a resume; the learner knows the rest
 SAME = ("robot", "task", "backend", "randomize", "curriculum", "cameras", "augment", "renderer", "seed", "num_worlds",
         "processes")
@@ -272,8 +272,36 @@ def planned(settings: Mapping[str, Any]) -> str:
             f"{method.key} judges it")
 
 
+@contextmanager
+def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[None]:
+    """:func:`open_run`, and a training in it. Where it fails before anything is learned, as with settings that do not fit
+    each other, all is as it was before: a run that was to be overwritten is back, else there is no folder."""
+    open_run(settings, folder, overwrite)
+    before = set_aside(folder)
+    try:
+        yield
+    except Exception:
+        if not resumes(settings) and {path.name for path in folder.iterdir()} <= {CONFIG, EVENTS}:
+            shutil.rmtree(folder)
+            if before.exists():
+                before.rename(folder)
+        raise
+    finally:
+        if before.exists():
+            shutil.rmtree(before)
+
+
+def set_aside(folder: Path) -> Path:
+    """Where a run that is overwritten is until the new one is trained."""
+    folder = folder.absolute()
+    return folder.with_name(f".{folder.name}.overwritten")
+
+
 def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
-    """Make the run's folder and write its settings; what is already there is never lost silently."""
+    """Make the run's folder and write its settings; what is already there is never lost silently.
+
+    A run that is overwritten is :func:`set_aside`.
+    """
     saved = folder / CONFIG
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is no folder: choose another with out=<folder>")
@@ -293,8 +321,10 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         if not overwrite:
             raise BadInput(
                 f"the run {folder} is there: resume=true goes on, --overwrite starts anew, out=<folder> elsewhere")
-        shutil.rmtree(folder)
     try:
+        if saved.exists():
+            shutil.rmtree(set_aside(folder), ignore_errors=True)
+            folder.rename(set_aside(folder))
         folder.mkdir(parents=True, exist_ok=True)
         config.write({**settings, "resume": None}, saved)
     except OSError as error:
@@ -491,5 +521,5 @@ def artifact_policy(artifact: Artifact, env: Env) -> Act:
 
 def known_runs(root: Path = Path("outputs/train")) -> list[str]:
     """The runs below ``outputs/train``."""
-    return sorted(str(path.parent) for path in root.glob(f"*/{CONFIG}"))
+    return sorted(str(path.parent) for path in root.glob(f"[!.]*/{CONFIG}"))
 

@@ -97,8 +97,7 @@ def train(
     if settings["processes"] > 1 and "RANK" not in os.environ:
         runs.make_task(settings)  # its errors are clearer here than from several processes at once
         settings = runs.resolved(settings)
-        runs.open_run(settings, folder, overwrite)
-        with said_where(folder, settings["processes"], again):
+        with runs.opened_run(settings, folder, overwrite), said_where(folder, settings["processes"], again):
             return workers.train(settings, folder, quiet)
     with runs.bad_input():
         ranks, device = join(settings["device"])
@@ -111,24 +110,24 @@ def train(
     env = runs.make_env(settings, task=task, seed=seed, device=str(device), training=True)
     if "full_state" in env.backend.capabilities:
         env.keep_faults(folder / runs.FAULTS)
-    if ranks.is_first and not opened:
-        runs.open_run(settings, folder, overwrite)
-    ranks.wait()
     title = f"{runs.title_of(settings)}, {settings['algo']['name']}, seed {settings['seed']}"
     started = time.perf_counter()
-    with (events(folder / "events") if ranks.is_first else nullcontext() as logger,
-          said_where(folder, ranks.size, again if base is None else ""), stop_asked(quiet=opened) as asked):
-        try:
-            result = module.train(
-                env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
-                progress=show(title) if ranks.is_first and not quiet else None,
-                on_iteration=lambda _: bool(asked), **({} if base is None else {"base": base}))
-        except (CheckpointError, SettingsError) as error:
-            raise BadInput(str(error)) from error
-        except NonFiniteError as error:
-            raise BadInput(f"the training diverged and was stopped: {error}; try a smaller learning rate") from error
-        if asked:
-            raise Interrupted(asked[0])
+    with runs.opened_run(settings, folder, overwrite) if ranks.is_first and not opened else nullcontext():
+        ranks.wait()
+        with (events(folder / runs.EVENTS) if ranks.is_first else nullcontext() as logger,
+              said_where(folder, ranks.size, again if base is None else ""), stop_asked(quiet=opened) as asked):
+            try:
+                result = module.train(
+                    env, configuration, out=folder, seed=settings["seed"], resume=resume, ranks=ranks, logger=logger,
+                    progress=show(title) if ranks.is_first and not quiet else None,
+                    on_iteration=lambda _: bool(asked), **({} if base is None else {"base": base}))
+            except (CheckpointError, SettingsError) as error:
+                raise BadInput(str(error)) from error
+            except NonFiniteError as error:
+                raise BadInput(
+                    f"the training diverged and was stopped: {error}; try a smaller learning rate") from error
+            if asked:
+                raise Interrupted(asked[0])
     if resume and ranks.is_first:
         saved = config.read(folder / runs.CONFIG)["task"]  # the same, but what the system brings may have changed
         config.write({**settings, "task": saved, "resume": None}, folder / runs.CONFIG)  # the budget may have changed

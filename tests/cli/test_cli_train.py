@@ -19,6 +19,7 @@ from policies.algos.errors import NonFiniteError
 from policies.cli import train, workers
 from policies.cli.console import BadInput, Interrupted, stop_asked
 from policies.cli.main import main
+from policies.cli.settings import read
 from policies.cli.workers import Worker, wait_for
 
 SMOKE = ["train", "experiment=smoke", "algo.total_steps=100000000"]
@@ -75,6 +76,8 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
     assert main([*SMOKE, "algo.minibatches=100000000", "--out", str(tmp_path / "fit")]) == 2
     assert capsys.readouterr().err.startswith("temporeal: minibatches is 100000000, but a rollout has ")
 
+    assert not (tmp_path / "fit").exists()  # so that the mended command is not told of a run that is there
+
     def diverged(*_: Any, **__: Any) -> None:
         raise NonFiniteError("iteration 3: loss not finite")
 
@@ -83,6 +86,17 @@ def test_settings_that_do_not_fit_and_a_training_that_diverges_are_one_line(
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err == (
         "temporeal: the training diverged and was stopped: iteration 3: loss not finite; try a smaller learning rate\n")
+
+
+def test_a_run_is_not_lost_to_one_that_cannot_begin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, begun = tmp_path / "run", ["train", "experiment=smoke", "--json"]
+    assert main([*begun, "--out", str(folder)]) == 0
+    files = sorted(p.relative_to(folder) for p in folder.rglob("*"))
+    for words in (["algo.minibatches=100000000"], ["algo=tgpo"]):
+        assert main([*begun, *words, "--overwrite", "--out", str(folder)]) == 2
+        assert sorted(p.relative_to(folder) for p in folder.rglob("*")) == files
+    assert main([*begun, "seed=2", "--overwrite", "--out", str(folder)]) == 0
+    assert read(folder / "config.yaml")["seed"] == 2 and [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
 def test_the_seconds_told_are_those_of_the_whole_training(
