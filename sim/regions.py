@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sim.stl.syntax import Apply, Component, Constant, Expr, Formula, Iff, Implies, Not, Predicate, Signal, children
-from sim.systems.types import System
+from sim.system import System
 
 FLAT, WALL = 0.02, 0.3  # m: how tall disks and walls of robots in the plane are drawn
 Shape = dict[str, Any]

@@ -39,7 +39,7 @@ from policies.algos.planning import (
 from sim.stl.syntax import Formula
 
 if TYPE_CHECKING:
-    from sim.systems.types import Model
+    from sim.system import Model
 
 
 @dataclass(frozen=True)

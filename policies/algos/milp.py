@@ -62,7 +62,7 @@ from sim.stl.syntax import (
 from sim.stl.values import NUMPY_OPERATIONS, numpy_arrays, predicate_margin
 
 if TYPE_CHECKING:
-    from sim.systems.types import Model
+    from sim.system import Model
 
 Array = np.ndarray
 OBJECTIVES = ("robustness", "feasible")

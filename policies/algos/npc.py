@@ -62,7 +62,7 @@ from sim.stl.smooth import METHODS, Method
 from sim.stl.syntax import Formula, to_text
 
 if TYPE_CHECKING:
-    from sim.systems.types import Model
+    from sim.system import Model
     from sim.task import Task
 
 

@@ -27,7 +27,7 @@ from sim.stl.smooth import Method, smooth_robustness
 from sim.stl.syntax import Formula, horizon, signals_in, to_text
 
 if TYPE_CHECKING:
-    from sim.systems.types import Model
+    from sim.system import Model
 
 Signals = Mapping[str, Tensor]
 TIME = "mission_time"  # s since the first sample of the trace; every evaluator of a formula supplies it

@@ -124,7 +124,10 @@ class Allocator:
 
     def __init__(self, env: Env, config: TGPOConfig, seed: int) -> None:
         if not hasattr(env.task.initial, "bank"):
-            raise SettingsError(f"algo tgpo learns tasks that are formulas (task=stl/...), not {env.task.name!r}")
+            told = ("it is shown and paid by another view; say task.settings.view=timed" if env.task.name == "stl" else
+                    "choose one, task=stl/...")
+            raise SettingsError(f"algo tgpo learns tasks that are formulas and follows their schedules, task "
+                                f"{env.task.name!r} has none: {told}")
         self.env, self.config = env, config
         self.source: Any = env.task.initial
         self.midway: Any = env.task.explore

@@ -274,8 +274,8 @@ def planned(settings: Mapping[str, Any]) -> str:
 
 @contextmanager
 def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[None]:
-    """:func:`open_run`, and a training in it. Where it fails before anything is learned, as with settings that do not fit
-    each other, all is as it was before: a run that was to be overwritten is back, else there is no folder."""
+    """:func:`open_run`, and a training in it. Where it fails before anything is learned, as with settings that do not
+    fit each other, all is as it was before: a run that was to be overwritten is back, else there is no folder."""
     open_run(settings, folder, overwrite)
     before = set_aside(folder)
     try:

@@ -124,6 +124,7 @@ def compose(overrides: Sequence[str] = ()) -> Settings:
     automatic = [group for group in AUTOMATIC if base[group]["name"] == AUTO]
     check_task(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"],
                base.get("experiment"))
+    check_own_options(base["task"], automatic, [str(o.value()) for o in parsed if o.key_or_group == "task"], known)
     lines = [f"{group}={base['task'][group]}" for group in automatic if not is_file(str(base["task"][group]))]
     worlds = own_worlds(base["task"])
     if automatic_worlds or base["num_worlds"] == AUTO:
@@ -152,7 +153,7 @@ def check_task(
         if file is not None and (found := flaw(file)):
             raise BadInput(f"{file}, {found}")
         raise BadInput(f"{file or 'task'}: the file of a task says {', '.join(f'{group}: ...' for group in missing)}; "
-                       "docs/adding-a-robot.md has a whole one")
+                       "docs/learning-formulas.md has a whole one")
     for key in said:
         if key not in OF_TASK:
             place = place_of(f"task.{key}", [f"task={option}" for option in chosen])
@@ -163,6 +164,18 @@ def check_task(
     if not isinstance(said.get("settings", {}), Mapping | None):
         raise BadInput(f"{file or 'task'}: settings is {said['settings']!r}; legal: a group, settings: {{system: ...}}")
     check_name(str(said.get("name")), str(file or "task"))
+
+
+def check_own_options(
+    task: Mapping[str, Any], automatic: Sequence[str], chosen: Sequence[str], known: Mapping[str, list[str]]
+) -> None:
+    """What the task's file says of the groups that are ``automatic`` are options that there are."""
+    for group in automatic:
+        option = str(task[group])
+        if option not in known[group] and not is_file(option):
+            place = place_of(f"task.{group}", [f"task={name}" for name in chosen])
+            raise BadInput(f"{place}{group}: {option}: {group} is one of {', '.join(known[group])}"
+                           f"{hint(option, known[group])}")
 
 
 def check_name(name: str, file: str) -> None:
@@ -495,7 +508,9 @@ def refused(error: Exception, overrides: Sequence[str]) -> BadInput:
 
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return BadInput(f"{error.problem_mark.name}, {not_yaml(error)}")
-    for path in [path for folder in own_folders() for path in sorted(folder.rglob("*.yaml"))]:
+    asked = [file_of(*text.partition("=")[::2]) for text in overrides if text.partition("=")[0] in groups()]
+    others = [path for folder in own_folders() for path in sorted(folder.rglob("*.yaml"))]
+    for path in [path for path in asked if path is not None] + others:
         if found := flaw(path):
             return BadInput(f"{path}, {found}")
     key = getattr(error, "full_key", None)

@@ -21,7 +21,7 @@ Rules of the averages:
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
@@ -478,6 +478,40 @@ def times(trials: Sequence[Trial], method: str, system: str) -> Times | None:
     took = [t["cpu_s"] for t in own]
     walls = [t["wall_s"] for t in own if "wall_s" in t and (t.get("parallel") or FEW + 1) <= FEW]
     return Times(len(own), median(took), max(took), len(told), to, (len(walls), max(walls, default=None)))
+
+
+def spent_s(trial: Trial) -> float:
+    """CPU time of a trial's training and of all its plans, s: what its budget is for."""
+    return float(trial.get("seconds") or 0.0) + float(trial.get("planning_s") or 0.0)
+
+
+def processors(trials: Sequence[Trial]) -> str:
+    """The processors that ``trials`` ran on; how many on each, where there are several."""
+    found = Counter(str((t.get("machine") or {}).get("cpu", "unknown")) for t in trials)
+    return ", ".join(name if len(found) == 1 else f"{name} ({n})" for name, n in sorted(found.items()))
+
+
+GIVEN = ("system", "method", "budget, CPU time", "longest trial, training and plans", "processor")
+"""Columns of :func:`given`."""
+
+
+def given(trials: Sequence[Trial]) -> list[tuple[str, str, str, str, str]]:
+    """What the methods were given on each system: system, method, budget, the longest trial's training and plans, and
+    processors, as text. CPU time is worth more on a faster processor, and a planner's last batch may outlast it."""
+    rows = []
+    methods = seen(trials, "method", METHODS)
+    for system, method in ((s, m) for s in seen(trials, "system", SYSTEMS) for m in methods):
+        if own := of(trials, system=system, method=method, status=DONE):
+            longest = max(own, key=spent_s)
+            rows.append((system, METHODS[method].title, budget(own, system),
+                         f"{spent_s(longest):.0f} s ({longest['task']})", processors(own)))
+    return rows
+
+
+def budget(trials: Sequence[Trial], system: str) -> str:
+    """The CPU time that the trials of ``system`` were given."""
+    seconds = sorted({t.get("budget_s", SYSTEMS[system].budget_s) for t in of(trials, system=system)})
+    return " or ".join(f"{s:g} s" for s in seconds)
 
 
 def reached(found: Times, threshold: float) -> str:

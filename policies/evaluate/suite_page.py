@@ -60,7 +60,7 @@ def page(study: Study) -> str:
 
 def head(study: Study) -> str:
     """What this is, how much of it there is."""
-    trials, machine = study["trials"], study.get("machine", {})
+    trials = study["trials"]
     tasks, seeds = {t["task"] for t in trials}, {t["seed"] for t in trials}
     quick = "<p><strong>A quick run: it shows the form, its figures are not to be quoted.</strong></p>" if study.get(
         "quick") else ""
@@ -73,8 +73,8 @@ def head(study: Study) -> str:
                   "others.")
     return (f"{quick}<p>Trials: {len(trials)}; formulas: {len(tasks)}; methods: {len({t['method'] for t in trials})}; "
             f"seeds: {len(seeds)}.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
-            f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(str(machine.get('cpu', '')))} "
-            f"({machine.get('usable_cores', machine.get('cores', '?'))} cores). The formulas are of this suite: those "
+            f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(suite.processors(trials))}. "
+            f"The formulas are of this suite: those "
             "of the paper are not public, so its figures are of other tasks.</p>")
 
 
@@ -257,15 +257,13 @@ def durations(study: Study) -> str:
         if rows:
             curves = suite_figures.learning_chart(suite.of(trials, system=system))
             header = ["method", "training", "longest", *(f"to {x:g}" for x in suite.THRESHOLDS), "per plan", "starts"]
-            out.append(f"<h3>{system}: {budget(trials, system)} each</h3>" + table(header, rows)
+            out.append(f"<h3>{system}: {suite.budget(trials, system)} each</h3>" + table(header, rows)
                        + (f'<div class="panel chart">{curves}</div>' if curves else ""))
+    rows = [[escape(cell) for cell in row] for row in suite.given(trials)]
+    out += ["<h3>What each was given</h3><p>CPU time of the longest trial, of its training and of all its plans, "
+            "without judging. A planner's batch that has begun is not cut off; CPU time is worth more on a faster "
+            "processor.</p>" + table(suite.GIVEN, rows)] if out else []
     return told + "".join(out) if out else nothing("No trial is done yet.")
-
-
-def budget(trials: Sequence[Trial], system: str) -> str:
-    """The CPU time that the trials of ``system`` were given."""
-    given = sorted({t.get("budget_s", SYSTEMS[system].budget_s) for t in suite.of(trials, system=system)})
-    return " or ".join(f"{seconds:g} s" for seconds in given)
 
 
 def time_row(trials: Sequence[Trial], method: str, system: str) -> list[str]:
@@ -373,7 +371,7 @@ def notes(study: Study) -> str:
     trials = study["trials"]
     refused, failed = (suite.of(trials, status=s) for s in (suite.NOT_SUPPORTED, suite.FAILED))
     systems = suite.seen(trials, "system", SYSTEMS)
-    budgets = ", ".join(f"{name} {budget(trials, name)}" for name in systems) or "none yet"
+    budgets = ", ".join(f"{name} {suite.budget(trials, name)}" for name in systems) or "none yet"
     out = ["<ul><li>Every trial is a process of its own. Trainings of a system have the same CPU time (on a core that "
            f"has nothing else to do, that is wall time): {budgets}. "
            "Planners plan for as long, looking at the clock between batches of starts; STL-NPC for as long again after "

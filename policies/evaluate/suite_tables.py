@@ -33,7 +33,8 @@ def tables(study: Study) -> str:
              ("Means over the formulas of each system", by_system(study, systems)),
              *((f"Every formula: {system}", every_formula(trials, system)) for system in systems),
              ("One formula of linear over more and more control steps", horizons(trials)),
-             ("Time", times(trials, systems))]
+             ("Time", times(trials, systems)),
+             ("What each was given", table(suite.GIVEN, suite.given(trials)))]
     sections = (f"## {title}\n\n{text}" for title, text in parts if text)
     return "\n".join(["# Temporal-logic tasks\n", head(study), *sections])
 

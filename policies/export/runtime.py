@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+# from 1.29 on, onnxruntime otherwise sends what it runs, and on what, to Microsoft; read where it is imported
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime
 
 from policies.export.enclosed import outside

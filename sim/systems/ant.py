@@ -13,7 +13,7 @@ from robots.ant.spec import ANKLE, HEIGHT, LEAST, MOST
 from robots.spec import load_robot
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
-from sim.systems.types import Signals, System, about_z, between, flat, inside, settings
+from sim.system import Signals, System, about_z, between, flat, inside, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.05, 5

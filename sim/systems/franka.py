@@ -15,7 +15,7 @@ from sim.arms import SHARE_OF_LIMITS, ToolAction, franka_chain, motion, one_of, 
 from sim.limits import Limiter
 from sim.maps import Memory
 from sim.scene import Scene
-from sim.systems.types import OnDevices, Signals, System, between, settings
+from sim.system import OnDevices, Signals, System, between, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.04, 10

@@ -12,7 +12,7 @@ from robots.linear.spec import SPEED
 from robots.spec import load_robot
 from sim.maps import AffineAction
 from sim.scene import Scene
-from sim.systems.types import Signals, System, between, flat, inside, settings
+from sim.system import Signals, System, between, flat, inside, settings
 from sim.task import Draw
 
 CONTROL_DT = 0.2  # s

@@ -14,7 +14,7 @@ from robots.spec import RobotSpec, load_robot
 from sim.backends.quadrotor_adjoint import pack_params, robot_params, torch_step
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
-from sim.systems.types import OnDevices, Signals, System, between, inside, settings
+from sim.system import OnDevices, Signals, System, between, inside, settings
 from sim.task import Draw
 
 CONTROL_DT, SUBSTEPS = 0.02, 4

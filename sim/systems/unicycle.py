@@ -13,7 +13,7 @@ from robots.spec import load_robot
 from robots.unicycle.spec import BACK, FASTEST, TURN
 from sim.maps import AffineAction
 from sim.scene import Scene
-from sim.systems.types import Signals, System, about_z, between, flat, inside, settings
+from sim.system import Signals, System, about_z, between, flat, inside, settings
 from sim.task import Draw
 
 CONTROL_DT = 0.2  # s

@@ -6,6 +6,7 @@ How the formula is seen and rewarded is a *view*, which the learning algorithm c
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -32,7 +33,7 @@ from sim.stl.ranges import greatest
 from sim.stl.syntax import Formula, horizon, signals_in
 from sim.stl_timed import SCHEDULE
 from sim.stl_views import PER_LENGTH, REWARDS, VIEWS, View
-from sim.systems.types import System
+from sim.system import System
 from sim.task import MISSION_TIME, Constant, Draw, Task, check_range, task_schema, weights
 from sim.timed import TimedMission
 
@@ -278,6 +279,15 @@ def check_room(mission: TimedMission, slack: float | None, margin: float) -> Non
                                  f"best, so that it would never count; legal: below {most:g}, or leave it out")
 
 
+def check_of_view(view: str, given: Mapping[str, Any]) -> None:
+    """``given`` are settings that the view has."""
+    own = {} if view == TIMED else inspect.signature(VIEWS[view]).parameters
+    legal = [name for name, p in own.items() if p.kind is p.KEYWORD_ONLY and name != "reward"]
+    if unknown := [name for name in given if name not in legal]:
+        raise ValueError(f"task 'stl': of_view.{unknown[0]}: view {view} has no such setting; legal: "
+                         f"{', '.join(legal) or 'none'}")
+
+
 def make(
     *, system: str = "linear", formula: str | None = None, constants: Mapping[str, Any] | None = None,
     start: Mapping[str, Any] | None = None, shapes: Sequence[Mapping[str, Any]] = (), episode_s: float | None = None,
@@ -300,6 +310,7 @@ def make(
         check_range("stl", name, value, 0.0, 10.0, "of the predicates' unit")
     if view not in (TIMED, *VIEWS):
         raise ValueError(f"task 'stl': view is {view!r}; legal: {', '.join((TIMED, *VIEWS))}")
+    check_of_view(view, dict(of_view or {}))
     of: System = resolve("sim.systems", system).make()
     text, given = spoken(formula, constants, start)
     dt, parsed = of.control_dt, parse(text, task_schema(of.scene), given)

@@ -407,7 +407,7 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
         return stl_tasks.needed(path, item, "tgpo")
 
     assert all(map(depends, ["policies/algos/tgpo.py", "policies/algos/ppo.py", "sim/env.py", "sim/tasks/stl.py",
-                             "sim/systems/linear.py", "sim/systems/types.py", "configs/task/stl/linear_reach.yaml",
+                             "sim/systems/linear.py", "sim/system.py", "configs/task/stl/linear_reach.yaml",
                              "configs/algo/tgpo.yaml", "configs/algo/ppo.yaml", "configs/config.yaml"]))
     assert not any(map(depends, ["policies/algos/cem.py", "sim/tasks/lift.py", "sim/systems/ant.py",
                                  "configs/task/stl/linear_seq.yaml", "configs/algo/cem.yaml",
@@ -791,6 +791,11 @@ def test_a_formula_of_ones_own_is_compared_as_those_of_the_suite(
     assert stl_tasks.formula_digest("linear_mine") != before
 
 
+def test_a_method_that_takes_none_of_the_formulas_is_told(stub: Path) -> None:
+    with pytest.raises(BadInput, match="nothing to do: none of unicycle_reach is .*milp is for linear"):
+        stl_tasks.run(False, out=stub, tasks=["unicycle_reach"], methods=["milp"], seeds=["1"])
+
+
 def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_harm(
     tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -802,6 +807,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
                        "unicycle_wrong": text.replace("base_pos_w", "base_pos", 1),
                        "unicycle_never": text.replace("!in_o &", "!in_o & G[0,28] (base_pos_w.x == 1) &"),
                        "unicycle_ever": text.replace("F[0,28] at_a", "F at_a"),
+                       "unicycle_misspelt": text.replace("  formula:", "  frmla:"),
+                       "unicycle_view": text.replace("  system:", "  view: history\n  system:"),
                        "unicycle_typo": text.replace("explore:", "explroe:")}.items():
         (folder / f"{name}.yaml").write_text(said)
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
@@ -817,6 +824,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
         "unicycle_wrong": r"unicycle_wrong\.yaml: .*'base_pos'.*did you mean",
         "unicycle_never": r"unicycle_never\.yaml: .*base_pos_w\.x == 1 can never hold",
         "unicycle_ever": r"unicycle_ever\.yaml: .*window without an end",
+        "unicycle_misspelt": r"unicycle_misspelt\.yaml: settings\.frmla: legal: .*did you mean 'formula'",
+        "unicycle_view": r"unicycle_view\.yaml: settings\.view: each method has its own: leave it out",
         "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'explroe'; did you mean 'explore'"}.items():
         with pytest.raises(BadInput, match=told):
             make(task)

@@ -1,4 +1,4 @@
-"""Two small models with the protocol of ``sim.systems.types.Model``, and starts for them."""
+"""Two small models with the protocol of ``sim.system.Model``, and starts for them."""
 
 import math
 

@@ -532,8 +532,11 @@ def test_an_episode_that_begins_where_it_must_not_be_is_not_done() -> None:
 
 
 def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="tasks that are formulas .* not 'hover'"):
+    with pytest.raises(SettingsError, match="tasks that are formulas .* task 'hover' has none: choose one"):
         train(make_env(load_task("hover"), num_worlds=2, seed=1), TGPOConfig(**SMALL), out=tmp_path)
+    with pytest.raises(SettingsError, match="task 'stl' has none: .* say task.settings.view=timed"):
+        train(make_env(load_task("stl", **SEQUENCE, view="plain"), num_worlds=2, seed=1), TGPOConfig(**SMALL),
+              out=tmp_path)
     for wrong, told in ({"uniform": 2.0}, "a share"), ({"candidates": 999}, "at most bank"), ({"bank": 1}, "least 2"),\
                         ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
         with pytest.raises(ValueError, match=told):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robots.registry import resolve
 from sim.maps import rotation
-from sim.systems.types import System
+from sim.system import System
 
 WALK = 0.8  # m/s: what an ant is asked to be capable of
 

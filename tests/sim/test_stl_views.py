@@ -133,6 +133,12 @@ def test_a_critic_beside_an_actor_that_does_not_know_them_sees_the_margins_so_fa
     torch.testing.assert_close(own[5, :, 1], (2 - signals["y"][:6]).amin(0))
 
 
+def test_settings_that_a_view_does_not_have_are_named():
+    for view, legal in {"timed": "none", "plain": "privileged", "history": "samples, privileged"}.items():
+        with pytest.raises(ValueError, match=rf"of_view\.x: view {view} has no such setting; legal: {legal}$"):
+            load_task("stl", view=view, of_view={"x": 1})
+
+
 def test_flags_show_no_margins_that_nothing_is_paid_by():
     with pytest.raises(ValueError, match=r"of_view\.privileged .* reward\.early is paid by, which is 0"):
         made("flags", parse("F[0,1] (x > 1)", ALL), 11, privileged=True)

@@ -86,6 +86,8 @@ CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml
 """What a trial depends on; of other systems, methods and formulas nothing does."""
 ASKED = ("system", "formula", "constants", "start", "episode_s")
 """Settings of a formula's file that say what is asked for; the others are for methods."""
+OF_METHODS = ("view", "of_view")
+"""Settings of the task that a method has, not a formula's file."""
 ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs
 
 
@@ -150,9 +152,14 @@ def selection(
     formulas = chosen("tasks", wanted, own, default)
     numbers = _seeds(seeds, QUICK_SEEDS if quick else SEEDS)
     usual = [method for method in METHODS if not (quick and method in QUICK_WITHOUT)]
-    return [Item(task, method, seed, quick) for seed in numbers for task in formulas
-            for method in chosen("methods", methods, list(METHODS), usual)
-            if METHODS[method].systems is None or suite.system_of(task) in METHODS[method].systems]
+    which = chosen("methods", methods, list(METHODS), usual)
+    items = [Item(task, method, seed, quick) for seed in numbers for task in formulas for method in which
+             if METHODS[method].systems is None or suite.system_of(task) in METHODS[method].systems]
+    if not items:
+        told = "; ".join(f"{method} is for {', '.join(METHODS[method].systems or SYSTEMS)}" for method in which)
+        raise BadInput(f"there is nothing to do: none of {', '.join(formulas) or 'no formula'} is of a system that a "
+                       f"method takes ({told})")
+    return items
 
 
 def _few(tasks: Sequence[str], quick: bool) -> list[str]:
@@ -243,12 +250,19 @@ def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     """What is wrong with the formula of a file that says ``said``, whatever a method makes of it."""
     from policies.cli import runs
     from policies.cli import settings as config
+    from robots.registry import resolve
 
-    asked = {name: value for name, value in (said.get("settings") or {}).items() if name in ASKED}
+    given, file = said.get("settings") or {}, config.file_of("task", f"stl/{task}")
+    legal = [name for name in resolve("sim.tasks", said["name"]).make.__kwdefaults__ if name not in OF_METHODS]
+    if unknown := [name for name in given if name not in legal]:
+        told = ("each method has its own: leave it out" if unknown[0] in OF_METHODS else
+                f"legal: {', '.join(legal)}{config.hint(unknown[0], legal)}")
+        return f"{file}: settings.{unknown[0]}: {told}"
+    asked = {name: value for name, value in given.items() if name in ASKED}
     try:
         runs.make_task({"task": {**said, "settings": {**asked, "view": "plain"}}})  # the view that takes all formulas
     except BadInput as error:
-        return f"{config.file_of('task', f'stl/{task}')}: {error}"
+        return f"{file}: {error}"
     return ""
 
 
@@ -746,7 +760,7 @@ def needed(path: str, item: Item, algo: str) -> bool:
     if folder == "configs/task/stl":
         return stem in (item.task, "__init__")
     if folder == "sim/systems":
-        return stem in (item.system, "types", "__init__")
+        return stem in (item.system, "__init__")
     return folder != "sim/tasks" or stem in ("stl", "__init__")
 
 

@@ -394,3 +394,13 @@ def test_curves_and_times_of_before_are_on_no_page() -> None:
     study["trials"] = [{k: v for k, v in t.items() if k != "pooled"} for t in study["trials"]]
     page = suite_page.page(study)
     assert "Success while learning" not in page and "<td>not measured</td>" in page
+
+
+def test_what_each_method_was_given_is_told_with_its_longest_trial_and_processors() -> None:
+    trials = [trial(seconds=140.0, machine={"cpu": "a"}), trial(seed=2, seconds=120.0, machine={"cpu": "b"}),
+              trial("linear_seq", "npc", seconds=150.0, planning_s=210.5, budget_s=150.0, machine={"cpu": "b"}),
+              trial(method="cem", status=FAILED)]
+    assert suite.given(trials) == [("linear", "TGPO*", "150 s", "140 s (linear_reach)", "a (1), b (1)"),
+                                   ("linear", "STL-NPC", "150 s", "360 s (linear_seq)", "b")]
+    page = suite_page.page({**whole_study(), "trials": trials})
+    assert "on a (1), b (2), unknown (1). " in page and "360 s (linear_seq)" in page

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from robots.registry import names, resolve
-from sim.systems.types import flat
+from sim.system import flat
 
 SYSTEMS = tuple(name for name in names("sim.systems") if name != "types")
 TOLERANCE = {"linear": 1e-5, "unicycle": 1e-5, "quadrotor": 1e-4, "franka": 5e-3}

@@ -227,7 +227,9 @@ def load_interface(
 
     Types that plain ROS 2 lacks are defined on the way.
     """
-    if robot.ros is None or not robot.ros.exists():
+    if robot.ros is None:
+        raise InterfaceError(f"robot {robot.name!r} is a simulated one: nothing says how to speak to one over ROS 2")
+    if not robot.ros.exists():
         raise InterfaceError(f"robot {robot.name!r} has no ros.yaml ({robot.ros})")
     given = isinstance(extra, (Path, str))
     more = read(Path(extra), EXTRA) if isinstance(extra, (Path, str)) else extra
