@@ -22,10 +22,10 @@ def on_device(part: Any, device: torch.device) -> Any:
         return type(part)(on_device(x, device) for x in part)
     if not hasattr(part, "__dict__") or isinstance(part, type) or callable(part) and not hasattr(part, "memory"):
         return part
-    moved = copy.copy(part)
+    placed = copy.copy(part)
     for name, value in vars(part).items():
-        object.__setattr__(moved, name, on_device(value, device))
-    return moved
+        object.__setattr__(placed, name, on_device(value, device))
+    return placed
 
 
 def moved(state: Any, device: torch.device | str) -> Any:

@@ -282,13 +282,18 @@ def opened_run(settings: Settings, folder: Path, overwrite: bool) -> Iterator[No
         yield
     except Exception:
         if not resumes(settings) and {path.name for path in folder.iterdir()} <= {CONFIG, EVENTS}:
-            shutil.rmtree(folder)
-            if before.exists():
-                before.rename(folder)
+            put_back(folder)
         raise
     finally:
         if before.exists():
             shutil.rmtree(before)
+
+
+def put_back(folder: Path) -> None:
+    """The run that :func:`open_run` has set aside, if any, in the place of the new one."""
+    shutil.rmtree(folder)
+    if set_aside(folder).exists():
+        set_aside(folder).rename(folder)
 
 
 def set_aside(folder: Path) -> Path:
@@ -321,13 +326,18 @@ def open_run(settings: Settings, folder: Path, overwrite: bool) -> None:
         if not overwrite:
             raise BadInput(
                 f"the run {folder} is there: resume=true goes on, --overwrite starts anew, out=<folder> elsewhere")
+    overwritten = False
     try:
+        if set_aside(folder).exists():
+            shutil.rmtree(set_aside(folder))  # of a training that was killed
         if saved.exists():
-            shutil.rmtree(set_aside(folder), ignore_errors=True)
             folder.rename(set_aside(folder))
+            overwritten = True
         folder.mkdir(parents=True, exist_ok=True)
         config.write({**settings, "resume": None}, saved)
     except OSError as error:
+        if overwritten:
+            put_back(folder)
         raise BadInput(f"cannot write to {folder}: {error.strerror}; choose another with out=<folder>") from error
 
 

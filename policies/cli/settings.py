@@ -174,8 +174,7 @@ def check_own_options(
         option = str(task[group])
         if option not in known[group] and not is_file(option):
             place = place_of(f"task.{group}", [f"task={name}" for name in chosen])
-            raise BadInput(f"{place}{group}: {option}: {group} is one of {', '.join(known[group])}"
-                           f"{hint(option, known[group])}")
+            raise BadInput(f"{place}{group}: {option}: {one_of(group, option, known)}")
 
 
 def check_name(name: str, file: str) -> None:
@@ -392,10 +391,13 @@ def check_option(group: str, option: object, known: Mapping[str, list[str]]) -> 
     if group == "experiment" and option is None:
         return
     if str(option) not in known[group]:
-        legal = ", ".join(known[group]) or "none yet"
-        if group == "robot":
-            raise BadInput(f"robot={option}: robot is one of {legal}{hint(str(option), known[group])}; {OWN_ROBOT}")
-        raise BadInput(f"{group}={option}: {group} is one of {legal}{hint(str(option), known[group])}")
+        own = f"; {OWN_ROBOT}" if group == "robot" else ""
+        raise BadInput(f"{group}={option}: {one_of(group, str(option), known)}{own}")
+
+
+def one_of(group: str, option: str, known: Mapping[str, list[str]]) -> str:
+    """The options of ``group``, and what ``option`` may have been meant to be."""
+    return f"{group} is one of {', '.join(known[group]) or 'none yet'}{hint(option, known[group])}"
 
 
 def check_value(key: str, value: object, base: Mapping[str, Any]) -> None:

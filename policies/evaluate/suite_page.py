@@ -39,7 +39,7 @@ def write_page(path: Path, study: Study) -> None:
     """Write the page of ``study``: ``trials``, ``rows`` (figures with their targets), ``tasks`` (all formulas of
     the suite, also those that nothing was tried on), ``command``, ``quick``, ``stale`` and ``taken_over`` (how many
     trials of other code or settings were left out, and how many of other code were not), ``unknown`` (of how many not
-    all settings are known), ``revisions``, ``machine``, ``tried`` (by row: what was tried where the target is
+    all settings are known), ``revisions``, ``tried`` (by row: what was tried where the target is
     missed)."""
     from policies.files import write_whole
 
@@ -74,8 +74,7 @@ def head(study: Study) -> str:
     return (f"{quick}<p>Trials: {len(trials)}; formulas: {len(tasks)}; methods: {len({t['method'] for t in trials})}; "
             f"seeds: {len(seeds)}.{stale} Made by <code>{escape(str(study.get('command', '')))}</code>, revision "
             f"{escape(', '.join(study.get('revisions', [])) or 'unknown')}, on {escape(suite.processors(trials))}. "
-            f"The formulas are of this suite: those "
-            "of the paper are not public, so its figures are of other tasks.</p>")
+            "The formulas are of this suite: those of the paper are not public, so its figures are of other tasks.</p>")
 
 
 # ---------------------------------------------------------------- tables

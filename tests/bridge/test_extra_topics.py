@@ -218,3 +218,8 @@ def test_short_ages_are_asked_of_topics_that_the_profile_reads():
     found = profile_on(robot, interface, robot.command("joint_effort_cmd"), 0.02)
     assert list(found.ages) == [Ages(0.03, 0.015), Ages(0.1, 0.5, False), Ages(np.inf, None, False)]
     assert found.oldest_s == 0.1
+
+
+def test_a_robot_that_is_only_simulated_is_told_to_be():
+    with pytest.raises(InterfaceError, match="robot 'linear' is a simulated one"):
+        load_interface(load_robot("linear"))

@@ -72,6 +72,30 @@ def test_existing_run_is_kept_unless_asked(tmp_path: Path) -> None:
     assert read(folder / "config.yaml")["seed"] == 2
 
 
+def test_a_run_is_not_lost_to_one_whose_settings_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    runs.open_run(settings(tmp_path), folder, overwrite=False)
+    (folder / "checkpoint").write_text("precious")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("policies.cli.settings.write", full)
+    with pytest.raises(BadInput, match="No space left"):
+        runs.open_run(settings(tmp_path, "seed=2"), folder, overwrite=True)
+    assert (folder / "checkpoint").read_text() == "precious" and [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_what_a_killed_training_left_aside_is_not_taken_for_the_run_before(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.set_aside(folder).mkdir()
+    with pytest.raises(ValueError), runs.opened_run(settings(tmp_path), folder, overwrite=False):
+        raise ValueError
+    assert not list(tmp_path.iterdir())
+
+
 def test_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

@@ -404,6 +404,13 @@ def test_a_broken_file_of_ones_own_is_bad_input_with_file_and_line(
     assert said.rstrip()[-1] != ":" and "\n" not in said
 
 
+def test_of_broken_files_that_which_was_asked_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_files(tmp_path, task__stl__linear_first="a: [", task__stl__linear_mine="name: stl\nrobot: {{\nbackend: x\n")
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput, match=r"linear_mine\.yaml, line "):
+        compose(["task=stl/linear_mine"])
+
+
 def test_a_task_of_ones_own_says_what_is_taken_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_files(tmp_path, task__mine="name: hover\nrobot: crazyflie\n", task__empty="")
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
@@ -427,6 +434,18 @@ def test_what_an_experiment_makes_of_a_task_is_told_of_it(tmp_path: Path, monkey
                         (["task=stl/linear_reach", "experiment=says"], r"experiment/says\.yaml: .* no setting 'typo'")):
         with pytest.raises(BadInput, match=told):
             compose(words)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    (WHOLE.replace("robot: linear", "robot: lnear"), r", line 2: robot: lnear: robot is one of .*mean 'linear'\?"),
+    (WHOLE.replace("backend: planar", "backend: warp"), r", line 3: backend: warp: backend is one of .*, planar, ")])
+def test_what_a_task_s_file_names_is_there(
+    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_files(tmp_path, task__stl__linear_mine=text)
+    monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path))
+    with pytest.raises(BadInput, match=re.escape(str(tmp_path / "task/stl/linear_mine.yaml")) + told):
+        compose(["task=stl/linear_mine"])
 
 
 @pytest.mark.parametrize(("text", "told"), [

@@ -10,7 +10,7 @@ import torch
 from robots.registry import names, resolve
 from sim.system import flat
 
-SYSTEMS = tuple(name for name in names("sim.systems") if name != "types")
+SYSTEMS = tuple(names("sim.systems"))
 TOLERANCE = {"linear": 1e-5, "unicycle": 1e-5, "quadrotor": 1e-4, "franka": 5e-3}
 """Of the signals that formulas read, m, m/s and rad, over the steps below; Franka's model leaves friction out."""
 STEPS = {"linear": 60, "unicycle": 60, "quadrotor": 50, "franka": 40, "ant": 5}
