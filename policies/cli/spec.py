@@ -531,7 +531,7 @@ def short(found: dict[str, Any]) -> dict[str, Any]:
 
 def in_short(e: Explanation) -> list[str]:
     """The verdict in a line or two."""
-    from sim.stl.explain import describe, note, number
+    from sim.stl.wording import describe, note, number
 
     unit = e.decider.unit
     known = e.robustness == e.robustness

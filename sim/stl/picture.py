@@ -18,22 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sim.stl.explain import (
-    SATISFIED,
-    UNDECIDED,
-    VIOLATED,
-    Explanation,
-    Numbers,
-    Obligation,
-    Part,
-    describe,
-    note,
-    number,
-    operator_text,
-    seconds,
-    unit_of,
-)
+from sim.stl.deciding import SATISFIED, UNDECIDED, VIOLATED, Numbers
+from sim.stl.explain import Explanation, Obligation, Part, unit_of
 from sim.stl.syntax import Predicate
+from sim.stl.wording import describe, note, number, operator_text, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robots.signals import SignalError
-from sim.stl.explain import describe, explain, note, operator_text
+from sim.stl.explain import explain
 from sim.stl.lower import Semantics
 from sim.stl.monitor import Monitor
 from sim.stl.robustness import robustness, satisfied
@@ -45,6 +45,7 @@ from sim.stl.syntax import (
     until,
     weak_until,
 )
+from sim.stl.wording import describe, note, operator_text
 from tests.sim.stl.definition import DT, Definition, formulas, samples, traces, windows
 
 SEMANTICS = [Semantics(end, left) for end in ("clip", "strong", "weak") for left in ("half-open", "closed")]
