@@ -37,6 +37,7 @@ from sim.stl.syntax import (
     Until,
     WeakUntil,
     children,
+    predicates_in,
 )
 from sim.stl.values import Arrays, numpy_arrays, predicate_margin, predicate_truth
 from sim.stl.windows import window_steps
@@ -335,17 +336,10 @@ def bounds_of(
     closed = semantics.until == "closed"
     beyond = (-inf, inf) if partial else ((-inf,) * 2 if semantics.end == "strong" else (inf,) * 2)
     low = Values(used, count, rows, dt, closed, -inf, beyond[0], windows)
-    holes = any(np.isnan(low.margin(p)).any() for p in predicates_of(formula))
+    holes = any(np.isnan(low.margin(p)).any() for p in predicates_in(formula))
     if not holes and not partial:
         return Bounds(low, low)
     return Bounds(low, Values(used, count, rows, dt, closed, inf, beyond[1], windows, margins=low.margins))
-
-
-def predicates_of(formula: Formula) -> list[Predicate]:
-    """In the order of the text, each as often as it stands there."""
-    if isinstance(formula, Predicate):
-        return [formula]
-    return [p for c in children(formula) for p in predicates_of(c)]
 
 
 def _windows(formula: Formula, count: int, dt: float, extended: bool) -> dict[Path, tuple[int, int | None]]:

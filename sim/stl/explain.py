@@ -37,7 +37,6 @@ from sim.stl.deciding import (
     Path,
     Values,
     bounds_of,
-    predicates_of,
     verdict_of,
 )
 from sim.stl.lower import RTAMT, Semantics
@@ -68,6 +67,7 @@ from sim.stl.syntax import (
     children,
     horizon,
     leaves,
+    predicates_in,
     signals_in,
     to_text,
 )
@@ -512,7 +512,7 @@ def _obligation(bounds: Bounds, asked: Mapping[Path, Ask], path: Path, f: Formul
 
 def unit_of(formula: Formula) -> str:
     """Unit of the robustness of ``formula``, ``""`` where it is unknown, a plain number or not the same everywhere."""
-    units = {_unit(predicate) for predicate in predicates_of(formula)}
+    units = {_unit(predicate) for predicate in predicates_in(formula)}
     return units.pop() if len(units) == 1 else ""
 
 
