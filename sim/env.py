@@ -41,8 +41,9 @@ class Env:
     ``info["midway"]`` says which of them were not whole: begun in mid-mission, or cut off at random (:meth:`stagger`).
 
     What a world remembers (memory of the maps, progress of the mission, goals, delayed samples, noise) is a column of
-    one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. On a CPU both
-    are compiled (:mod:`sim.rows`), with ``compiled=False`` and on a GPU they run as tensor operations.
+    one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. Both are
+    compiled (on a CPU :mod:`sim.rows`, on a GPU :mod:`sim.rows_warp`); with ``compiled=False`` they run as tensor
+    operations.
 
     A world whose action, simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and
     counts in ``faults``; one whose first observation is not, in its first step. What is seen and rewarded is always
@@ -63,8 +64,6 @@ class Env:
         self.task, self.backend, self.seed, self.explore = task, backend, seed, explore
         self.num_worlds, self.device = backend.num_worlds, backend.device
         self.on_cpu = self.device.type == "cpu"
-        if compiled and self.device.type != "cpu":
-            raise ValueError(f"compiled rows are for the CPU; on {self.device} leave compiled out")
         self.excerpt: int | None = None
         """Mean number of steps after which episodes that began in mid-mission are cut off, with the same probability at
         each; then ``explore`` is the share of *worlds* that have such episodes only, so that the steps are shared,
@@ -99,7 +98,7 @@ class Env:
         self.curriculum = parse_curriculum(curriculum, {**backend.parameters, **visual}, start_draws(task.initial),
                                            self.num_worlds, seed)
         if compiled is None:
-            compiled = self.on_cpu and bool(getattr(task.observe, "compiles", True))
+            compiled = bool(getattr(task.observe, "compiles", True))
         self.compiled = compiled
         if hasattr(task.explore, "compiled"):
             task.explore.compiled = compiled
@@ -157,7 +156,7 @@ class Env:
         found = {name: (size,) for name, size in self.observed.items()}
         actions = {"action": (self.action_dim,)}
         memory = tuple(k for k in kept if k.startswith("memory."))
-        make: Any = rows.Kernel if compiled else rows.Plain
+        make = rows.kernels_of(self.device) if compiled else rows.Plain
         # columns of the maps' memory that always equal those of the objective's, by the functions themselves
         self.twins: dict[str, str] = {}
         pairs = {place: f"progress.{name}" for name in self.observe.memory

@@ -90,6 +90,7 @@ class Results(NamedTuple):
     finite: Tensor
     success: Tensor
     addresses: tuple[int, ...] = ()  # of command, what is seen (one or two tensors), reward, flags
+    flags: Tensor | None = None  # [5, N], of which those above are the rows
 
 
 def seen_by(actor: Tensor, critic: Tensor | None = None) -> Obs:
@@ -116,7 +117,7 @@ class General:
         n, device = self.figures.shape[1], self.table.device
         command, *seen = (torch.empty(n, size, device=device) for size in self.sizes)
         flags = torch.empty(len(self.figures) - 1, n, dtype=torch.bool, device=device)
-        return Results(command, seen_by(*seen), torch.empty(n, device=device), *flags.unbind(0))
+        return Results(command, seen_by(*seen), torch.empty(n, device=device), *flags.unbind(0), flags=flags)
 
     @torch.no_grad()
     def command(self, action: Tensor, to: Results) -> None:
@@ -132,9 +133,9 @@ class General:
     def finish(self, bad: Tensor, to: Results) -> tuple[bool, bool]:
         """Fill reward and flags: whether an episode ended, whether a world is bad."""
         to.reward.copy_(self.figures[0])
-        for flag, figure in zip(to[3:8], self.figures[1:]):
-            torch.gt(figure, 0.5, out=flag)
-        return bool(to.ended.any()), bool(bad.any())
+        torch.gt(self.figures[1:], 0.5, out=to.flags)
+        ended, worst = torch.stack([to.ended, bad]).any(1).tolist()  # one wait for a GPU
+        return ended, worst
 
 
 @cache

@@ -21,7 +21,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import count
+from itertools import accumulate, count
 from math import prod
 from typing import Any
 
@@ -261,6 +261,25 @@ def _machine_code(text: str, library: frozenset[str]) -> tuple[Any, Any]:
     return jit.function(text, "kernel", (ctypes.c_void_p, number, number, number), library)
 
 
+def placed(
+    function: Function, columns: Shapes, rows: Shapes, inputs: Sequence[str], known: Traced | None = None
+) -> Traced:
+    """``function`` of one row of symbols, each of whose outputs has its place; arguments as for :class:`Kernel`."""
+    shapes = {**columns, **rows}
+    found = known or traced(function, {name: shapes[name] for name in inputs})
+    for name, values in found.outputs.items():
+        if name not in shapes:
+            raise CannotCompile(f"output {name!r} has no place; places: {', '.join(shapes)}")
+        if len(values) != prod(shapes[name]):
+            raise CannotCompile(f"output {name!r} has {len(values)} numbers in a row, its place {shapes[name]}")
+    return found
+
+
+def first_rows(columns: Shapes) -> list[int]:
+    """Of each column, where it begins in the table."""
+    return list(accumulate((prod(shape) for shape in columns.values()), initial=0))[: len(columns)]
+
+
 class Kernel:
     """``function`` over N rows, compiled.
 
@@ -276,16 +295,9 @@ class Kernel:
     def __init__(
         self, function: Function, columns: Shapes, rows: Shapes, inputs: Sequence[str], known: Traced | None = None
     ) -> None:
-        shapes = {**columns, **rows}
-        given, found = known or traced(function, {name: shapes[name] for name in inputs})
-        for name, values in found.items():
-            if name not in shapes:
-                raise CannotCompile(f"output {name!r} has no place; places: {', '.join(shapes)}")
-            if len(values) != prod(shapes[name]):
-                raise CannotCompile(f"output {name!r} has {len(values)} numbers in a row, its place {shapes[name]}")
+        given, found = placed(function, columns, rows, inputs, known)
         self.columns, self.rows = columns, rows
-        sizes = [prod(shape) for shape in columns.values()]
-        self.offsets = 4 * (np.cumsum([0, *sizes[:-1]], dtype=np.int64) if sizes else np.zeros(0, dtype=np.int64))
+        self.offsets = 4 * np.array(first_rows(columns), dtype=np.int64)
         self.outputs = [name for name in found if name in rows]
         names = [*columns, *rows]
         text, library = assembly(given, found, list(columns), names)
@@ -328,8 +340,18 @@ class Plain:
             places[name].copy_(value)
 
 
+def kernels_of(device: torch.device) -> Any:
+    """The class of compiled functions of rows on ``device``: :class:`Kernel`, or on a GPU its like of
+    :mod:`sim.rows_warp`, which needs Warp (:class:`ModuleNotFoundError`)."""
+    if device.type == "cpu":
+        return Kernel
+    from sim import rows_warp
+
+    return rows_warp.Kernel
+
+
 class RowFunction:
-    """``function`` of numbers [N, ...], compiled on a CPU for the shapes that it is called with.
+    """``function`` of numbers [N, ...], compiled for the device and the shapes that it is called with.
 
     It is traced once for such shapes: what it reads beside its arguments must stay as it is. A copy compiles anew. One
     that cannot be compiled raises :class:`CannotCompile`.
@@ -340,7 +362,7 @@ class RowFunction:
 
     def __init__(self, function: Function, outputs: Shapes) -> None:
         self.function, self.outputs = function, outputs
-        self._made: dict[tuple[Any, ...], Kernel | Plain] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_made": {}}
@@ -349,10 +371,9 @@ class RowFunction:
         """The outputs [N, ...], float32; without ``compiled`` by tensor operations."""
         tensors = {name: value.to(torch.float32).contiguous() for name, value in given.items()}
         first, shapes = next(iter(tensors.values())), {name: tuple(x.shape[1:]) for name, x in tensors.items()}
-        compiled = compiled and first.device.type == "cpu"
-        kind = (compiled, *shapes.items())
+        kind = (compiled, first.device, *shapes.items())
         if kind not in self._made:
-            make = Kernel if compiled else Plain
+            make = kernels_of(first.device) if compiled else Plain
             self._made[kind] = make(self.function, {}, {**shapes, **self.outputs}, tuple(given))
         found = {name: first.new_empty(len(first), *shape) for name, shape in self.outputs.items()}
         self._made[kind](None, {**tensors, **found})

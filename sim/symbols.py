@@ -280,9 +280,10 @@ def _norm(t: Trace, a: np.ndarray, ord: float = 2, dim: Any = None, keepdim: boo
 
 
 def _pow(t: Trace, a: Any, b: Any) -> np.ndarray:
-    if b == 2:
+    fixed = None if isinstance(b, np.ndarray) else b
+    if fixed == 2:
         return _binary("mul")(t, a, a)
-    return _unary("sqrt")(t, a) if b == 0.5 else _binary("pow")(t, a, b)
+    return _unary("sqrt")(t, a) if fixed == 0.5 else _binary("pow")(t, a, b)
 
 
 def _clamp(t: Trace, a: np.ndarray, min: Any = None, max: Any = None) -> np.ndarray:

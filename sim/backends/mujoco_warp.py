@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import mujoco
@@ -41,8 +41,8 @@ except ModuleNotFoundError as error:
 from sim.backends import warp_kernels as kernels
 from sim.backends.checks import check_ids, check_state, check_world
 from sim.backends.mujoco import VIEWS
-from sim.backends.warp_graphs import Graphs
 from sim.backends.warp_room import Room, measure
+from sim.warp_graphs import Graphs
 
 HAS = ("objects", "arms", "full_state", "wrench", "delay", "gravity", "mass", "overflow")
 STATE = ("time", "qpos", "qvel", "act", "history", "plastic", "qacc_warmstart", "ctrl", "qfrc_applied", "xfrc_applied",
@@ -222,7 +222,7 @@ class MuJoCoWarp:
         Actuators hold the joints where they are: a servo's control is its joint's position; others are at home.
         """
         worlds = self._check_ids(ids)
-        qpos, qvel = mjcf.reset_rows(self.model, {n: _numpy(v) for n, v in state.items()}, len(worlds))
+        qpos, qvel = mjcf.reset_rows(self.model, _arrays(state), len(worlds))
         if not len(worlds):
             return
         ctrl = mjcf.holding_ctrl(self.model, qpos)
@@ -232,13 +232,15 @@ class MuJoCoWarp:
         if "history" in self._state:
             rows["history"] = np.tile(self._rest["history"].double().cpu().numpy(), (len(worlds), 1))
             mjcf.fill_history(self.model, rows["history"], np.arange(len(worlds)), ctrl)
-        chosen = torch.from_numpy(worlds).to(self.device)
+        chosen, given = torch.from_numpy(worlds).to(self.device), self._tensors(rows)
         for name, view in self._state.items():
-            view[chosen] = self._tensor(rows[name]) if name in rows else self._rest[name]
-        self._apply_wrench(worlds)
-        self._flag["bad"][chosen], self._flag["flags"][chosen] = False, 0
-        self._flag["fresh"].zero_()
-        self._flag["fresh"][chosen] = True
+            new = given[name] if name in given else self._rest[name]
+            view.index_copy_(0, chosen, new.expand(len(worlds), *view.shape[1:]))
+        if any(wrench.any() for _, wrench in self._wrenches(worlds)):  # else it is at rest
+            self._apply_wrench(worlds)
+        for name, value in (("bad", False), ("flags", 0)):
+            self._flag[name].index_fill_(0, chosen, value)
+        self._flag["fresh"].zero_().index_fill_(0, chosen, True)
         self._run("fresh", self._begin)
 
     def _begin(self) -> None:
@@ -401,10 +403,14 @@ class MuJoCoWarp:
 
     def _apply_wrench(self, worlds: np.ndarray) -> None:
         chosen = torch.from_numpy(worlds).to(self.device)
+        for root, wrench in self._wrenches(worlds):
+            self._state["xfrc_applied"][chosen, root] = self._tensor(wrench)
+
+    def _wrenches(self, worlds: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Bodies on which forces and torques act, and these [K, 6]."""
         for g in self.model.groups:
             if g.root is not None:
-                wrench = np.concatenate([self._values[g.prefix + name][worlds] for name in ("force_w", "torque_w")], 1)
-                self._state["xfrc_applied"][chosen, g.root] = self._tensor(wrench)
+                yield g.root, np.concatenate([self._values[g.prefix + n][worlds] for n in ("force_w", "torque_w")], 1)
 
     # ---- health and state
 
@@ -461,6 +467,11 @@ class MuJoCoWarp:
     def _tensor(self, value: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(value, dtype=np.float32)).to(self.device)
 
+    def _tensors(self, rows: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+        """Arrays [K, width] on the device, by one copy."""
+        sizes = [value.shape[1] for value in rows.values()]
+        return dict(zip(rows, self._tensor(np.concatenate(list(rows.values()), 1)).split(sizes, 1)))
+
     def _check_ids(self, ids: Tensor) -> np.ndarray:
         worlds: np.ndarray = check_ids(torch.as_tensor(ids).cpu(), self.num_worlds).numpy()
         return worlds
@@ -469,6 +480,17 @@ class MuJoCoWarp:
 def flat(value: Tensor) -> Any:
     """The same memory [N, ...] for Warp, as rows [N, K]."""
     return wp.from_torch(value.view(len(value), -1))
+
+
+def _arrays(values: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Tensors on the host in float64, by one copy."""
+    tensors = [torch.as_tensor(value).detach() for value in values.values()]
+    if not tensors:
+        return {}
+    place = tensors[0].device
+    flat = _numpy(torch.cat([value.to(place, torch.float64).reshape(-1) for value in tensors]))
+    parts = np.split(flat, np.cumsum([value.numel() for value in tensors])[:-1])
+    return {name: part.reshape(value.shape) for name, part, value in zip(values, parts, tensors)}
 
 
 def _numpy(value: Tensor) -> np.ndarray:

@@ -27,9 +27,9 @@ from robots.spec import RobotSpec, Source, load_robot
 from sim.backends import mujoco as engine
 from sim.backends import mujoco_warp as backend
 from sim.backends import warp_room
-from sim.backends.warp_graphs import Graphs
 from sim.capabilities import MissingCapability
 from sim.scene import Scene, box
+from sim.warp_graphs import Graphs
 
 pytestmark = pytest.mark.slow  # two minutes of compiling, where no kernel is kept yet
 DT = 0.002

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 HELP = (
     "physics steps/s on a GPU of an arm, a hand and an ant task, 1024 to 16384 worlds: the backend's step, the whole "
     "environment step (observations, rewards, resets), and PPO, each against raw mujoco_warp (same model, same room "
-    "for contacts, its steps recorded as a CUDA graph, states of the environment); then PPO's success after 2 minutes"
+    "for contacts, its steps recorded as a CUDA graph, from the states of the environment under its commands); then "
+    "PPO's success after 2 minutes"
 )
 
 KINDS = ("arm", "hand", "quadruped")  # of robots; of each one task
@@ -115,10 +116,11 @@ def measured(kind: str, task: Task, worlds: int) -> list[Row]:
     """Steps/s of one size: raw, backend and environment in turns, then PPO."""
     env = env_of(task, worlds)
     env.reset()
-    raw = Raw(env)
-    sides: Sides = {"raw": (raw.take_states, raw.block), "backend": (nothing, partial(backend_block, env)),
-                    "env": (nothing, partial(env_block, env))}
-    rates = turns(sides, worlds * task.substeps * BLOCK)
+    done = Block(env)
+    raw = Raw(done)
+    sides: Sides = {"env": (done.begin, done.step), "backend": (done.again, done.step_backend),
+                    "raw": (raw.take_states, raw.step)}
+    rates = dict(reversed(turns(sides, worlds * task.substeps * BLOCK).items()))
     rates["ppo"] = ppo_rate(task, worlds)
     at, ratio = f"sim_gpu.{kind}.{worlds}", rates["env"] / rates["raw"]
     told = f"task {task.name}, {task.substeps} steps of {1e3 * task.control_dt / task.substeps:g} ms"
@@ -131,10 +133,6 @@ def env_of(task: Task, worlds: int) -> Env:
     from sim.env import make_env
 
     return make_env(task, backend="mujoco_warp", num_worlds=worlds, seed=1, device="cuda")
-
-
-def nothing() -> None:
-    """No preparation."""
 
 
 def turns(sides: Sides, steps: int) -> dict[str, float]:
@@ -160,19 +158,52 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-class Raw:
-    """mujoco_warp alone with the environment's model: a graph of one control step, and the environment's states."""
+class Block:
+    """Steps of the environment with random actions, of which the physics can be done again: for as long as the robots
+    move as much, it takes as long, and where they are still it takes less."""
 
     def __init__(self, env: Env) -> None:
+        from sim.backends import mujoco_warp as backend
+
+        sim = env.backend
+        assert isinstance(sim, backend.MuJoCoWarp)
+        self.env, self.sim, self.commands = env, sim, list[Any]()
+        self.first = self.last = sim.state()
+
+    def begin(self) -> None:
+        """Where the environment was after its last block."""
+        self.sim.set_state(self.last)
+        self.first = self.last
+        self.commands.clear()
+
+    def step(self) -> None:
+        """Steps of the environment."""
+        for _ in range(BLOCK):
+            self.env.step(actions(self.env))
+            self.commands.append(self.env.command)
+
+    def again(self) -> None:
+        """Back to where the block began."""
+        self.last = self.sim.state()
+        self.sim.set_state(self.first)
+
+    def step_backend(self) -> None:
+        """The same commands to the backend alone, with guard, sensors and signals; no world begins anew."""
+        for command in self.commands:
+            self.sim.step(command, self.env.task.substeps)
+
+
+class Raw:
+    """mujoco_warp alone with the environment's model: a graph of one control step, of the same states and commands."""
+
+    def __init__(self, done: Block) -> None:
         import mujoco_warp as mjw  # type: ignore[import-untyped]
         import torch
         import warp as wp
 
         from sim.backends import mujoco_warp as backend
 
-        sim = env.backend
-        assert isinstance(sim, backend.MuJoCoWarp)
-        self.sim = sim
+        self.done, sim, env = done, done.sim, done.env
         with wp.ScopedDevice(wp.device_from_torch(env.device)):
             self.m = m = backend.on_device(sim.model)
             m.opt.warn_overflow = 0
@@ -184,22 +215,23 @@ class Raw:
             with wp.ScopedCapture() as capture:
                 for _ in range(env.task.substeps):
                     mjw.step(m, d)
-        self.given = self.state["ctrl"].clone()
+        self.given: list[torch.Tensor] = []
         stream = wp.stream_from_torch(torch.cuda.current_stream(env.device))  # type: ignore[no-untyped-call]
-        self.step = partial(wp.capture_launch, capture.graph, stream=stream)
+        self.launch = partial(wp.capture_launch, capture.graph, stream=stream)
 
     def take_states(self) -> None:
-        """Begin from where the environment is."""
-        for name, value in self.sim.state().items():
-            if name in self.state:
-                self.state[name].copy_(value)
-        self.given.copy_(self.state["ctrl"])
+        """Where the block began, and its commands."""
+        for name, value in self.state.items():
+            value.copy_(self.done.first[name])
+        self.given = [self.state["ctrl"].clone() for _ in self.done.commands]
+        for given, command in zip(self.given, self.done.commands):
+            given[:, self.done.sim.model.ctrl] = command
 
-    def block(self) -> None:
-        """Control steps; the command is copied in, as a learner would."""
-        for _ in range(BLOCK):
-            self.state["ctrl"].copy_(self.given)
-            self.step()
+    def step(self) -> None:
+        """Control steps; each command is copied in, as a learner would."""
+        for given in self.given:
+            self.state["ctrl"].copy_(given)
+            self.launch()
 
 
 def actions(env: Env) -> torch.Tensor:
@@ -207,20 +239,6 @@ def actions(env: Env) -> torch.Tensor:
     import torch
 
     return 2 * torch.rand(env.num_worlds, env.action_dim, device=env.device) - 1
-
-
-def backend_block(env: Env) -> None:
-    """Control steps of the backend, with guard, sensors and signals, under the commands that are in force."""
-    sim: Any = env.backend
-    ctrl = sim.views()["ctrl"][:, sim.model.ctrl].clone()
-    for _ in range(BLOCK):
-        sim.step(ctrl, env.task.substeps)
-
-
-def env_block(env: Env) -> None:
-    """Steps of the environment with random actions."""
-    for _ in range(BLOCK):
-        env.step(actions(env))
 
 
 def ppo_rate(task: Task, worlds: int) -> float:

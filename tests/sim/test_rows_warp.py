@@ -1,0 +1,133 @@
+"""The kernels of a GPU, compiled by Warp for its CPU device: the numbers of the CPU's own kernels, bit for bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("warp", reason="needs warp-lang")
+
+from sim import random, random_warp, rows, rows_warp
+from sim.env import make_env
+from sim.symbols import CannotCompile
+from sim.task import load_task
+from tests.sim.test_rows import ELEMENTWISE, EXTREMES, SHAPES, SPECIAL
+
+
+def every(functions, shapes):
+    """All of ``functions`` of x and y as one function of rows, with its rows."""
+    places = {name: shapes[name] for name in functions}
+    return (lambda r: {name: functions[name](r["x"], r["y"]).float() for name in functions}), {
+        "x": (3,), "y": (3,), **places}
+
+
+def results(kind, function, shapes, given):
+    n = len(given["x"])
+    found = {name: given.get(name, torch.zeros(n, *shape)).clone() for name, shape in shapes.items()}
+    kind(function, {}, shapes, ("x", "y"))(None, found)
+    return found
+
+
+def compare(functions, shapes, given):
+    function, places = every(functions, shapes)
+    ours, known = (results(kind, function, places, given) for kind in (rows_warp.Kernel, rows.Kernel))
+    for name in functions:
+        torch.testing.assert_close(ours[name], known[name], rtol=0, atol=0, equal_nan=True, msg=name)
+    return known
+
+
+def test_operations():
+    generator = torch.Generator().manual_seed(1)
+    given = {k: torch.empty(37, 3).uniform_(-2, 2, generator=generator) for k in "xy"}
+    compare(ELEMENTWISE, dict.fromkeys(ELEMENTWISE, (3,)), given)
+    compare({name: of for name, (of, _) in SHAPES.items()}, {name: shape for name, (_, shape) in SHAPES.items()}, given)
+
+
+def test_what_is_not_a_number_goes_where_it_goes_on_the_cpu():
+    x = torch.cartesian_prod(SPECIAL, SPECIAL, SPECIAL)
+    known = compare(EXTREMES, dict.fromkeys(EXTREMES, (3,)), {"x": x, "y": x.roll(1, 0)})
+    assert any(value.isnan().any() for value in known.values())
+
+
+def test_columns_of_a_table_are_read_and_written_in_place():
+    def function(r):
+        return {"b": r["a"].flip(-1) + r["c"][:, None], "c": r["c"] + r["row"][:, 1], "row": r["a"][:, :2] * 3}
+
+    columns, shapes = {"a": (3,), "before": (2,), "b": (3,), "c": ()}, {"row": (2,)}
+    found = []
+    for kind in (rows_warp.Kernel, rows.Kernel):
+        generator = torch.Generator().manual_seed(2)
+        table = rows.table(columns, 21).uniform_(generator=generator)
+        row = torch.rand(21, 2, generator=generator)
+        kind(function, columns, shapes, ("a", "c", "row"))(table, {"row": row})
+        found.append((table[:, :21], row))
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+
+
+def test_constants_are_exact():
+    values = [0.1, -0.0, 1e-45, 3.4028235e38, float("inf"), -float("inf"), float("nan"), 1.0, -7.0, True, False]
+    text = [rows_warp.literal(v) for v in values]
+    out = torch.zeros(len(values))
+    rows_warp.Native("\n".join(f"((float*)a[0])[{i}] = {t};" for i, t in enumerate(text)), 1)(
+        1, out.device, out.data_ptr())
+    wanted = torch.tensor([float(v) for v in values])
+    torch.testing.assert_close(out, wanted, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(out.signbit(), wanted.signbit())
+
+
+def test_no_rows_are_no_work_and_wrong_rows_are_refused():
+    kernel = rows_warp.Kernel(lambda r: {"out": 2 * r["x"]}, {}, {"x": (2,), "out": (2,)}, ("x",))
+    kernel(None, {"x": torch.zeros(0, 2), "out": torch.zeros(0, 2)})
+    with pytest.raises(ValueError, match="out must be contiguous float32"):
+        kernel(None, {"x": torch.zeros(4, 2), "out": torch.zeros(4, 2, dtype=torch.float64)})
+    with pytest.raises(CannotCompile, match="no place"):
+        rows_warp.Kernel(lambda r: {"other": r["x"]}, {}, {"x": (2,)}, ("x",))
+    with pytest.raises(CannotCompile, match="only its value can be"):
+        rows_warp.Kernel(lambda r: {"out": r["x"].max(-1).indices.float()}, {}, {"x": (2,), "out": ()}, ("x",))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+def test_draws_are_those_of_the_cpu(kind):
+    generator = torch.Generator().manual_seed(3)
+    world = torch.arange(333)
+    episode, step = (torch.randint(0, 2**33, (333,), generator=generator) for _ in range(2))
+    for count in (1, 4, 7):
+        known = getattr(random, kind)(2**40 + 7, world, episode, random.stream("x"), count, step=step)
+        own = [torch.zeros(333, count), torch.zeros(count, 333).T]  # as a tensor, as columns of a table
+        for out in own:
+            random_warp.fill(kind, random.key(2**40 + 7, random.stream("x")), world, episode, step, out)
+            assert torch.equal(out, known)
+
+
+def test_an_environment_steps_as_on_the_cpu(monkeypatch):
+    def env(name):
+        made = make_env(load_task(name), num_worlds=6, seed=4, threads=1, sensors={"noise": {"joint_pos": 0.01}})
+        made.reset()
+        made.column["count"].copy_(made.task.steps - 1.0 - torch.arange(6.0))  # some episodes end on the way
+        return made
+
+    known = env("reach")
+    monkeypatch.setattr(rows, "kernels_of", lambda device: rows_warp.Kernel)
+    ours = env("reach")
+    assert isinstance(ours._step, rows_warp.Kernel)
+    ended = 0
+    for k in range(8):
+        action = 2 * torch.rand(6, known.action_dim, generator=torch.Generator().manual_seed(k)) - 1
+        a, b = known.step(action), ours.step(action)
+        for x, y in zip((*a.obs[:2], a.reward, a.terminated, a.truncated), (*b.obs[:2], b.reward, b.terminated,
+                                                                           b.truncated)):
+            assert torch.equal(x, y)
+        ended += int((a.terminated | a.truncated).sum())
+    assert ended >= 5
+
+
+def test_without_warp_a_gpu_s_steps_say_what_to_do():
+    code = ("import sys; sys.modules['warp'] = None\n"
+            "import torch; from sim.rows import kernels_of\n"
+            "try: kernels_of(torch.device('cuda'))\n"
+            "except ModuleNotFoundError as error: print(error)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "pip install warp-lang" in done.stdout and "compiled=false" in done.stdout, done.stderr
