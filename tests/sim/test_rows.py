@@ -44,7 +44,7 @@ ELEMENTWISE = {
     "finite": lambda x, y: torch.nan_to_num(x / (y > 0).float(), nan=0.0, posinf=0.0, neginf=0.0),
     "isfinite": lambda x, y: torch.isfinite(x / (y > 0).float()).float(),
     "constants": lambda x, y: x * torch.tensor([1.0, 0.0, 2.0]) + torch.ones_like(y) + y.new_full((1,), 2.5),
-    "power": lambda x, y: x.abs() ** 1.5,
+    "power": lambda x, y: x.abs() ** 1.5 + y.abs() ** x + 0.5**y,
 }
 EXTREMES = {
     "maximum": torch.maximum, "minimum": torch.minimum, "maximum the other way": lambda x, y: torch.maximum(y, x),
