@@ -1,13 +1,34 @@
-"""What is on a device: parts of tasks (observation map, objective, model of a system), and states."""
+"""What is on a device: parts of tasks (observation map, objective, model of a system), and states; and Warp, by which
+kernels for a GPU are compiled."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
+
+WARP = (1, 15)
+"""The oldest Warp that compiles our kernels, as mujoco-warp 4.0 asks for; tested with that of ``constraints.txt``."""
+
+
+@cache
+def lacks_warp() -> str:
+    """Why kernels cannot be compiled for a GPU, and what to do; empty where they can."""
+    todo = f"pip install 'warp-lang>={'.'.join(map(str, WARP))}' (it comes with mujoco-warp)"
+    if find_spec("warp") is None:
+        return f"Warp is not installed: {todo}"
+    try:
+        version = metadata.version("warp-lang")
+    except metadata.PackageNotFoundError:
+        return f"there is a package 'warp', but not warp-lang: {todo}"
+    parts = [int(part) for part in version.split(".")[:2] if part.isdigit()]
+    return "" if tuple(parts) >= WARP else f"Warp {version} is too old: {todo}"
 
 
 def on_device(part: Any, device: torch.device) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -15,7 +16,7 @@ from robots.registry import UnknownName, names, resolve
 from sim import faults, rows
 from sim.capabilities import require
 from sim.curriculum import parse_curriculum, start_draws
-from sim.devices import on_device
+from sim.devices import lacks_warp, on_device
 from sim.episodes import Draws, EpisodeRecord, Recipe, draw_episodes, episode_record, plain, replay, require_same
 from sim.outputs import Compiled, General, Results, distinct, seen_by
 from sim.pushes import Disturbances
@@ -43,7 +44,7 @@ class Env:
     What a world remembers (memory of the maps, progress of the mission, goals, delayed samples, noise) is a column of
     one table; what a step makes of it (:meth:`_after`, :meth:`_first`) is a function of that world alone. Both are
     compiled (on a CPU :mod:`sim.rows`, on a GPU :mod:`sim.rows_warp`); with ``compiled=False`` they run as tensor
-    operations.
+    operations, and where Warp is missing on a GPU, with a warning.
 
     A world whose action, simulation, observation or reward is not finite ends (``info["finite"]`` is false there) and
     counts in ``faults``; one whose first observation is not, in its first step. What is seen and rewarded is always
@@ -99,6 +100,10 @@ class Env:
                                            self.num_worlds, seed)
         if compiled is None:
             compiled = bool(getattr(task.observe, "compiles", True))
+            if compiled and not self.on_cpu and (why := lacks_warp()):
+                compiled = False
+                warnings.warn(f"on {self.device} the steps of the environment run as several hundred operations, which "
+                              f"takes many times longer: {why}", stacklevel=2)
         self.compiled = compiled
         if hasattr(task.explore, "compiled"):
             task.explore.compiled = compiled

@@ -104,7 +104,8 @@ def distinct(obs: Obs) -> tuple[Tensor, ...]:
 
 
 class General:
-    """Steps by any kernels (:class:`sim.rows.Kernel`, :class:`sim.rows.Plain`), any number of worlds, any device.
+    """Steps by any kernels (:class:`sim.rows.Kernel`, its like on a GPU, :class:`sim.rows.Plain`), any number of
+    worlds, any device.
 
     ``sizes``: of a command, of what the actor sees and, where that is more, of what the critic sees.
     """

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,8 +23,8 @@ from torch import Tensor
 
 from sim import compile as compiling
 from sim import counter
+from sim.devices import lacks_warp
 
-WARP = find_spec("warp") is not None  # for draws on a GPU; without it they are tensor operations, which take longer
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True}
 # no fastmath here: the same bits whether a draw falls into a vector lane or into the loop's remainder
 
@@ -145,18 +144,26 @@ def _draw(
         raise ValueError(f"env {tuple(env.shape)} and episode {tuple(episode.shape)} must both have shape [K]")
     where = torch.device(device) if device is not None else env.device
     steps = step if isinstance(step, Tensor) else torch.full_like(env, step)
-    if where.type != "cpu" and not WARP:
-        found = draw_with_torch(kind, seed, env.to(where), episode.to(where), stream, count, steps.to(where))
+    if where.type != "cpu":
+        found = _draw_on_gpu(kind, seed, env.to(where), episode.to(where), stream, count, steps.to(where))
         return found if out is None else out.copy_(found)
     if out is None:
-        out = torch.empty((len(env), count), dtype=torch.float32, device=where)
-    if where.type != "cpu":
-        from sim import random_warp
-
-        random_warp.fill(kind, key(seed, stream), env.to(where), episode.to(where), steps.to(where), out)
-        return out
+        out = torch.empty((len(env), count), dtype=torch.float32)
     fill = _fill_uniform if kind == "uniform" else _fill_normal
     fill(*key(seed, stream), *(x.cpu().contiguous().numpy() for x in (env, episode, steps)), out.numpy())
+    return out
+
+
+def _draw_on_gpu(
+    kind: str, seed: int, env: Tensor, episode: Tensor, stream: int, count: int, step: Tensor
+) -> Tensor:
+    """By one kernel, or where Warp is missing, of which :class:`sim.env.Env` warns, by tensor operations."""
+    if lacks_warp():
+        return draw_with_torch(kind, seed, env, episode, stream, count, step)
+    from sim import random_warp
+
+    out = torch.empty((len(env), count), dtype=torch.float32, device=env.device)
+    random_warp.fill(kind, key(seed, stream), env, episode, step, out)
     return out
 
 

@@ -111,8 +111,12 @@ def _kernel(kind: str) -> Native:
 
 
 def fill(kind: str, key: tuple[int, ...], world: Tensor, episode: Tensor, step: Tensor, out: Tensor) -> None:
-    """Fill ``out`` [K, count] (any strides) with the draws of :mod:`sim.random`: ``uniform`` or ``normal``."""
-    rows = [x.to(torch.int64).contiguous() for x in (world, episode, step)]
+    """Fill ``out`` float32 [K, count] (any strides) with the draws of :mod:`sim.random`: ``uniform`` or ``normal``."""
+    places = {str(x.device) for x in (world, episode, step, out)}
+    if out.dtype != torch.float32 or len(out) != len(world) or len(places) > 1:
+        raise ValueError(f"draws of {len(world)} worlds go to float32 [{len(world)}, count] on the same device, got "
+                         f"{out.dtype} {tuple(out.shape)} and devices {', '.join(sorted(places))}")
+    rows = [x.expand_as(world).to(torch.int64).contiguous() for x in (world, episode, step)]
     blocks = -(-out.shape[1] // 4)
     _kernel(kind)(len(out) * blocks, out.device, *(x.data_ptr() for x in rows), out.data_ptr(), *map(int, key), blocks,
                   out.shape[1], *out.stride())

@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from sim import jit
+from sim.devices import lacks_warp
 from sim.jit import BITS, FLOATS, INTEGERS, LANES, splat
 from sim.symbols import (
     ARITHMETIC,
@@ -345,6 +346,8 @@ def kernels_of(device: torch.device) -> Any:
     :mod:`sim.rows_warp`, which needs Warp (:class:`ModuleNotFoundError`)."""
     if device.type == "cpu":
         return Kernel
+    if why := lacks_warp():
+        raise ModuleNotFoundError(f"compiled functions of rows on {device}: {why}. Slower, but without: compiled=false")
     from sim import rows_warp
 
     return rows_warp.Kernel

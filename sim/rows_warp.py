@@ -2,7 +2,8 @@
 
 On a GPU the few hundred small operations of a task's step are as many launches, which took longer than the physics of
 thousands of worlds. Here the same symbols (:mod:`sim.symbols`) are written as C++, which Warp compiles for the GPU and
-keeps in its cache; for ``device="cpu"`` it compiles the same text, so that it can be tested without a GPU.
+keeps in its cache; for ``device="cpu"`` it compiles the same text, so that it can be tested without a GPU (but for
+``expm1`` and ``log1p``, which its CPU device has not).
 
 Float32 in the order of the traced operations, without contraction to fused multiply-adds, as on the CPU; sines,
 logarithms and the like are CUDA's, which differ from the C library's in the last places.
@@ -16,18 +17,11 @@ from math import isinf, isnan
 
 import numpy as np
 import torch
+import warp as wp
 from torch import Tensor
 
 from sim.rows import checked, first_rows, needed, placed
 from sim.symbols import INTRINSICS, LIBRARY, CannotCompile, Function, Shapes, Symbol, Traced, Value
-
-try:
-    import warp as wp
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"compiled steps on a GPU need {error.name}: pip install warp-lang (it comes with mujoco-warp). Slower, but "
-        "without it: compiled=false", name=error.name) from error
-
 from sim.warp_graphs import Graphs
 
 BLOCK = 64  # threads: few, so that some thousand rows are on as many multiprocessors as can be
@@ -71,11 +65,11 @@ def statements(
 
     def place(name: str, j: int) -> str:
         if name in columns:
-            return f"t[{columns[name] + j} * stride + i]"
-        return f"r{rows.index(name)}[{sizes[name]} * i + {j}]"
+            return f"t[{columns[name] + j} * stride + row]"
+        return f"r{rows.index(name)}[{sizes[name]} * row + {j}]"
 
     def lines() -> Iterator[str]:
-        yield "float* const t = (float*)a[0];\nconst long long stride = a[1];"
+        yield "float* const t = (float*)a[0];\nconst long long stride = a[1], row = i;"
         for k in range(len(rows)):
             yield f"float* const r{k} = (float*)a[{k + 2}];"
         for symbol in used:  # all reads come before all writes: an output may lie where an input did
@@ -140,6 +134,9 @@ class Kernel:
     def __call__(self, table: Tensor | None, rows: Mapping[str, Tensor]) -> None:
         """Compute all rows, in place: N is that of the tensors in ``rows``."""
         first = next(iter(rows.values()))
-        tensors = [checked(name, rows[name], len(first), shape).data_ptr() for name, shape in self.rows.items()]
+        tensors = [checked(name, rows[name], len(first), shape) for name, shape in self.rows.items()]
+        for tensor in (*tensors, *(() if table is None else (table,))):
+            if tensor.device != first.device:
+                raise ValueError(f"rows and table must be on one device, got {first.device} and {tensor.device}")
         place = (0, 0) if table is None else (table.data_ptr(), table.shape[1])
-        self._run(len(first), first.device, *place, *tensors)
+        self._run(len(first), first.device, *place, *(tensor.data_ptr() for tensor in tensors))

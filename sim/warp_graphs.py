@@ -18,7 +18,10 @@ def start() -> None:
 
     The last comes from C, at the first start: whatever else is written to stderr meanwhile is passed on.
     """
-    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+    if hasattr(wp.config, "log_level"):
+        wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
+    else:  # an older one
+        wp.config.quiet = True
     sys.stderr.flush()
     with tempfile.TemporaryFile() as kept:
         stderr = os.dup(2)

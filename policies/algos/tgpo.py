@@ -388,7 +388,7 @@ See = Callable[[Mapping[str, Tensor], Memory], Tensor]
 
 
 def seeing(observe: Any, compiled: bool) -> See:
-    """Observations [N, O] of signals and memory by ``observe``, ``compiled`` on a CPU."""
+    """Observations [N, O] of signals and memory by ``observe``, ``compiled`` or as it is."""
     def of(x: dict[str, Tensor]) -> dict[str, Tensor]:
         signals, memory = ({name: x[f"{kind}.{name}"] for name in names} for kind, names in (
             ("signal", observe.signals), ("memory", observe.memory)))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from importlib import metadata
 
 import pytest
 import torch
 
 pytest.importorskip("warp", reason="needs warp-lang")
 
-from sim import random, random_warp, rows, rows_warp
+from sim import devices, random, random_warp, rows, rows_warp
 from sim.env import make_env
 from sim.symbols import CannotCompile
 from sim.task import load_task
 from tests.sim.test_rows import ELEMENTWISE, EXTREMES, SHAPES, SPECIAL
+
+ON = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
+BEYOND = {"tangents": lambda x, y: x.tan() * y.atan(), "inverse": lambda x, y: (x / 4).asin() + y}
 
 
 def every(functions, shapes):
@@ -24,31 +26,37 @@ def every(functions, shapes):
         "x": (3,), "y": (3,), **places}
 
 
-def results(kind, function, shapes, given):
+def results(kind, function, shapes, given, device="cpu"):
     n = len(given["x"])
-    found = {name: given.get(name, torch.zeros(n, *shape)).clone() for name, shape in shapes.items()}
+    found = {name: given.get(name, torch.zeros(n, *shape)).clone().to(device) for name, shape in shapes.items()}
     kind(function, {}, shapes, ("x", "y"))(None, found)
-    return found
+    return {name: value.cpu() for name, value in found.items()}
 
 
-def compare(functions, shapes, given):
+def compare(functions, shapes, given, device):
+    """To the bit, on a GPU to what its sines and logarithms differ by."""
     function, places = every(functions, shapes)
-    ours, known = (results(kind, function, places, given) for kind in (rows_warp.Kernel, rows.Kernel))
+    ours = results(rows_warp.Kernel, function, places, given, device)
+    known, least = results(rows.Kernel, function, places, given), 0 if device == "cpu" else 4e-6
     for name in functions:
-        torch.testing.assert_close(ours[name], known[name], rtol=0, atol=0, equal_nan=True, msg=name)
+        torch.testing.assert_close(ours[name], known[name], rtol=least, atol=least, equal_nan=True, msg=name)
     return known
 
 
-def test_operations():
+@pytest.mark.parametrize("device", ON)
+def test_operations(device):
     generator = torch.Generator().manual_seed(1)
     given = {k: torch.empty(37, 3).uniform_(-2, 2, generator=generator) for k in "xy"}
-    compare(ELEMENTWISE, dict.fromkeys(ELEMENTWISE, (3,)), given)
-    compare({name: of for name, (of, _) in SHAPES.items()}, {name: shape for name, (_, shape) in SHAPES.items()}, given)
+    each = {**ELEMENTWISE, **BEYOND}
+    compare(each, dict.fromkeys(each, (3,)), given, device)
+    compare({name: of for name, (of, _) in SHAPES.items()}, {name: shape for name, (_, shape) in SHAPES.items()}, given,
+            device)
 
 
-def test_what_is_not_a_number_goes_where_it_goes_on_the_cpu():
+@pytest.mark.parametrize("device", ON)
+def test_what_is_not_a_number_goes_where_it_goes_on_the_cpu(device):
     x = torch.cartesian_prod(SPECIAL, SPECIAL, SPECIAL)
-    known = compare(EXTREMES, dict.fromkeys(EXTREMES, (3,)), {"x": x, "y": x.roll(1, 0)})
+    known = compare(EXTREMES, dict.fromkeys(EXTREMES, (3,)), {"x": x, "y": x.roll(1, 0)}, device)
     assert any(value.isnan().any() for value in known.values())
 
 
@@ -83,23 +91,34 @@ def test_no_rows_are_no_work_and_wrong_rows_are_refused():
     kernel(None, {"x": torch.zeros(0, 2), "out": torch.zeros(0, 2)})
     with pytest.raises(ValueError, match="out must be contiguous float32"):
         kernel(None, {"x": torch.zeros(4, 2), "out": torch.zeros(4, 2, dtype=torch.float64)})
+    with pytest.raises(ValueError, match="on one device, got cpu and meta"):
+        kernel(None, {"x": torch.zeros(4, 2), "out": torch.zeros(4, 2, device="meta")})
     with pytest.raises(CannotCompile, match="no place"):
         rows_warp.Kernel(lambda r: {"other": r["x"]}, {}, {"x": (2,)}, ("x",))
     with pytest.raises(CannotCompile, match="only its value can be"):
         rows_warp.Kernel(lambda r: {"out": r["x"].max(-1).indices.float()}, {}, {"x": (2,), "out": ()}, ("x",))
 
 
+@pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("kind", ["uniform", "normal"])
-def test_draws_are_those_of_the_cpu(kind):
+def test_draws_are_those_of_the_cpu(kind, device):
     generator = torch.Generator().manual_seed(3)
     world = torch.arange(333)
     episode, step = (torch.randint(0, 2**33, (333,), generator=generator) for _ in range(2))
     for count in (1, 4, 7):
         known = getattr(random, kind)(2**40 + 7, world, episode, random.stream("x"), count, step=step)
-        own = [torch.zeros(333, count), torch.zeros(count, 333).T]  # as a tensor, as columns of a table
-        for out in own:
-            random_warp.fill(kind, random.key(2**40 + 7, random.stream("x")), world, episode, step, out)
-            assert torch.equal(out, known)
+        for out in (torch.zeros(333, count), torch.zeros(count, 333).T):  # a tensor, columns of a table
+            out = out.to(device)
+            random_warp.fill(kind, random.key(2**40 + 7, random.stream("x")),
+                             *(x.to(device) for x in (world, episode, step)), out)
+            assert torch.equal(out.cpu(), known)
+
+
+def test_draws_go_to_rows_that_fit():
+    key, world = random.key(1, 2), torch.arange(5)
+    for out in (torch.zeros(5, 2, dtype=torch.float64), torch.zeros(4, 2), torch.zeros(5, 2, device="meta")):
+        with pytest.raises(ValueError, match=r"go to float32 \[5, count\] on the same device, got"):
+            random_warp.fill("normal", key, world, world, world, out)
 
 
 def test_an_environment_steps_as_on_the_cpu(monkeypatch):
@@ -124,10 +143,15 @@ def test_an_environment_steps_as_on_the_cpu(monkeypatch):
     assert ended >= 5
 
 
-def test_without_warp_a_gpu_s_steps_say_what_to_do():
-    code = ("import sys; sys.modules['warp'] = None\n"
-            "import torch; from sim.rows import kernels_of\n"
-            "try: kernels_of(torch.device('cuda'))\n"
-            "except ModuleNotFoundError as error: print(error)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert "pip install warp-lang" in done.stdout and "compiled=false" in done.stdout, done.stderr
+@pytest.mark.parametrize("version, why", [(None, "Warp is not installed"), ("1.9.2", "Warp 1.9.2 is too old")])
+def test_without_a_warp_that_will_do_a_gpu_s_functions_say_what_to_do(monkeypatch, version, why):
+    monkeypatch.setattr(devices, "find_spec", lambda name: version)
+    monkeypatch.setattr(metadata, "version", lambda name: version)
+    devices.lacks_warp.cache_clear()
+    try:
+        with pytest.raises(ModuleNotFoundError, match=rf"{why}: pip install 'warp-lang>=1.15'.*compiled=false"):
+            rows.kernels_of(torch.device("cuda"))
+    finally:
+        monkeypatch.undo()
+        devices.lacks_warp.cache_clear()
+    assert not devices.lacks_warp()
