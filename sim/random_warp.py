@@ -30,21 +30,18 @@ class Number:
     def _new(self, kind: str, value: str) -> Number:
         return Number(self.text, kind, value)
 
-    def _with(self, sign: str, other: Any, kind: str = "", first: bool = True) -> Number:
+    def _with(self, sign: str, other: Any, kind: str = "") -> Number:
         if isinstance(other, Number):
             b = other.name
         else:
             b = literal(float(other)) if self.kind == FLOAT else f"{other}{'u' if self.kind == WORD else ''}"
-        return self._new(kind or self.kind, f"{self.name} {sign} {b}" if first else f"{b} {sign} {self.name}")
+        return self._new(kind or self.kind, f"{self.name} {sign} {b}")
 
     def __add__(self, other: Any) -> Number:
         return self._with("+", other)
 
     def __sub__(self, other: Any) -> Number:
         return self._with("-", other)
-
-    def __rsub__(self, other: Any) -> Number:
-        return self._with("-", other, first=False)
 
     def __mul__(self, other: Any) -> Number:
         return self._with("*", other)
@@ -70,7 +67,7 @@ class Number:
     def __ne__(self, other: Any) -> Number:  # type: ignore[override]
         return self._with("!=", other, BOOL)
 
-    __radd__, __rmul__, __rxor__, __hash__ = __add__, __mul__, __xor__, object.__hash__
+    __rmul__, __rxor__ = __mul__, __xor__
 
 
 def _cast(kind: str) -> Any:

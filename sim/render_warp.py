@@ -12,7 +12,6 @@ sampled as if it were a flat one; there is no near plane.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import mujoco
 import numpy as np
@@ -29,6 +28,8 @@ except ModuleNotFoundError as error:
         f"renderer 'warp' needs {error.name}: pip install mujoco-warp (Python 3.11 or later)", name=error.name
     ) from error
 
+from sim import warp_graphs
+
 TRANSPOSED = {"cam_mat0": (3, 3)}  # flat rows in MuJoCo, matrices here
 
 
@@ -43,9 +44,9 @@ class WarpRenderer:
     ) -> None:
         self.views, self.num_worlds, self.device = views, num_worlds, device
         self.com = bool(views.needs_com)
-        self.warp_device = _start(device)
+        self.place = warp_graphs.place(device)
         sizes = dict.fromkeys(fields - CAMERA_FIELDS, num_worlds)
-        with wp.ScopedDevice(self.warp_device):
+        with wp.ScopedDevice(self.place.device):
             self.model = mjw.put_model(model, batch_sizes=sizes)
             self.data = mjw.make_data(model, nworld=num_worlds, nconmax=1, njmax=1)
             self._put_cameras(fields)
@@ -103,7 +104,7 @@ class WarpRenderer:
             slots[:k].copy_(value.reshape(k, *slots.shape[1:]))
         for name, value in (("qpos", qpos), ("mocap_pos", mocap_pos), ("mocap_quat", mocap_quat)):
             self._state[name][:k].copy_(value)
-        with self._scope():
+        with self.place.scope():
             self.data.nworld = k  # launch for the first k slots only
             mjw.kinematics(self.model, self.data)
             if self.com:
@@ -112,17 +113,6 @@ class WarpRenderer:
             mjw.refit_bvh(self.model, self.data, self.context)
             mjw.render(self.model, self.data, self.context)
             return dict(self._pictures(good))
-
-    @contextmanager
-    def _scope(self) -> Iterator[None]:
-        """Warp's device, and torch's stream of it: what torch wrote is read, what is drawn is read by torch."""
-        if self.device.type == "cpu":
-            with wp.ScopedDevice(self.warp_device):
-                yield
-        else:
-            stream = wp.stream_from_torch(torch.cuda.current_stream(self.device))
-            with wp.ScopedDevice(self.warp_device), wp.ScopedStream(stream):
-                yield
 
     def _pictures(self, good: Tensor) -> Iterator[tuple[str, Tensor]]:
         keep = wp.from_torch(good)
@@ -168,16 +158,6 @@ def _measure(
     if depth == 0.0 or not good[world]:
         depth = far
     out[world, pixel] = wp.min(depth, far)
-
-
-def _start(device: torch.device) -> wp.Device:
-    """Warp's name for ``device``. Its banner and its lines for each compiled module would get among our output."""
-    wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    wp.init()
-    try:
-        return wp.device_from_torch(device)
-    except Exception as error:
-        raise ValueError(f"the renderer 'warp' cannot use device {device}: {error}") from error
 
 
 def _array(value: np.ndarray, dtype: type, batched: bool) -> wp.array:

@@ -20,9 +20,9 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from sim import warp_graphs
 from sim.rows import checked, first_rows, needed, placed
 from sim.symbols import INTRINSICS, LIBRARY, CannotCompile, Function, Shapes, Symbol, Traced, Value
-from sim.warp_graphs import Graphs
 
 BLOCK = 64  # threads: few, so that some thousand rows are on as many multiprocessors as can be
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==",
@@ -103,16 +103,12 @@ class Native:
         body.__annotations__, kernel.__annotations__ = {"i": int, "a": words}, {"a": words}  # what Warp goes by
         body = wp.func_native(text)(body)
         self._kernel = wp.kernel(kernel, module="unique", enable_backward=False, module_options={"fuse_fp": False})
-        self._graphs: dict[torch.device, Graphs] = {}
 
     def __call__(self, threads: int, device: torch.device, *words: int) -> None:
         """Run it on ``device``, on torch's current stream."""
-        if not threads:
-            return
-        if device not in self._graphs:
-            self._graphs[device] = Graphs(device)
-        with self._graphs[device].scope():
-            wp.launch(self._kernel, threads, [self._words(*words)], block_dim=BLOCK)
+        if threads:
+            with warp_graphs.place(device).scope():
+                wp.launch(self._kernel, threads, [self._words(*words)], block_dim=BLOCK)
 
 
 @cache

@@ -1,4 +1,5 @@
-"""Work of many small kernels, recorded once as a CUDA graph and launched as a whole; on the CPU it just runs."""
+"""Warp where torch works: its devices and streams; and work of many small kernels, recorded once as a CUDA graph and
+launched as a whole (on the CPU it just runs)."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 import warp as wp
@@ -51,16 +53,12 @@ def warp_device(device: torch.device) -> wp.Device:
         raise ValueError(f"Warp cannot use device {device}: {error}") from error
 
 
-class Graphs:
-    """Recorded work on one device.
-
-    The arrays that the work reads and writes must stay where they are: after one of them was replaced, :meth:`drop`.
-    """
+class Place:
+    """A device, as Warp and as torch know it."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = warp_device(device)
         self.torch_device = torch.device(wp.device_to_torch(self.device))
-        self._graphs: dict[Hashable, wp.Graph] = {}
         self._streams: dict[int, wp.Stream] = {}
 
     @contextmanager
@@ -79,6 +77,21 @@ class Graphs:
         if stream.cuda_stream not in self._streams:
             self._streams[stream.cuda_stream] = wp.stream_from_torch(stream)  # type: ignore[no-untyped-call]
         return self._streams[stream.cuda_stream]
+
+
+place = cache(Place)
+"""The place of a :class:`torch.device`, made once."""
+
+
+class Graphs(Place):
+    """Recorded work on one device.
+
+    The arrays that the work reads and writes must stay where they are: after one of them was replaced, :meth:`drop`.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self._graphs: dict[Hashable, wp.Graph] = {}
 
     def run(self, key: Hashable, work: Callable[[], None], rehearse: Callable[[Callable[[], None]], None]) -> None:
         """Do ``work``: on a GPU by the graph recorded under ``key``.
