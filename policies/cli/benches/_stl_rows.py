@@ -10,8 +10,7 @@ from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 TRIED: Mapping[str, str] = {
     "margin.points": "STL-NPC, whose gradient goes through the system's equations and which plans anew where its "
-    "network fails, satisfies more than 0.68 on every system, as recurrent PPO does on Unicycle, so nothing can be 32 "
-    "points above. "
+    "network fails, satisfies more than 0.68 on every system, so nothing can be 32 points above it. "
     "margin.points.model_free compares with those that are given samples only, as TGPO is."}
 """Where a target is missed: by the name of the row, what was tried."""
 
