@@ -670,7 +670,7 @@ def test_a_study_keeps_the_drawings_of_one_seed_and_they_are_taken_over(tmp_path
     study.folder.mkdir()
     for method, seed, more in (("tgpo", 1, {}), ("tgpo", 2, PICTURES), ("tgpo", 3, PICTURES), ("cem", 1, PICTURES)):
         told = {**told_of(Item("linear_reach", method, seed)), "system": "linear", "depth": 1, "satisfied": 900,
-                "revision": "abc", "success": [0.9, 0.8, 1.0], **more}
+                "revision": "abc", "success": [0.9, 0.8, 1.0], "run": "/home/me/runs/x", "file": "/home/me/x.json", **more}
         (study.folder / f"linear_reach-{method}-{seed}.json").write_text(json.dumps(told))
     study.write()
     file = study.folder / "study.json"
@@ -678,6 +678,7 @@ def test_a_study_keeps_the_drawings_of_one_seed_and_they_are_taken_over(tmp_path
     assert [key for key, trial in kept.items() if "paths" in trial] == [("tgpo", 2)]
     assert kept["tgpo", 2]["paths"] == [{"satisfied": True, "points": [[0.12, 2, 0], [1, 1, 0]]}]
     assert '"best":[0,1],"value":[[null],[1.23]]}' in file.read_text()  # on a line of its own
+    assert "/home/me" not in file.read_text()  # a study may be published
     after = Study(tmp_path / "new", ["linear_reach"], False)
     after.folder.mkdir()
     assert after.take_over(str(file)) == 4

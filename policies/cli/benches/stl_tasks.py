@@ -652,12 +652,16 @@ def lacking(trial: Any) -> str:
 
 DRAWN = ("paths", "heat", "shapes")
 """What of a trial is for pictures only, and large."""
+FOLDERS = ("run", "file")
+"""What of a trial tells where it was made: on this machine only."""
 
 
 def as_text(study: Mapping[str, Any]) -> str:
-    """``study`` as JSON, with few of its drawings (:func:`drawn_of`), each on a line of its own and rounded."""
+    """``study`` as JSON, without :data:`FOLDERS` and with few of its drawings (:func:`drawn_of`), each on a line of its
+    own and rounded."""
     trials, few, lines = study["trials"], drawn_of(study["trials"]), dict[str, str]()
-    lean = [{k: v for k, v in t.items() if k not in DRAWN or number in few} for number, t in enumerate(trials)]
+    lean = [{k: v for k, v in t.items() if k not in (FOLDERS if number in few else (*FOLDERS, *DRAWN))}
+            for number, t in enumerate(trials)]
     for number in few:
         for key in set(DRAWN) & set(lean[number]):
             mark = f"<{key} of trial {number}>"
