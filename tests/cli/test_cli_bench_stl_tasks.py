@@ -1,4 +1,4 @@
-"""The suite's bench: what is run, what is kept, what is refused, rows against targets; one real trial of each kind."""
+"""The suite's bench: what is run, what is kept, what is refused."""
 
 from __future__ import annotations
 
@@ -10,25 +10,18 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from policies.cli import bench, runs
 from policies.cli.benches import Row, _stl_trial, stl_tasks
-from policies.cli.benches._stl_rows import TRIED, rows_of
 from policies.cli.benches.stl_tasks import EPISODES, Item, Progress, Study, code_digest, selection
 from policies.cli.console import BadInput, Interrupted
 from policies.cli.folders import held
 from policies.cli.main import main
 from policies.evaluate import suite
-from policies.evaluate.suite import BASELINES, DONE, FAILED, METHODS, NOT_SUPPORTED, SYSTEMS
-from robots.signals import SignalSpec, schema
-from sim.stl.decompose import decompose
-from sim.stl.parse import parse
+from policies.evaluate.suite import BASELINES, DONE, FAILED, METHODS, SYSTEMS
 
 TASKS = ["linear_reach", "linear_seq", "linear_horizon_50", "unicycle_reach"]
 
@@ -135,7 +128,25 @@ def test_how_many_at_once_is_one_number(given: list[str]) -> None:
     assert stl_tasks.crew(["3"]) == 3 and stl_tasks.crew(None) >= 1
 
 
-# ---------------------------------------------------------------- what is kept
+def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
+    from policies.algos.tgpo import Allocator, TGPOConfig
+    from policies.cli import settings as config
+
+    assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
+    assert Item("linear_reach", "tgpo", 1).words == [
+        "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
+        "algo.threads=1"]
+    settings = config.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
+    _, made = runs.algorithm(settings)
+    assert isinstance(made, TGPOConfig) and made.explore == 0.0
+    for config_of, there in ((made, False), (TGPOConfig(), True)):
+        env = runs.make_env(settings, training=True)
+        Allocator(env, config_of, 1)
+        env.reset()
+        assert (env.explore > 0.0) is there and bool((env.midway | env.midway_next).any()) is there
+
+
+# ---------------------------------------------------------------- what is made, told and left
 
 WORKER = '''
 import json, sys
@@ -421,202 +432,7 @@ def test_a_trial_depends_on_its_own_formula_method_and_system() -> None:
     assert len(listed) == len(set(listed))
 
 
-# ---------------------------------------------------------------- rows
-
-SUITE = ["linear_reach", "linear_seq", "linear_horizon_100", "linear_horizon_1000"]
-
-
-def whole(tgpo: int = 970, best: int = 600, wall: float = 170.0, long: int = 995, short: int = 984,
-          seeds: tuple[int, ...] = (1, 2, 3)) -> list[dict[str, Any]]:
-    """Trials of all of SUITE."""
-    def one(task: str, method: str, seed: int, satisfied: int) -> dict[str, Any]:
-        return {"task": task, "system": "linear", "method": method, "seed": seed, "status": DONE, "depth": 1,
-                "satisfied": satisfied, "episodes": EPISODES, "cpu_s": wall, "settings": "known",
-                "curve": [[float(s), 10.0, 0.8 if s >= 9 else 0.1] for s in range(20)], "pooled": suite.POOL}
-
-    rows = [one(task, m, seed, tgpo if m == "tgpo" else best) for seed in seeds for task in SUITE[:2]
-            for m in ("tgpo", *BASELINES)]
-    rows += [one(SUITE[2], m, seed, s) for seed in seeds for m, s in (("tgpo", short), ("tau-mdp", 985))]
-    return rows + [one(SUITE[3], "tgpo", seed, long) for seed in seeds]
-
-
-def verdicts(trials: list[dict[str, Any]], **more: Any) -> dict[str, bool | None]:
-    return {row.name: row.ok for row in rows_of(trials, SUITE, **more) if row.target is not None}
-
-
-def test_rows_are_judged_against_the_targets() -> None:
-    names = ["linear.tgpo.success", "linear.horizon1000.tgpo.success", "linear.horizon100.tgpo.success",
-             "margin.points", "linear.tgpo.seconds.most", "trials.failed"]
-    assert verdicts(whole()) == dict.fromkeys(names, True)
-    bad = verdicts(whole(tgpo=900, best=590, wall=181.0, long=980, short=900))
-    assert bad == {**dict.fromkeys(names, False), "trials.failed": True}
-    rows = {row.name: row for row in rows_of(whole(), SUITE)}
-    assert rows["margin.points"].value == pytest.approx(37.0)
-    assert rows["linear.tgpo.seconds.most"].value == 170.0
-    assert rows["linear.tgpo.seconds_to_0.5"].value == 9.0 and rows["linear.tgpo.seconds_to_0.9"].value is None
-    told = rows["linear.tgpo.seconds_to_0.5"].peer
-    assert "median over 6 of 6 trainings" in told and "0.5 of the whole episodes" in told and "6 of them got" in told
-    before = {row.name: row for row in rows_of([{**t, "pooled": None} for t in whole()], SUITE)}
-    row = before["linear.tgpo.seconds_to_0.5"]
-    assert row.value is None and row.peer.startswith("not measured: none of 6 trainings tells")
-
-
-def test_rows_say_of_how_many_trials_all_settings_are_not_known() -> None:
-    names = ["linear.tgpo.success", "linear.horizon100.tgpo.success", "margin.points", "linear.tgpo.seconds.most",
-             "linear.tgpo.seconds_to_0.5"]
-    rows = {row.name: row for row in rows_of(whole(), SUITE)}
-    assert not [name for name in names if "unknown" in rows[name].peer]
-    trials = [{**t, "settings": None} if t["seed"] == 1 else t for t in whole()]
-    rows = {row.name: row for row in rows_of(trials, SUITE)}
-    told = {name: rows[name].peer.partition("settings of ")[2].partition(" ")[0] for name in names}
-    assert list(told.values()) == ["2", "1", "14", "2", "2"]
-    assert rows["margin.points"].ok is True
-
-
-def test_times_are_cpu_times_with_the_wall_time_beside_them() -> None:
-    trials = [{**t, "wall_s": t["cpu_s"] + 9.0, "parallel": 2} for t in whole()]
-    told = {row.name: row.peer for row in rows_of(trials, SUITE)}["linear.tgpo.seconds.most"]
-    assert told == ("CPU time from process start, of 6 trainings; longest wall time 179 s, of the 6 that ran at "
-                    "most 2 at once")
-    bare = {row.name: row.peer for row in rows_of(whole(), SUITE)}["linear.tgpo.seconds.most"]
-    assert "CPU time from process start" in str(bare) and "no wall time" in str(bare)
-
-
-def test_the_ablation_of_starts_is_no_baseline_and_leaves_the_others_as_they_are() -> None:
-    from policies.algos.tgpo import Allocator, TGPOConfig
-    from policies.cli import settings as config
-
-    assert suite.HOME not in BASELINES and suite.HOME not in suite.MODEL_FREE
-    assert Item("linear_reach", "tgpo", 1).words == [
-        "threads=1", "algo=tgpo", "algo.max_seconds=150.0", "algo.clock=cpu", f"algo.total_steps={stl_tasks.ENDLESS}",
-        "algo.threads=1"]
-    settings = config.compose([*Item("linear_reach", suite.HOME, 1).words, "task=stl/linear_reach", "num_worlds=8"])
-    _, made = runs.algorithm(settings)
-    assert isinstance(made, TGPOConfig) and made.explore == 0.0
-    for config_of, there in ((made, False), (TGPOConfig(), True)):
-        env = runs.make_env(settings, training=True)
-        Allocator(env, config_of, 1)
-        env.reset()
-        assert (env.explore > 0.0) is there and bool((env.midway | env.midway_next).any()) is there
-
-
-def test_rows_of_less_than_three_seeds_of_all_formulas_or_of_a_quick_run_are_not_judged() -> None:
-    for trials in (whole(seeds=(1, 2)), [t for t in whole() if t["task"] != "linear_seq"]):
-        found = verdicts(trials)
-        assert found["linear.tgpo.success"] is None and found["margin.points"] is None
-    # a margin that is below its target is missed so far, whatever is to be tried yet
-    assert verdicts(whole(best=900, seeds=(1,)))["margin.points"] is False
-    quick = verdicts(whole(), judged=False)
-    assert quick.pop("trials.failed") is True and set(quick.values()) == {None}
-    broken = [{**t, "status": FAILED, "reason": "x"} if (t["method"], t["seed"]) == ("cem", 1) else t for t in whole()]
-    assert verdicts(broken)["margin.points"] is None and verdicts(broken)["trials.failed"] is False
-
-
-def test_rows_of_nothing_are_counts() -> None:
-    assert [row.name for row in rows_of([], SUITE)] == ["trials.done", "trials.not_supported", "trials.failed"]
-
-
-# ---------------------------------------------------------------- real trials
-
-
-def order(tmp_path: Path, method: str, task: str = "linear_reach", **more: Any) -> dict[str, Any]:
-    item = Item(task, method, 1)
-    words = [*METHODS[method].words, "algo.checkpoint_seconds=1000", "compiled=false"]
-    words = words if METHODS[method].kind != suite.PLANNER else words[: len(METHODS[method].words)]
-    return {"task": task, "system": item.system, "method": method, "seed": 1, "words": words, "episodes": 12,
-            "budget_s": 0.01, "run": str(tmp_path / "run"), "file": str(tmp_path / "found.json"),
-            "began": time.time(), **more}
-
-
-TINY = ["num_worlds=16", "algo.total_steps=800", "algo.rollout_steps=25", "algo.actor_hidden=[8]",
-        "algo.critic_hidden=[8]", "algo.threads=1"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.slow
-def test_a_real_training_is_made_judged_and_drawn(tmp_path: Path) -> None:
-    asked = order(tmp_path, "tgpo")
-    asked["words"] += [*TINY, "algo.bank=64", "algo.candidates=4", "algo.starts=4"]
-    (tmp_path / "order").write_text(json.dumps(asked))
-    assert _stl_trial.main([str(tmp_path / "order")]) == 0
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert (found["status"], found["episodes"], found["depth"], found["planar"]) == (DONE, 12, 1, True)
-    assert sum(found["first_to_fail"].values()) == 12 - found["satisfied"]
-    assert found["success"][1] <= found["success"][0] <= found["success"][2]
-    assert found["steps"] >= 800 and found["wall_s"] > 0 and found["peak_memory_B"] > 1e7
-    assert {shape["role"] for shape in found["shapes"]} == {"goal", "avoid", "fence"}
-    assert len(found["paths"]) == 6 and len(found["paths"][0]["points"][0]) == 3
-    heat = found["heat"]
-    assert np.shape(heat["value"]) == (len(heat["y"]), len(heat["x"])) and "t1" in heat["x_label"]
-    assert found["evaluation_seed"] > 1_000_000 and len(found["settings"]) == 16
-    anew = _stl_trial.learning(_stl_trial.history_of(tmp_path / "run"))
-    assert anew == {name: found[name] for name in anew} and found["pooled"] == suite.POOL
-    assert _stl_trial.digest(runs.load_run(tmp_path / "run")) == found["settings"]
-    judged = _stl_trial.trial({**asked, "trained": {"cpu_s": 7.0, "settings": None}})
-    assert (judged["cpu_s"], judged["settings"], judged["curve"]) == (7.0, None, found["curve"])
-
-
-def test_a_real_planner_is_judged_on_as_many_starts_as_its_time_allows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(_stl_trial.BATCH, "cem", 5)
-    words = ["algo.population=16", "algo.elites=4", "algo.iterations=2"]
-    few = order(tmp_path, "cem")
-    found = _stl_trial.trial({**few, "words": [*few["words"], *words]})
-    assert (found["status"], found["episodes"], found["few_starts"]) == (DONE, 5, True)
-    assert found["plan_s"] == pytest.approx(found["planning_s"] / 5)
-    every = _stl_trial.trial({**few, "words": [*few["words"], *words, "algo.replan=40"], "budget_s": 1e3})
-    assert (every["episodes"], every["few_starts"], every["replan"]) == (15, False, 40)
-
-
-def test_what_a_method_refuses_is_not_supported_with_the_reason(tmp_path: Path) -> None:
-    assert "no model" in _stl_trial.trial(order(tmp_path, "cem", "ant_reach"))["reason"]
-    flat = _stl_trial.trial(order(tmp_path, "f-mdp", "linear_seq"))
-    assert flat["status"] == NOT_SUPPORTED and "F-MDP" in flat["reason"] and flat["depth"] == 3
-
-
-def test_learning_is_told_with_its_curve() -> None:
-    history = [{"seconds": float(i), "steps": 10.0 * i, "episodes": 100.0, **({"success": i / 100} if i > 10 else {})}
-               for i in range(101)]
-    found = _stl_trial.learning(history)
-    assert len(found["curve"]) == 60 and found["curve"][0] == [11.0, 110.0, 0.11]
-    assert found["curve"][-1] == [100.0, 1000.0, 1.0]
-    assert [suite.time_to(found["curve"], x) for x in (0.5, 0.9)] == [50.0, 91.0] and found["seconds"] == 100.0
-    assert _stl_trial.learning([])["curve"] == [] and found["pooled"] == suite.POOL
-    assert set(found) == {"seconds", "steps", "curve", "pooled"}
-
-
-def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illegal() -> None:
-    formula = parse("F[0,2] (p.x > 1 & F[0,1] p.y > 1)", schema(SignalSpec("p", (2,), "m")))
-    alternatives = decompose(formula, 0.2).alternatives
-    bank = torch.tensor([[0.0, 3.0, 5.0], [0.0, 10.0, 15.0]])
-    found = _stl_trial.landscape(alternatives, bank, lambda rows: (rows[:, 1] + 100 * rows[:, 2]).numpy().astype(float))
-    assert found is not None
-    assert found["best"] == pytest.approx([2.0, 3.0])
-    value = found["value"]
-    assert value.shape == (16, 11) and value[2, 1] == 201.0  # t1 = 1 sample, t2 = 2 samples
-    assert np.isnan(value[0, 1]) and np.isnan(value[9, 3]) and not np.isnan(value[8, 3])  # order; 5 samples apart
-    single = decompose(parse("F[0,2] p.x > 1", schema(SignalSpec("p", (2,), "m"))), 0.2).alternatives
-    assert _stl_trial.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
-
-
-def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
-    signals = {"base_pos_w": np.arange(5 * 8 * 3, dtype=np.float32).reshape(5, 8, 3)}
-    rollout = SimpleNamespace(signals=signals, lengths=np.array([3] * 8))
-    good = np.array([True, False, False, False, True, True, True, True])
-    found = _stl_trial.paths(rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))  # type: ignore[arg-type]
-    assert [path["satisfied"] for path in found] == [False, False, True, True, True, True]
-    good[4:] = False
-    assert [path["satisfied"] for path in _stl_trial.paths(
-        rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))] == [False] * 5 + [True]  # type: ignore
-    assert found[0]["points"].tolist() == [[3, 4, 5], [27, 28, 29], [51, 52, 53]]
+# ---------------------------------------------------------------- what is of before holds
 
 
 def test_a_trial_of_fewer_starts_does_not_hold(tmp_path: Path) -> None:
@@ -670,7 +486,7 @@ def test_a_study_keeps_the_drawings_of_one_seed_and_they_are_taken_over(tmp_path
     study.folder.mkdir()
     for method, seed, more in (("tgpo", 1, {}), ("tgpo", 2, PICTURES), ("tgpo", 3, PICTURES), ("cem", 1, PICTURES)):
         told = {**told_of(Item("linear_reach", method, seed)), "system": "linear", "depth": 1, "satisfied": 900,
-                "revision": "abc", "success": [0.9, 0.8, 1.0], "run": "/home/me/runs/x", "file": "/home/me/x.json", **more}
+                "revision": "abc", "success": [0.9, 0.8, 1.0], "run": "/home/me/runs/x", "file": "/home/me/x", **more}
         (study.folder / f"linear_reach-{method}-{seed}.json").write_text(json.dumps(told))
     study.write()
     file = study.folder / "study.json"
@@ -705,12 +521,6 @@ def test_drawings_of_the_whole_suite_are_a_few_hundred_kilobytes() -> None:
     assert len(stl_tasks.as_text({"trials": trials})) < 600_000
 
 
-def test_every_target_that_the_published_study_misses_says_what_was_tried() -> None:
-    file = Path(__file__).parents[1] / "benchmarks" / "results" / "stl-tasks.json"
-    missed = [row["name"] for row in json.loads(file.read_text())["rows"] if row["ok"] is False]
-    assert [name for name in missed if not TRIED.get(name)] == []
-
-
 @pytest.mark.parametrize(("trial", "told"), [
     (3, "trial 0 has no entries"),
     ({"task": "linear_one", "method": "tgpo"}, "no seed, status, system, revision, words"),
@@ -739,20 +549,6 @@ def test_settings_behind_the_words_are_compared_where_a_trial_tells_them(tmp_pat
     (study.folder / f"{item.name}.json").unlink()
     assert study.take_over(str(file)) == 1
     assert "Of 1 trials only the formula and the settings on the command line are known" in written(study)
-
-
-def test_the_digest_is_of_what_the_method_is_given_and_not_of_its_formula() -> None:
-    from policies.cli import settings as config
-
-    def digest(task: str, *words: str) -> str:
-        return _stl_trial.digest(config.compose(["algo=tgpo", f"task=stl/{task}", *words]))
-
-    assert digest("linear_reach") == digest("linear_seq")
-    others = [digest("linear_reach", word) for word in ("algo.desired_kl=0.01", "num_worlds=64", "algo=ppo",
-                                                        "task.settings.slack=0.01")]
-    assert len({digest("linear_reach"), *others}) == 5
-    item = Item("linear_seq", "tgpo", 1)
-    assert stl_tasks.settings_digest(item) == _stl_trial.digest(config.compose([*item.words, "task=stl/linear_seq"]))
 
 
 def test_names_with_dashes_are_read_back(tmp_path: Path) -> None:
