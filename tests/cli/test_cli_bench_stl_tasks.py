@@ -549,6 +549,10 @@ def test_settings_behind_the_words_are_compared_where_a_trial_tells_them(tmp_pat
     (study.folder / f"{item.name}.json").unlink()
     assert study.take_over(str(file)) == 1
     assert "Of 1 trials only the formula and the settings on the command line are known" in written(study)
+    for words, same in ((["threads=1", "algo=tgpo"], True), ([*item.words, "algo.gamma=0.5"], True),  # the digest knows
+                        ([*item.words, "compiled=false"], False), (["algo=tgpo"], False)):
+        assert study.suits(item, {**told_of(item), "words": words, "settings": now}) is same
+        assert not study.suits(item, {**told_of(item), "words": words})
 
 
 def test_names_with_dashes_are_read_back(tmp_path: Path) -> None:

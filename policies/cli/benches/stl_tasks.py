@@ -565,14 +565,18 @@ class Study:
 
     def suits(self, item: Item, found: Trial) -> bool:
         """Whether a trial is of the formula, the settings and the budget of ``item``: of all settings where it tells
-        them, else (:func:`policies.evaluate.suite.unknown_settings`) of those that a command line names."""
-        was = tuple(found.get(k) for k in ("words", "formula_file", "budget_s", "quick"))
+        them, however its command line put them, else (:func:`policies.evaluate.suite.unknown_settings`) of those that a
+        command line names."""
+        was = tuple(found.get(k) for k in ("formula_file", "budget_s", "quick"))
+        if was != (formula_digest(item.task), item.budget_s, item.quick) or flaw(item.task):
+            return False
+        told, given = found.get("settings"), found.get("words") or []
+        if told is not None:
+            return told == settings_digest(item) and besides(given) == besides(item.words)
         words = item.words
-        if CPU_CLOCK in words and CPU_CLOCK not in (was[0] or ()) and found.get("cpu_s", 0.0) >= item.budget_s:
+        if CPU_CLOCK in words and CPU_CLOCK not in given and found.get("cpu_s", 0.0) >= item.budget_s:
             words = [word for word in words if word != CPU_CLOCK]  # by the wall clock, with a core for itself: the same
-        told = found.get("settings")
-        return (was == (words, formula_digest(item.task), item.budget_s, item.quick) and not flaw(item.task)
-                and (told is None or told == settings_digest(item)))
+        return given == words
 
     def take_over(self, file: str) -> int:
         """Put the trials of a study.json that suit, and are not here, into the folder; how many that are."""
@@ -634,6 +638,15 @@ class Study:
         write_tables(self.folder / "tables.md", whole)
         write_whole(self.folder / "study.json", as_text({**whole, "trials": trials}).encode())
         return rows
+
+
+TOLD = ("algo=", "algo.", "num_worlds=", "task.settings.")
+"""How words begin that are in the digest of a trial's settings."""
+
+
+def besides(words: Iterable[str]) -> list[str]:
+    """The ``words`` of a command line that the digest of settings does not tell."""
+    return [word for word in words if not word.startswith(TOLD)]
 
 
 MUST: Mapping[str, type] = {"task": str, "method": str, "seed": int, "status": str, "system": str, "revision": str,
