@@ -88,6 +88,7 @@ PLAIN = "task.settings.view=plain"
 LEARNER_WORDS = ("algo=ppo", "algo.stagger=true", "algo.rollout_steps=25", "algo.minibatches=8", "algo.gamma=0.999",
                  "algo.gae_lambda=0.98", "algo.entropy_coef=0.005", "algo.max_std=1.0",
                  "algo.normalize_observations=false")
+NORMALIZED = "algo.normalize_observations=true"  # with the arm they learn more so, in the plane less
 WINDOWS = ("algo.memory=64", "algo.rollout_steps=100", "num_worlds=512")
 SO_FAR = "task.settings.of_view={privileged: true}"
 METHODS: Mapping[str, Method] = {method.key: method for method in (
@@ -127,9 +128,10 @@ SYSTEMS: Mapping[str, Target] = {
     "unicycle": Target(0.90, 180.0, 150.0),
     "quadrotor": Target(0.95, 900.0, 720.0, replan=50),
     "franka": Target(0.80, None, 360.0, replan=25, of={  # a place has a radius of 6 cm there, 60 cm in the plane
+        **dict.fromkeys(("ppo", "rnn", "tau-mdp"), (NORMALIZED,)),
         "npc": ("algo.margin=0.02", "algo.temperature=0.01", "algo.temperature_end=0.002"),
         "cem": ("algo.enough=0.005",),
-        "f-mdp": ("task.settings.reward={early: 1.0, satisfied: 10.0, sharp: 10.0}",)}),
+        "f-mdp": (NORMALIZED, "task.settings.reward={early: 1.0, satisfied: 10.0, sharp: 10.0}")}),
     "ant": Target(0.75, None, 1200.0, words=("experiment=stl_ant",), of=dict.fromkeys(
         ("ppo", "rnn", "tau-mdp", "f-mdp"), ("algo.gamma=0.99", "algo.gae_lambda=0.95", "algo.minibatches=4",
                                              "algo.entropy_coef=0.001"))),
