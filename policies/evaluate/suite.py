@@ -88,7 +88,7 @@ PLAIN = "task.settings.view=plain"
 LEARNER_WORDS = ("algo=ppo", "algo.stagger=true", "algo.rollout_steps=25", "algo.minibatches=8", "algo.gamma=0.999",
                  "algo.gae_lambda=0.98", "algo.entropy_coef=0.005", "algo.max_std=1.0",
                  "algo.normalize_observations=false")
-NORMALIZED = "algo.normalize_observations=true"  # with the arm they learn more so, in the plane less
+NORMALIZED = "algo.normalize_observations=true"  # with the arm they learn more so, elsewhere less or as much
 WINDOWS = ("algo.memory=64", "algo.rollout_steps=100", "num_worlds=512")
 SO_FAR = "task.settings.of_view={privileged: true}"
 METHODS: Mapping[str, Method] = {method.key: method for method in (
