@@ -21,6 +21,8 @@ from robots.signals import SignalSpec, schema
 from sim.stl.decompose import decompose
 from sim.stl.parse import parse
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def order(tmp_path: Path, method: str, task: str = "linear_reach", **more: Any) -> dict[str, Any]:
     item = Item(task, method, 1)
@@ -33,14 +35,6 @@ def order(tmp_path: Path, method: str, task: str = "linear_reach", **more: Any) 
 
 TINY = ["num_worlds=16", "algo.total_steps=800", "algo.rollout_steps=25", "algo.actor_hidden=[8]",
         "algo.critic_hidden=[8]", "algo.threads=1"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow
@@ -114,11 +108,11 @@ def test_paths_show_two_failures_and_the_rest_satisfied() -> None:
     signals = {"base_pos_w": np.arange(5 * 8 * 3, dtype=np.float32).reshape(5, 8, 3)}
     rollout = SimpleNamespace(signals=signals, lengths=np.array([3] * 8))
     good = np.array([True, False, False, False, True, True, True, True])
-    found = _stl_trial.paths(rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))  # type: ignore[arg-type]
+    found = _stl_trial.paths(rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))
     assert [path["satisfied"] for path in found] == [False, False, True, True, True, True]
     good[4:] = False
     assert [path["satisfied"] for path in _stl_trial.paths(
-        rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))] == [False] * 5 + [True]  # type: ignore
+        rollout, SimpleNamespace(episodes=SimpleNamespace(satisfied=good)))] == [False] * 5 + [True]
     assert found[0]["points"].tolist() == [[3, 4, 5], [27, 28, 29], [51, 52, 53]]
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,19 +25,13 @@ from policies.algos.ranks import Ranks
 from policies.nets.actor import Gaussian
 from sim.types import VecEnv
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WORLDS_FILE = Path(__file__).with_name("ppo_worlds.py")
 SPEC = importlib.util.spec_from_file_location("ppo_worlds", WORLDS_FILE)
 assert SPEC is not None and SPEC.loader is not None
 worlds = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(worlds)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def launch(*arguments: object, module: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

@@ -27,20 +27,14 @@ from sim.stl.robustness import robustness
 from sim.stl_timed import SCHEDULE, Reward, guards, return_bound
 from sim.task import Task, load_task
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CONFIGS = Path(__file__).parents[2] / "configs" / "algo"
 SEQUENCE = {"formula": "F[0,6] (norm(base_pos_w - a) < 1) & F[0,12] (norm(base_pos_w - b) < 1) & "
                        "G[0,12] (norm(base_pos_w) > 0.5)",
             "constants": {"a": [2, 2, 0], "b": [-2, 2, 0]}, "start": {"low": [1, 0.5], "high": [2, 1]}}
 SMALL = {"total_steps": 10**9, "actor_hidden": (32, 32), "critic_hidden": (32, 32), "threads": 1, "bank": 128,
          "candidates": 8, "starts": 4, "rollout_steps": 16, "learning_rate": 1e-3, "checkpoint_seconds": 1e9}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def task_of(**settings: Any) -> Task:

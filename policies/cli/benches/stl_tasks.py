@@ -640,7 +640,7 @@ class Study:
         return rows
 
 
-TOLD = ("algo=", "algo.", "num_worlds=", "task.settings.")
+TOLD = ("algo=", "algo.", "num_worlds=", *(f"task.settings.{name}=" for name in (*OF_METHODS, "reward")))
 """How words begin that are in the digest of a trial's settings."""
 
 

@@ -11,6 +11,8 @@ from policies.evaluate.rollout import graph_policy
 from sim.adapters.stable_baselines3 import make_vec_env
 from sim.adapters.worlds import recipe
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 # 50 Hz and a short history: the smallest hover, 250 steps an episode
 HOVER = {"history": 4, "control_dt": 0.02, "substeps": 2, "threads": 1}
 FRESH = 1000  # a seed that no training here has
@@ -42,15 +44,6 @@ def sac():
     return SAC("MlpPolicy", env, learning_starts=32 * 30, train_freq=1, gradient_steps=4, batch_size=256,
                learning_rate=3e-3, ent_coef=0.05, tau=0.02, gamma=0.98, buffer_size=100_000, seed=0, device="cpu",
                policy_kwargs={"net_arch": [64, 64]})
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small networks: a second thread of torch only waits."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.slow
