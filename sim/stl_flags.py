@@ -273,6 +273,7 @@ class Objective:
         self.flags, self.weights = Flags(formula, dt), reward
         check_length(self.flags.last, steps)
         self.memory: dict[str, tuple[int, ...]] = {**self.flags.memory, "share": (), "soft": ()}
+        self.shares = reward.shaping != 0
         self.online = Online(dt)
         self.soft = Soft(formula, self.online, reward.sharp, reward.cap) if reward.early else None
         self.memory |= self.online.memory
@@ -295,7 +296,8 @@ class Objective:
 
     def _seen(self, signals: Mapping[str, Tensor], memory: Memory) -> Memory:
         after = {**memory, **self.flags(signals, memory)}
-        after["share"] = self.flags.share(after)
+        if self.shares:
+            after["share"] = self.flags.share(after)
         if self.soft is None:
             return after
         sample = self.online.sample(signals, memory["tick"], memory)

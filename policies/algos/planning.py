@@ -10,7 +10,7 @@ B robots, T control steps to go, A action, D state, K knots. All tensors on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
@@ -279,15 +279,3 @@ class Receding:
             here = problem(self.model, self.formula, self.dt, signals, left, past)
             found = better(Plan(self.ahead, judge(here, self.ahead)), found)
         self.ahead, self.predicted = found
-
-
-@torch.no_grad()
-def pursue(policy: Callable[[Signals], Tensor], plant: Model, formula: Formula, dt: float, signals0: Signals,
-           steps: int) -> Plan:
-    """Drive ``plant`` with a feedback policy (:class:`Receding`): the actions taken, and what its trace is worth."""
-    state, actions = plant.state(signals0), []
-    for _ in range(steps):
-        actions.append(policy(plant.signals(state)))
-        state = plant.step(state, actions[-1])
-    taken = torch.stack(actions, 1)
-    return Plan(taken, judge(problem(plant, formula, dt, signals0, steps), taken))

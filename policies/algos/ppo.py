@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from policies.algos import checkpoint
-from policies.algos.errors import NonFiniteError
+from policies.algos.errors import NonFiniteError, SettingsError
 from policies.algos.learner import (
     FIGURES,
     Batch,
@@ -73,8 +73,12 @@ def train(
     run had never stopped, but for the log's figures of the formula, which begin anew.
 
     ``seed`` is that of networks, actions and shuffles; ``env`` has its own.
+
+    Raises:
+        SettingsError: the task follows schedules, and no companion chooses any.
     """
     out = Path(out)
+    check_view(env, companion)
     learner = start(env, config, seed, ranks)
     learner.companion = companion
     if resume:
@@ -110,6 +114,15 @@ def train(
             learner.seconds = ranks.of_first(passed() - began, learner.device)
             keep(learner, out)
     return Result(learner.actor, learner.normalizer, learner.history)
+
+
+def check_view(env: VecEnv, companion: Companion | None) -> None:
+    """A policy that follows schedules has somebody who chooses them: without, it would be worth nothing where it is
+    deployed, and an evaluation would draw them at random."""
+    if companion is None and isinstance(env, Env) and hasattr(env.task.initial, "bank"):
+        raise SettingsError(f"task {env.task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules "
+                            "that ppo does not choose: say algo=tgpo, or for ppo task.settings.view=plain (history and "
+                            "flags are other views)")
 
 
 def iterate(learner: Learner, rollout: Rollout, loss: Loss, out: Path) -> dict[str, float]:

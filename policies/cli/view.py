@@ -127,6 +127,7 @@ def make_show(options: Any) -> Show:
     from policies.cli.settings import compose, override
     from policies.evaluate.figure import stage_of
     from policies.evaluate.handover import EVALUATION_SEED
+    from policies.evaluate.lasting import lasting
     from policies.evaluate.viewer import Show
     from policies.export.manifest import MANIFEST
 
@@ -139,7 +140,7 @@ def make_show(options: Any) -> Show:
     task = runs.make_task(settings)
     if options.at > task.episode_s:
         raise BadInput(f"--at {options.at:g}: an episode of {task.name} lasts {task.episode_s:g} s")
-    shown = task if options.policy is None else runs.seen_by(options.policy, is_artifact, settings, task)
+    shown = lasting(task) if options.policy is None else runs.seen_by(options.policy, is_artifact, settings, task)
     env = runs.make_env(settings, task=shown, num_worlds=options.worlds, seed=settings["seed"] + EVALUATION_SEED,
                         compiled=False)
     try:

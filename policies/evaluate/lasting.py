@@ -44,5 +44,6 @@ class Lasting:
 
 
 def lasting(task: Task) -> Task:
-    """``task`` as it is judged: where it is a formula and nothing else, to the end of its episodes."""
-    return replace(task, objective=Lasting(task.objective)) if task.finite else task
+    """``task`` as it is judged: where it is a formula and nothing else, to the end of its episodes, which the clock is
+    then, no termination."""
+    return replace(task, objective=Lasting(task.objective), finite=False) if task.finite else task

@@ -610,6 +610,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
                        "unicycle_ever": text.replace("F[0,28] at_a", "F at_a"),
                        "unicycle_misspelt": text.replace("  formula:", "  frmla:"),
                        "unicycle_view": text.replace("  system:", "  view: history\n  system:"),
+                       "unicycle_paid": text.replace("  system:", "  reward: {hit: 20}\n  system:"),
+                       "unicycle_slack": text.replace("  system:", "  slack: 3.0\n  system:"),
                        "unicycle_typo": text.replace("explore:", "explroe:")}.items():
         (folder / f"{name}.yaml").write_text(said)
     monkeypatch.setenv("TEMPOREAL_CONFIGS", str(tmp_path / "own"))
@@ -627,6 +629,8 @@ def test_files_of_ones_own_are_refused_where_they_are_asked_for_and_do_no_other_
         "unicycle_ever": r"unicycle_ever\.yaml: .*window without an end",
         "unicycle_misspelt": r"unicycle_misspelt\.yaml: settings\.frmla: legal: .*did you mean 'formula'",
         "unicycle_view": r"unicycle_view\.yaml: settings\.view: each method has its own: leave it out",
+        "unicycle_paid": r"unicycle_paid\.yaml: settings\.reward: each method has its own: leave it out",
+        "unicycle_slack": r"unicycle_slack\.yaml: .*slack is 3, but .* holds by less than",
         "unicycle_typo": r"unicycle_typo\.yaml, line \d+: .*'explroe'; did you mean 'explore'"}.items():
         with pytest.raises(BadInput, match=told):
             make(task)

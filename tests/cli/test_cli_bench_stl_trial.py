@@ -18,7 +18,9 @@ from policies.cli.benches.stl_tasks import Item
 from policies.evaluate import suite
 from policies.evaluate.suite import DONE, METHODS, NOT_SUPPORTED
 from robots.signals import SignalSpec, schema
+from sim.schedules import draw_schedules, movable
 from sim.stl.decompose import decompose
+from sim.stl.marks import marked
 from sim.stl.parse import parse
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -102,6 +104,18 @@ def test_the_landscape_is_over_the_two_variables_with_room_and_blank_where_illeg
     assert np.isnan(value[0, 1]) and np.isnan(value[9, 3]) and not np.isnan(value[8, 3])  # order; 5 samples apart
     single = decompose(parse("F[0,2] p.x > 1", schema(SignalSpec("p", (2,), "m"))), 0.2).alternatives
     assert _stl_trial.landscape(single, torch.tensor([[0.0, 3.0]]), lambda rows: np.zeros(len(rows))) is None
+
+
+def test_the_landscape_moves_variables_at_a_fixed_distance_together() -> None:
+    formula = parse("F[0,2] (p.x > 1 & G[0.4,0.6] p.y > 1) & F[0,2] p.x < -1", schema(SignalSpec("p", (2,), "m")))
+    alternative = marked(decompose(formula, 0.2).alternatives[0])
+    groups = movable(alternative)
+    assert sorted(map(len, groups)) == [1, 2]
+    x, y = _stl_trial.axes_of(alternative)
+    assert {x.index, y.index} == {group[0] - 1 for group in groups}
+    bank = draw_schedules([alternative], 1, np.random.default_rng(0))
+    found = _stl_trial.landscape([alternative], bank, lambda rows: rows[:, 1:].sum(1).numpy().astype(float))
+    assert found is not None and np.isfinite(found["value"]).all()  # no order between the two
 
 
 def test_paths_show_two_failures_and_the_rest_satisfied() -> None:

@@ -1,8 +1,10 @@
-"""Two small models with the protocol of ``sim.system.Model``, and starts for them."""
+"""Two small models with the protocol of ``sim.system.Model``, starts for them, and flights of planners."""
 
 import math
 
 import torch
+
+from policies.algos.planning import Plan, judge, problem
 
 
 class Point:
@@ -64,3 +66,15 @@ def spread(count, generator, low=(-2.0, -2.0), high=(-1.0, -1.0)):
     """Positions in a box, [count, 2]."""
     low, high = torch.tensor(low), torch.tensor(high)
     return {"p": low + (high - low) * torch.rand(count, 2, generator=generator)}
+
+
+@torch.no_grad()
+def pursue(policy, plant, formula, dt, signals0, steps):
+    """Drive ``plant`` with a feedback policy (`policies.algos.planning.Receding`): a plan of the actions taken, and
+    what its trace is worth."""
+    state, actions = plant.state(signals0), []
+    for _ in range(steps):
+        actions.append(policy(plant.signals(state)))
+        state = plant.step(state, actions[-1])
+    taken = torch.stack(actions, 1)
+    return Plan(taken, judge(problem(plant, formula, dt, signals0, steps), taken))

@@ -14,7 +14,7 @@ from scipy.optimize import OptimizeResult
 
 from policies.algos import milp
 from policies.algos.milp import MILPConfig, NotLinear, linearized, plan, solve
-from policies.algos.planning import Receding, judge, problem, pursue
+from policies.algos.planning import Receding, judge, problem
 from robots.signals import SignalSpec
 from sim.stl.parse import parse
 from sim.stl.robustness import satisfied
@@ -220,7 +220,8 @@ def test_a_receding_horizon_makes_up_for_a_slower_plant() -> None:
     text, start = "F[0,8] (abs(p.x - 3) < 0.3) & G[0,8] (p.x < 3.5)", {"p": torch.zeros(1, 2)}
     plant, config = models.Point(0.5, speed=0.75), MILPConfig(most=0.25)
     arguments = (plan, models.Point(0.5), formula(text), 0.5, 16, config, None)
-    once, again = (pursue(Receding(*arguments, every=every), plant, formula(text), 0.5, start, 16) for every in (0, 4))
+    once, again = (models.pursue(Receding(*arguments, every=every), plant, formula(text), 0.5, start, 16)
+                   for every in (0, 4))
     assert float(once.robustness) < 0 < float(again.robustness)
 
 

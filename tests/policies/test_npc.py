@@ -14,7 +14,7 @@ from policies.algos import npc
 from policies.algos.checkpoint import CheckpointError
 from policies.algos.errors import NonFiniteError, SettingsError
 from policies.algos.npc import Missions, NPCConfig, Policy, act, load_policy, plan, train
-from policies.algos.planning import Receding, judge, problem, pursue, rollout, smoothed
+from policies.algos.planning import Receding, judge, problem, rollout, smoothed
 from policies.algos.ranks import Ranks
 from robots.signals import SignalSpec
 from sim.env import make_env
@@ -152,7 +152,7 @@ def test_on_line_it_makes_up_for_another_plant(tmp_path: Path) -> None:
         for every in (0, 4):
             pilot = Receding(partial(plan, policy=policy), task.model, task.formula, DT, 20, config,
                              torch.Generator().manual_seed(0), every=every)
-            results.append(pursue(pilot, plant, task.formula, DT, fresh(task, 8), 20).robustness)
+            results.append(models.pursue(pilot, plant, task.formula, DT, fresh(task, 8), 20).robustness)
     for once, again in (results[:2], results[2:]):
         assert float((again > 0).float().mean()) == 1.0 > float((once > 0).float().mean())
 

@@ -19,7 +19,6 @@ from policies.algos.planning import (
     judge,
     judged,
     problem,
-    pursue,
     rollout,
     smoothed,
     trace,
@@ -232,7 +231,7 @@ def test_planning_again_makes_up_for_another_plant(plant) -> None:
     results = []
     for every in (0, 1):
         policy = Receding(*arguments, torch.Generator().manual_seed(0), every=every)
-        results.append(pursue(policy, plant, formula(SEQUENCE), DT, signals, 20).robustness)
+        results.append(models.pursue(policy, plant, formula(SEQUENCE), DT, signals, 20).robustness)
     once, again = ((r > 0).float().mean() for r in results)
     assert float(again) == 1.0 and float(once) < 0.8
 
@@ -246,7 +245,7 @@ def test_a_plan_is_followed_until_a_better_one_is_found() -> None:
         return Plan(made, judge(problem(model, formula, dt, signals0, steps, past), made))
 
     policy = Receding(worse, models.Point(DT), formula("F[0,2] (p.x > 1)"), DT, 4, None, every=2)
-    found = pursue(policy, models.Point(DT), policy.formula, DT, {"p": torch.zeros(1, 2)}, 4)
+    found = models.pursue(policy, models.Point(DT), policy.formula, DT, {"p": torch.zeros(1, 2)}, 4)
     assert calls == [(4, 0), (2, 2)] and bool((found.actions == 1.0).all())
     with pytest.raises(ValueError, match="had 4 control steps and is over"):
         policy({"p": torch.zeros(1, 2)})

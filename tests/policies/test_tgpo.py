@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from policies.algos import tgpo
+from policies.algos import ppo, tgpo
 from policies.algos.errors import SettingsError
-from policies.algos.learner import Learner
+from policies.algos.learner import Learner, PPOConfig
 from policies.algos.saved import read_last
 from policies.algos.tgpo import Choosing, TGPOConfig, load_graph, metropolis, train
 from policies.evaluate.rollout import graph_policy, rollout
@@ -535,6 +535,12 @@ def test_tasks_without_schedules_and_wrong_settings_are_refused(tmp_path: Path) 
                         ({"patience": -1.0}, "negative"), ({"frontier": 1.5}, "a share"), ({"places": 0}, "positive"):
         with pytest.raises(ValueError, match=told):
             TGPOConfig(**{**SMALL, **wrong})
+
+
+def test_a_policy_that_follows_schedules_is_not_trained_without_who_chooses_them(tmp_path: Path) -> None:
+    env = env_of(task_of(), 4)
+    with pytest.raises(SettingsError, match="say algo=tgpo, or for ppo task.settings.view=plain"):
+        ppo.train(env, PPOConfig(), out=tmp_path)
 
 
 @pytest.mark.parametrize(("said", "kind"), [(None, rows.Kernel), (False, rows.Plain)])

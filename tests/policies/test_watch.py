@@ -124,8 +124,8 @@ def test_a_slack_that_nothing_has_room_for_is_spoken_of(slack, told):
 
 
 def test_training_logs_it(tmp_path):
-    words = ["train", "algo=ppo", "task=stl/linear_reach", "num_worlds=64", "threads=1", "algo.threads=1",
-             "algo.total_steps=16000", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]", "--out",
+    words = ["train", "algo=ppo", "task=stl/linear_reach", "task.settings.view=plain", "num_worlds=64", "threads=1",
+             "algo.threads=1", "algo.total_steps=16000", "algo.actor_hidden=[16]", "algo.critic_hidden=[16]", "--out",
              str(tmp_path / "r")]
     assert main.main(words) == 0
     rows = [row for row in read_last(tmp_path / "r")["history"] if "robustness" in row]

@@ -10,7 +10,8 @@ from policies.evaluate.suite import METHODS, SYSTEMS, Trial
 
 TRIED: Mapping[str, str] = {
     "margin.points": "STL-NPC, whose gradient goes through the system's equations and which plans anew where its "
-    "network fails, satisfies more than 0.68 on every system, so nothing can be 32 points above it. "
+    "network fails, satisfies more than 0.68 on each system that it has run on whole, so nothing can be 32 points "
+    "above it there. "
     "margin.points.model_free compares with those that are given samples only, as TGPO is."}
 """Where a target is missed: by the name of the row, what was tried."""
 

@@ -291,7 +291,7 @@ def judged(order: Order, task: Task, found: Rollout) -> dict[str, Any]:
     e = evaluate(found, task.formula, delays=0)
     p = e.satisfied
     return {"episodes": p.trials, "satisfied": p.successes, "success": [p.estimate, p.low, p.high],
-            "evaluation_seed": evaluation_seed(order), "terminated": e.terminated, "non_finite": e.non_finite,
+            "evaluation_seed": evaluation_seed(order), "non_finite": e.non_finite,
             "robustness": {"median": e.robustness.median, "p5": e.robustness.quantiles[0.05]},
             "first_to_fail": {c.label: c.first_to_fail for c in e.clauses},
             "slack_s": [{"subgoal": s.label, "reached": s.reached.estimate, "median": s.slack_s.median}
@@ -350,11 +350,13 @@ def heat(folder: Path, task: Task) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Axis:
-    """Time variable ``index`` (from 0) of an alternative, and the samples at which it is looked at."""
+    """Time variable ``index`` (from 0) of an alternative, the samples at which it is looked at, and those variables
+    that move with it: index and distance, samples."""
 
     index: int
     samples: np.ndarray
     label: str
+    behind: tuple[tuple[int, int], ...] = ()
 
 
 def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.ndarray]) -> dict[str, Any] | None:
@@ -373,8 +375,9 @@ def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.
         return None
     x, y = axes
     grid = np.repeat(bank[row : row + 1].numpy(), len(x.samples) * len(y.samples), 0)
-    grid[:, 1 + x.index] = np.tile(x.samples, len(y.samples))
-    grid[:, 1 + y.index] = np.repeat(y.samples, len(x.samples))
+    for axis, samples in ((x, np.tile(x.samples, len(y.samples))), (y, np.repeat(y.samples, len(x.samples)))):
+        for index, distance in ((axis.index, 0), *axis.behind):
+            grid[:, 1 + index] = samples + distance
     seen = value(torch.from_numpy(grid))
     seen[~feasible(alternative, grid[:, 1 : 1 + alternative.variables].astype(np.int64))] = np.nan
     dt = alternative.dt
@@ -384,11 +387,15 @@ def landscape(alternatives: Sequence[Any], bank: Any, value: Callable[[Any], np.
 
 
 def axes_of(alternative: Any) -> list[Axis]:
-    """The two time variables with the most room, in their order; fewer where fewer have any."""
-    n, d = alternative.variables, alternative.bounds
-    room = [(-int(d[v + 1, 0]), int(d[0, v + 1])) for v in range(n)]
-    chosen = sorted(sorted((v for v in range(n) if room[v][1] > room[v][0]), key=lambda v: room[v][0] - room[v][1])[:2])
-    return [Axis(v, np.unique(np.linspace(*room[v], GRID).round()), label(alternative, v)) for v in chosen]
+    """The two time variables with the most room, in their order, each with those at a fixed distance from it; fewer
+    where fewer have any."""
+    from sim.schedules import movable
+
+    d, groups = alternative.bounds, movable(alternative)
+    room = [(-int(d[group[0], 0]), int(d[0, group[0]])) for group in groups]
+    chosen = sorted(sorted(range(len(groups)), key=lambda g: room[g][0] - room[g][1])[:2])
+    return [Axis(groups[g][0] - 1, np.unique(np.linspace(*room[g], GRID).round()), label(alternative, groups[g][0] - 1),
+                 tuple((v - 1, -int(d[v, groups[g][0]])) for v in groups[g][1:])) for g in chosen]
 
 
 def label(alternative: Any, index: int) -> str:

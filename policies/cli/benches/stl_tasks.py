@@ -86,8 +86,10 @@ CODE = ("robots", "sim", "policies/algos", "policies/nets", "configs/config.yaml
 """What a trial depends on; of other systems, methods and formulas nothing does."""
 ASKED = ("system", "formula", "constants", "start", "episode_s")
 """Settings of a formula's file that say what is asked for; the others are for methods."""
-OF_METHODS = ("view", "of_view")
+OF_METHODS = ("view", "of_view", "reward")
 """Settings of the task that a method has, not a formula's file."""
+ROOM = ("slack", "margin")
+"""Settings of the task that are TGPO's alone, of which the formula says how large they may be."""
 ALONE = ("apg", "cem", "milp", "npc", "reflex", "tgpo")  # algorithms that no other one needs
 
 
@@ -251,6 +253,8 @@ def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
     from policies.cli import runs
     from policies.cli import settings as config
     from robots.registry import resolve
+    from sim.stl.syntax import FormulaError
+    from sim.task import load_task
 
     given, file = said.get("settings") or {}, config.file_of("task", f"stl/{task}")
     legal = [name for name in resolve("sim.tasks", said["name"]).make.__kwdefaults__ if name not in OF_METHODS]
@@ -259,9 +263,13 @@ def _flaw_of_formula(task: str, said: Mapping[str, Any]) -> str:
                 f"legal: {', '.join(legal)}{config.hint(unknown[0], legal)}")
         return f"{file}: settings.{unknown[0]}: {told}"
     asked = {name: value for name, value in given.items() if name in ASKED}
+    room = {name: value for name, value in given.items() if name in ROOM}
     try:
         runs.make_task({"task": {**said, "settings": {**asked, "view": "plain"}}})  # the view that takes all formulas
-    except BadInput as error:
+        if room:
+            with suppress(FormulaError):  # one that is not TGPO's: its trial says so
+                load_task(said["name"], **asked, **room)
+    except (BadInput, ValueError) as error:
         return f"{file}: {error}"
     return ""
 
@@ -640,7 +648,7 @@ class Study:
         return rows
 
 
-TOLD = ("algo=", "algo.", "num_worlds=", *(f"task.settings.{name}=" for name in (*OF_METHODS, "reward")))
+TOLD = ("algo=", "algo.", "num_worlds=", *(f"task.settings.{name}=" for name in OF_METHODS))
 """How words begin that are in the digest of a trial's settings."""
 
 
@@ -665,15 +673,16 @@ def lacking(trial: Any) -> str:
 
 DRAWN = ("paths", "heat", "shapes")
 """What of a trial is for pictures only, and large."""
-FOLDERS = ("run", "file")
-"""What of a trial tells where it was made: on this machine only."""
+LEFT_OUT = ("run", "file", "terminated")
+"""What of a trial tells where it was made, on this machine only; and what trials of before said wrongly, whose
+episodes' ends by the clock were counted as early ones."""
 
 
 def as_text(study: Mapping[str, Any]) -> str:
-    """``study`` as JSON, without :data:`FOLDERS` and with few of its drawings (:func:`drawn_of`), each on a line of its
-    own and rounded."""
+    """``study`` as JSON, without :data:`LEFT_OUT` and with few of its drawings (:func:`drawn_of`), each on a line of
+    its own and rounded."""
     trials, few, lines = study["trials"], drawn_of(study["trials"]), dict[str, str]()
-    lean = [{k: v for k, v in t.items() if k not in (FOLDERS if number in few else (*FOLDERS, *DRAWN))}
+    lean = [{k: v for k, v in t.items() if k not in (LEFT_OUT if number in few else (*LEFT_OUT, *DRAWN))}
             for number, t in enumerate(trials)]
     for number in few:
         for key in set(DRAWN) & set(lean[number]):

@@ -21,16 +21,18 @@ def there_and_back(env):
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_verdict_does_not_depend_on_a_schedule_that_nobody_follows(compiled):
-    found = {}
+    found, ended = {}, {}
     for view in ("timed", "plain"):
         start = {"low": [-0.4, -0.4], "high": [0.4, 0.4]}
         task = load_task("stl", formula=FORMULA, constants={}, start=start, view=view)
         for name, judged in ((view, lasting(task)), (f"{view}, cut", task)):
             env = make_env(judged, num_worlds=64, seed=5, threads=1, compiled=compiled)
-            found[name] = evaluate(rollout(env, there_and_back(env)), task.formula).episodes
+            of_all = evaluate(rollout(env, there_and_back(env)), task.formula)
+            found[name], ended[name] = of_all.episodes, of_all.terminated
     for name in ("satisfied", "robustness", "length_s"):
         np.testing.assert_array_equal(getattr(found["timed"], name), getattr(found["plain"], name))
     assert 0 < found["plain"].satisfied.sum() < 64
+    assert ended["timed"] == ended["plain"] == 0  # the clock is no early end
     cut = found["timed, cut"]
     assert cut.length_s.min() < 6.0 and cut.satisfied.sum() < found["plain"].satisfied.sum()
 

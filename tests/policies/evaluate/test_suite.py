@@ -347,7 +347,7 @@ def test_a_mean_over_some_formulas_or_few_starts_says_so() -> None:
 def test_the_page_says_what_only_tgpo_is_given() -> None:
     notes = parsed(whole_study()).sections["notes"]
     assert "the others are given samples only" not in notes
-    for told in ("in the middle of missions", "the system's pace", "slopes", "lost", "linear_reach alone",
+    for told in ("in the middle of missions", "the system's pace", "slopes", "lost", "linear_reach before all",
                  "desired_kl 0.01", "TGPO* from home"):
         assert told in notes, told
 
@@ -397,8 +397,8 @@ def test_curves_and_times_of_before_are_on_no_page() -> None:
 
 
 def test_what_each_method_was_given_is_told_with_its_longest_trial_and_processors() -> None:
-    trials = [trial(seconds=140.0, machine={"cpu": "a"}), trial(seed=2, seconds=120.0, machine={"cpu": "b"}),
-              trial("linear_seq", "npc", seconds=150.0, planning_s=210.5, budget_s=150.0, machine={"cpu": "b"}),
+    trials = [trial(cpu_s=140.0, machine={"cpu": "a"}), trial(seed=2, cpu_s=120.0, machine={"cpu": "b"}),
+              trial("linear_seq", "npc", cpu_s=150.0, planning_s=210.5, budget_s=150.0, machine={"cpu": "b"}),
               trial(method="cem", status=FAILED)]
     assert suite.given(trials) == [("linear", "TGPO*", "150 s", "140 s (linear_reach)", "a (1), b (1)"),
                                    ("linear", "STL-NPC", "150 s", "360 s (linear_seq)", "b")]
