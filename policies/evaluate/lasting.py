@@ -44,6 +44,6 @@ class Lasting:
 
 
 def lasting(task: Task) -> Task:
-    """``task`` as it is judged: where it is a formula and nothing else, to the end of its episodes, which the clock is
-    then, no termination."""
+    """``task`` as it is judged: where it is a formula and nothing else, to the end of its episodes: an end by
+    the clock, which is none by the task."""
     return replace(task, objective=Lasting(task.objective), finite=False) if task.finite else task
