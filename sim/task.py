@@ -167,6 +167,11 @@ def task_schema(what: Scene | RobotSpec, extra: Extra | None = None) -> dict[str
 T = TypeVar("T")
 
 
+def follows_schedules(task: Task) -> bool:
+    """Whether the policy of ``task`` is shown a schedule, which somebody has to choose (the timed view, algo=tgpo)."""
+    return hasattr(task.initial, "bank")
+
+
 def weights(kind: type[T], given: Mapping[str, float] | None) -> T:
     """A reward's weights ``kind`` (a dataclass of numbers) with some of them replaced."""
     legal = [f.name for f in fields(kind)]  # type: ignore[arg-type]

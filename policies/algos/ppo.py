@@ -43,6 +43,7 @@ from policies.algos.watch import Watch
 from policies.nets.actor import Actor, Critic, Gaussian, RecurrentActor
 from policies.nets.normalizer import Normalizer, moments
 from sim.env import Env
+from sim.task import follows_schedules
 from sim.types import VecEnv
 
 CHUNK = 8192  # rows differentiated at once: larger tensors cost page faults, smaller ones the interpreter
@@ -119,7 +120,7 @@ def train(
 def check_view(env: VecEnv, companion: Companion | None) -> None:
     """A policy that follows schedules has somebody who chooses them: without, it would be worth nothing where it is
     deployed, and an evaluation would draw them at random."""
-    if companion is None and isinstance(env, Env) and hasattr(env.task.initial, "bank"):
+    if companion is None and isinstance(env, Env) and follows_schedules(env.task):
         raise SettingsError(f"task {env.task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules "
                             "that ppo does not choose: say algo=tgpo, or for ppo task.settings.view=plain (history and "
                             "flags are other views)")

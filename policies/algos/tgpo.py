@@ -46,7 +46,7 @@ from sim.maps import Memory, PolicyGraph, initial_memory
 from sim.rows import RowFunction
 from sim.schedules import draw_schedules, moved
 from sim.stl_timed import SCHEDULE
-from sim.task import Task
+from sim.task import Task, follows_schedules
 
 SEED = 7_919  # apart from what else a run's seed is for
 
@@ -123,7 +123,7 @@ class Allocator:
     """The bank of schedules [M, 1 + V] that the environment's episodes take theirs from."""
 
     def __init__(self, env: Env, config: TGPOConfig, seed: int) -> None:
-        if not hasattr(env.task.initial, "bank"):
+        if not follows_schedules(env.task):
             told = ("it is shown and paid by another view; say task.settings.view=timed" if env.task.name == "stl" else
                     "choose one, task=stl/...")
             raise SettingsError(f"algo tgpo learns tasks that are formulas and follows their schedules, task "

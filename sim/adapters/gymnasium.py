@@ -29,6 +29,7 @@ from sim.adapters.worlds import (
     check_actions,
     check_observation,
     check_seed,
+    check_view,
     close,
     critics,
     figures,
@@ -76,6 +77,7 @@ class View:
         recipe: Recipe | None,
     ) -> None:
         """Take ``env`` and reset it: what an observation looks like is read off the first one."""
+        check_view(env.task)
         self.worlds, self.recipe, self.observation = env, recipe, check_observation(observation)
         self.signals, self._draw = tuple(signals), draw
         known = env.true_signals()

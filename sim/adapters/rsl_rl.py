@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sim.adapters.worlds import Recipe, check_action_tensor, close, critics, recipe, reseed, some_seed
+from sim.adapters.worlds import Recipe, check_action_tensor, check_view, close, critics, recipe, reseed, some_seed
 from sim.env import Env
 from sim.types import Obs, Step
 
@@ -58,6 +58,7 @@ class TaskVecEnv(VecEnv):
     def __init__(
         self, env: Env, *, cfg: Mapping[str, Any] | None = None, recipe: Recipe | None = None
     ) -> None:
+        check_view(env.task)
         self.worlds, self.recipe = env, recipe
         self.num_envs, self.num_actions = env.num_worlds, env.action_dim
         self.max_episode_length, self.device = env.task.steps, env.device

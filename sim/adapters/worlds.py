@@ -14,7 +14,7 @@ import yaml
 from torch import Tensor
 
 from sim.env import OF_KIND, Env, make_env
-from sim.task import Task, load_task
+from sim.task import Task, follows_schedules, load_task
 from sim.types import Obs
 
 OBSERVATIONS = ("actor", "dict")
@@ -151,6 +151,13 @@ def check_observation(observation: str) -> str:
     if observation not in OBSERVATIONS:
         raise ValueError(f"observation={observation!r}: one of {', '.join(OBSERVATIONS)}")
     return observation
+
+
+def check_view(task: Task) -> None:
+    """Refuse a task whose policy follows schedules: nobody chooses them here, and they would be drawn at random."""
+    if follows_schedules(task):
+        raise ValueError(f"task {task.name!r} is shown by the view of algo=tgpo, whose policy follows schedules that "
+                         "only it chooses: give view='plain' to the task, or 'history' or 'flags'")
 
 
 def shown(obs: Obs, observation: str) -> Tensor | dict[str, Tensor]:

@@ -21,6 +21,7 @@ from sim.cameras import Camera
 
 TASKS = names("sim.tasks")
 SHORT = {"history": 2, "threads": 1}
+NEAR = "F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)"
 UNBOUNDED = ("minimum value is -infinity", "maximum value is infinity")
 
 
@@ -58,7 +59,8 @@ def episode_ends(env, plan):
     ("hover", "actor"), ("hover", "dict"), ("reach", "actor"), *(
         pytest.param(name, "actor", marks=pytest.mark.slow) for name in TASKS if name not in ("hover", "reach"))])
 def test_gymnasiums_checker_finds_only_that_signals_have_no_largest_value(task, observation):
-    env = gymnasium.make(f"temporeal/{task}-v0", observation=observation, randomize="auto")
+    view = {"view": "plain"} if task == "stl" else {}
+    env = gymnasium.make(f"temporeal/{task}-v0", observation=observation, randomize="auto", **view)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_env(env.unwrapped)
@@ -144,11 +146,16 @@ def test_the_clock_truncates_a_crash_terminates_and_a_step_after_either_is_refus
 
 
 def test_what_a_learner_writes_into_its_observation_is_not_in_the_critics():
-    env = make_env("stl", formula="F[0,2] (hypot(base_pos_w.x - 1, base_pos_w.y) < 0.5)")
+    env = make_env("stl", view="plain", formula=NEAR)
     obs, info = env.reset(seed=1)
     before = info["critic"].copy()
     obs += 5.0
     assert np.array_equal(info["critic"], before) and len(before) == len(obs)
+
+
+def test_schedules_that_nobody_would_choose_are_not_shown():
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+        make_env("stl", formula=NEAR)
 
 
 def test_the_dictionary_holds_what_the_critic_sees_and_info_the_signals_asked_for():

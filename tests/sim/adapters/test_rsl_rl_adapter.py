@@ -157,6 +157,11 @@ def test_actions_that_are_not_finite_are_refused_by_world_and_nothing_is_flown(v
     env.step(torch.zeros(3, 4))
 
 
+def test_schedules_that_nobody_would_choose_are_not_shown():
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+        make_vec_env("stl", num_envs=2, formula="F[0,2] (base_pos_w.x > 1)")
+
+
 @pytest.mark.parametrize("version", ["2.3.3", "3.0.1", "4.1.0", "unknown"])
 def test_other_contracts_are_refused_by_name(version):
     with pytest.raises(ImportError, match=f"rsl-rl-lib 5 or newer.*installed is {version}"):
