@@ -69,6 +69,8 @@ def run(argv: Sequence[str]) -> int:
     check_writable(options.out)
     for name in own:
         check_one_meaning(name, getattr(options, name.replace("-", "_")), chosen)
+    if options.quick:
+        check_no_loss(options.out, chosen)
     given = {name: split(getattr(options, name.replace("-", "_"))) for name in own}
     told = shlex.join(["temporeal", "bench", *argv])
     results = {name: measure(name, options.quick, options.out, options.json, given, told) for name in chosen}
@@ -90,6 +92,18 @@ def show_list(known: Sequence[str], as_json: bool) -> int:
     for name, text in () if as_json else told.items():
         say(f"{name}\n  " + text.replace("\n", "\n  "))
     return OK
+
+
+def check_no_loss(out: Path, chosen: Sequence[str]) -> None:
+    """Refuse a quick run that would overwrite figures that are no quick ones."""
+    for file in (out / f"{name}.json" for name in chosen):
+        try:
+            whole = json.loads(file.read_text())["quick"] is False
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # nothing that a run has written
+        if whole:
+            raise BadInput(f"{file} holds the figures of a whole run, which a quick one would overwrite: say another "
+                           "folder with --out, or move the file away")
 
 
 def takes_days(name: str) -> bool:

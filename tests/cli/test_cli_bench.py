@@ -42,6 +42,24 @@ def test_missed_target_is_status_1(
     assert "missed: fake: speed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("before", [None, "quick", "whole", "{}", "no JSON"])
+def test_a_quick_run_does_not_overwrite_the_figures_of_a_whole_one(
+    before: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(monkeypatch, [Row("speed", 1.0)])
+    run, file = ["bench", "fake", "--out", str(tmp_path)], tmp_path / "fake.json"
+    if before in ("quick", "whole"):
+        assert main([*run, "--quick"] if before == "quick" else run) == 0
+    elif before is not None:
+        file.write_text(before)
+    kept = file.read_text() if before else None
+    assert main([*run, "--quick"]) == (2 if before == "whole" else 0)
+    assert before != "whole" or file.read_text() == kept
+    assert json.loads(file.read_text())["quick"] is (before != "whole")
+    assert ("the figures of a whole run" in capsys.readouterr().err) is (before == "whole")
+    assert main(run) == 0
+
+
 @pytest.mark.parametrize("arguments", [["bench"], ["bench", "no-such"]])
 def test_no_or_unknown_name_lists_the_known(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
