@@ -45,7 +45,8 @@ def parser() -> Parser:
     p.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run")
     p.add_argument("--list", action="store_true", help="list the benchmarks")
     p.add_argument("--all", action="store_true", help="run every benchmark; those that take days only if quick")
-    p.add_argument("--quick", action="store_true", help="a short run that shows the form, not the figures to quote")
+    p.add_argument("--quick", action="store_true", help="a short run that shows the form, not the figures to quote; "
+                   "refused where it would overwrite a whole run's")
     p.add_argument("--out", type=Path, default=Path("outputs/bench"), help="folder of the results (%(default)s)")
     add_json(p)
     return p
@@ -96,14 +97,17 @@ def show_list(known: Sequence[str], as_json: bool) -> int:
 
 def check_no_loss(out: Path, chosen: Sequence[str]) -> None:
     """Refuse a quick run that would overwrite figures that are no quick ones."""
-    for file in (out / f"{name}.json" for name in chosen):
-        try:
-            whole = json.loads(file.read_text())["quick"] is False
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # nothing that a run has written
-        if whole:
-            raise BadInput(f"{file} holds the figures of a whole run, which a quick one would overwrite: say another "
-                           "folder with --out, or move the file away")
+    if lost := [str(file) for file in (out / f"{name}.json" for name in chosen) if is_whole(file)]:
+        raise BadInput(f"figures of whole runs, which a quick one would overwrite: {', '.join(lost)}; say another "
+                       "folder with --out, or move them away")
+
+
+def is_whole(file: Path) -> bool:
+    """Whether ``file`` has figures of a run that was not quick."""
+    try:
+        return json.loads(file.read_text())["quick"] is False
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # nothing that a run has written
 
 
 def takes_days(name: str) -> bool:

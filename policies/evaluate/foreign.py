@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from policies.evaluate.handover import export_policy
 from policies.export.runtime import Artifact
-from sim.adapters.worlds import Recipe
+from sim.adapters.worlds import Recipe, check_view
 from sim.env import Env
 from sim.maps import PolicyGraph
 from sim.task import Task
@@ -232,6 +232,7 @@ class Origin:
     """The task an environment is of, how it was made, and the statistics it normalizes observations by."""
 
     def __init__(self, task: Task, recipe: Recipe | None, normalize: Any = None) -> None:
+        check_view(task)
         self.task, self.recipe, self.normalize = task, recipe, normalize
 
 

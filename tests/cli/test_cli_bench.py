@@ -56,8 +56,20 @@ def test_a_quick_run_does_not_overwrite_the_figures_of_a_whole_one(
     assert main([*run, "--quick"]) == (2 if before == "whole" else 0)
     assert before != "whole" or file.read_text() == kept
     assert json.loads(file.read_text())["quick"] is (before != "whole")
-    assert ("the figures of a whole run" in capsys.readouterr().err) is (before == "whole")
+    assert ("figures of whole runs" in capsys.readouterr().err) is (before == "whole")
     assert main(run) == 0
+
+
+def test_of_several_quick_runs_none_begins_where_one_would_overwrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = []
+    monkeypatch.setattr(bench, "bench_names", lambda: ["one", "two"])
+    module = SimpleNamespace(HELP="h", run=lambda quick: begun.append(quick) or [Row("speed", 1.0)])
+    monkeypatch.setattr("robots.registry.resolve", lambda package, name: module)
+    assert main(["bench", "two", "--out", str(tmp_path)]) == 0
+    assert main(["bench", "one", "two", "--quick", "--out", str(tmp_path)]) == 2
+    assert begun == [False] and str(tmp_path / "two.json") in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["bench"], ["bench", "no-such"]])

@@ -205,6 +205,21 @@ def test_the_command_line_exports_a_saved_model(tmp_path, capsys):
         assert told in capsys.readouterr().err
 
 
+def test_a_policy_that_follows_schedules_is_not_exported_without_who_chooses_them(tmp_path, capsys):
+    from policies.cli.main import main
+
+    formula = "F[0,2] (base_pos_w.x > 1)"
+    env = stable_baselines3.make_vec_env("stl", 2, formula=formula, view="plain", threads=1)
+    model = learned(env)
+    assert export_sb3(model, tmp_path / "plain").self_test().steps > 0
+    for timed in (recipe("stl", formula=formula), recipe("stl", formula=formula).build(1)):
+        with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+            export_sb3(model, tmp_path / "timed", timed, normalize=False)
+    model.save(tmp_path / "model")
+    assert main(["export", str(tmp_path / "model.zip"), "task=stl/linear_reach", "--no-normalize"]) == 2
+    assert "whose policy follows schedules" in capsys.readouterr().err and not (tmp_path / "timed").exists()
+
+
 def test_a_model_trained_through_gymnasium_make_exports_too(tmp_path):
     assert sim.adapters.gymnasium.register()
     model = PPO("MlpPolicy", gymnasium.make("temporeal/hover-v0", **SHORT), n_steps=32, batch_size=32, n_epochs=1,

@@ -156,6 +156,8 @@ def test_what_a_learner_writes_into_its_observation_is_not_in_the_critics():
 def test_schedules_that_nobody_would_choose_are_not_shown():
     with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
         make_env("stl", formula=NEAR)
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+        make_vector_env("stl", num_envs=2, formula=NEAR, view="timed")
 
 
 def test_the_dictionary_holds_what_the_critic_sees_and_info_the_signals_asked_for():

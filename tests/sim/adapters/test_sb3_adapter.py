@@ -37,6 +37,11 @@ def actions(steps, worlds, seed=0):
     return np.clip(0.4 * np.random.default_rng(seed).standard_normal((steps, worlds, 4)), -1, 1).astype(np.float32)
 
 
+def test_schedules_that_nobody_would_choose_are_not_shown():
+    with pytest.raises(ValueError, match=r"task 'stl' .* algo=tgpo.*give view='plain'"):
+        make_vec_env("stl", 2, formula="F[0,2] (base_pos_w.x > 1)")
+
+
 def test_rows_are_worlds_and_infos_tell_of_the_episodes_that_ended():
     env = make_vec_env("hover", 4, seed=6, randomize="default", **SHORT)
     ours = recipe("hover", randomize="default", **SHORT).build(4, seed=6)
