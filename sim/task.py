@@ -164,12 +164,12 @@ def task_schema(what: Scene | RobotSpec, extra: Extra | None = None) -> dict[str
     return schema(*as_scene(what).signals.values(), *added, MISSION_TIME)
 
 
-T = TypeVar("T")
-
-
 def follows_schedules(task: Task) -> bool:
     """Whether the policy of ``task`` is shown a schedule, which somebody has to choose (the timed view, algo=tgpo)."""
     return hasattr(task.initial, "bank")
+
+
+T = TypeVar("T")
 
 
 def weights(kind: type[T], given: Mapping[str, float] | None) -> T:
