@@ -3,6 +3,7 @@
     system = resolve("sim.systems", "linear").make()         # sim/systems/<name>.py
     system.observe(signals)                                  # [N, size], to learn from
     system.model.step(state, action)                         # what planners look ahead with
+    rollout(system.model, state, actions)                    # the same over many steps
 
 N worlds, K of them, A action, B states of a model, D numbers each.
 """
@@ -28,7 +29,10 @@ Signals = Mapping[str, Tensor]
 
 
 class Model(Protocol):
-    """A differentiable prediction of one control step, without a simulator; of any batch and floating type."""
+    """A differentiable prediction of one control step, without a simulator; of any batch and floating type.
+
+    A model that computes many steps faster than one by one also has ``rollout(state, actions)`` (:func:`rollout`).
+    """
 
     action_dim: int
 
@@ -40,6 +44,18 @@ class Model(Protocol):
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:
         """The signals [B, ...] that formulas of the system read."""
+
+
+def rollout(model: Model, state: Tensor, actions: Tensor) -> Tensor:
+    """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D] on: at once where the model can."""
+    at_once: Callable[[Tensor, Tensor], Tensor] | None = getattr(model, "rollout", None)
+    if at_once is not None:
+        return at_once(state, actions)
+    out = []
+    for action in actions.unbind(1):
+        state = model.step(state, action)
+        out.append(state)
+    return torch.stack(out)
 
 
 class OnDevices:
@@ -62,6 +78,10 @@ class OnDevices:
     def step(self, state: Tensor, action: Tensor) -> Tensor:
         """States [B, D] one control step later."""
         return self.at(state).step(state, action)
+
+    def rollout(self, state: Tensor, actions: Tensor) -> Tensor:
+        """The states [T, B, D] after each of ``actions`` [B, T, A]."""
+        return rollout(self.at(state), state, actions)
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:
         """The signals [B, ...] of ``state``."""

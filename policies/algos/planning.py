@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ from robots.signals import SignalError
 from sim.stl.robustness import robustness
 from sim.stl.smooth import Method, smooth_robustness
 from sim.stl.syntax import Formula, horizon, signals_in, to_text
+from sim.system import rollout as states_after
 
 if TYPE_CHECKING:
     from sim.system import Model
@@ -104,13 +105,7 @@ def rollout(model: Model, state: Tensor, actions: Tensor, *, segment: int = 0, t
     computed again when it is taken (Chen et al. 2016, "Training deep nets with sublinear memory cost"): the same
     gradient in less memory. ``truncate`` > 0: the gradient does not go back through a state at every so many steps.
     """
-    def follow(state: Tensor, actions: Tensor) -> Tensor:
-        out = []
-        for action in actions.unbind(1):
-            state = model.step(state, action)
-            out.append(state)
-        return torch.stack(out)
-
+    follow = partial(states_after, model)
     steps = actions.shape[1]
     parts, ends = [state[None]], part_ends(steps, segment, truncate)
     for first, last in zip([0, *ends[:-1]], ends):

@@ -7,13 +7,13 @@ The same physics function as the backend ``quadrotor`` (:mod:`sim.backends.quadr
 ground plane and the command delay of the backend are not part of it. Only the states are kept going forward; the four
 Runge-Kutta stages are computed again going backward. Rows are numpy float32, one per world: a state is
 ``physics.STATE_SIZE`` numbers, a packed parameter set ``physics.PARAM_SIZE`` (:func:`pack_params`), a command four
-rotor speed setpoints in [0, 1]. :func:`torch_step` is one step for ``torch.autograd``.
+rotor speed setpoints in [0, 1]. With the rate loop in front and for ``torch.autograd``:
+:mod:`sim.backends.quadrotor_rates_adjoint`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +26,14 @@ from sim.backends.quadrotor_kernels import LANES, OPTIONS, load_params, load_sta
 from sim.backends.quadrotor_physics import PARAM_SIZE, STATE_SIZE
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from robots.spec import RobotSpec
 
 Array = np.ndarray
 CHECKED = {"mass": 1, "inertia": 3, "thrust_curve": 3, "torque_per_thrust": 1, "tau_up": 1, "tau_down": 1, "arm": 2}
 """Parameters that must be given, with their number of components."""
 OPTIONAL = {
-    "drag": (0.0,) * 3, "motor_gain": (1.0,) * 4, "wind_w": (0.0,) * 3, "force_w": (0.0,) * 3, "torque_b": (0.0,) * 3}
+    "drag": (0.0,) * 3, "motor_gain": (1.0,) * 4, "wind_w": (0.0,) * 3, "force_w": (0.0,) * 3, "torque_b": (0.0,) * 3,
+    "rate_gain": (0.0,) * 3}
 """Parameters that may be left out, with what they are then."""
 
 _inline = njit(forceinline=True, **OPTIONS)
@@ -98,8 +97,8 @@ _roll, _roll_vjp = _kernels(DIGEST)
 
 def rollout(start: Array, commands: Array, params: Array, dt: float) -> Array:
     """States [T + 1, N, 17] from ``start`` [N, 17] under ``commands`` [T, N, 4]; ``params`` [N, 35]; ``dt`` in s."""
-    steps, worlds = _check(commands, params, dt)
-    _expect("start", start, (worlds, STATE_SIZE))
+    steps, worlds = check(commands, params, dt)
+    expect("start", start, (worlds, STATE_SIZE))
     blocks = -(-worlds // LANES)
     states = np.empty((steps + 1, blocks, STATE_SIZE, LANES), np.float32)
     states[0] = to_blocks(start)
@@ -113,9 +112,9 @@ def rollout_vjp(
     states: Array, commands: Array, params: Array, dt: float, d_states: Array
 ) -> tuple[Array, Array]:
     """Cotangents of ``start`` [N, 17] and ``commands`` [T, N, 4] from those of all ``states`` [T + 1, N, 17]."""
-    steps, worlds = _check(commands, params, dt)
-    _expect("states", states, (steps + 1, worlds, STATE_SIZE))
-    _expect("d_states", d_states, (steps + 1, worlds, STATE_SIZE))
+    steps, worlds = check(commands, params, dt)
+    expect("states", states, (steps + 1, worlds, STATE_SIZE))
+    expect("d_states", d_states, (steps + 1, worlds, STATE_SIZE))
     grads = to_blocks(d_states)
     command_grads = np.empty((steps, grads.shape[1], 4, LANES), np.float32)
     _roll_vjp(
@@ -137,43 +136,13 @@ def step_vjp(state: Array, command: Array, params: Array, dt: float, d_next: Arr
     return d_state, d_command[0]
 
 
-def torch_step(state: Tensor, command: Tensor, params: Tensor, dt: float) -> Tensor:
-    """:func:`step` computed on the CPU, differentiable in ``state`` and ``command`` (not in ``params``)."""
-    out: Tensor = _torch_function().apply(state, command, params, dt)
-    return out
-
-
-@cache
-def _torch_function() -> Any:
-    """The autograd function, made when first asked for: the rest of this module does not need torch."""
-    import torch
-
-    class Step(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, state: Tensor, command: Tensor, params: Tensor, dt: float) -> Tensor:
-            ctx.save_for_backward(state, command, params)
-            ctx.dt = dt
-            return torch.from_numpy(step(*(_array(x) for x in (state, command, params)), dt)).to(state)
-
-        @staticmethod
-        def backward(ctx: Any, d_next: Tensor) -> tuple[Tensor, Tensor, None, None]:
-            state, command, params = (_array(x) for x in ctx.saved_tensors)
-            d_state, d_command = step_vjp(state, command, params, ctx.dt, _array(d_next))
-            return torch.from_numpy(d_state).to(d_next), torch.from_numpy(d_command).to(d_next), None, None
-
-    def _array(x: Tensor) -> Array:
-        return x.detach().cpu().numpy().astype(np.float32)
-
-    return Step
-
-
 def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: int) -> Array:
     """Physical parameters by name (one set, or one per world) packed for the kernels: [N, 35] float32.
 
-    Names and units as in ``robot.parameters`` and the disturbances of the backend. ``rate_gain`` and
-    ``command_delay`` are accepted and without effect.
+    Names and units as in ``robot.parameters`` and the disturbances of the backend. ``rate_gain`` has an effect where
+    the rate loop is in front; ``command_delay`` is accepted and has none.
     """
-    unknown = set(params) - {*CHECKED, *OPTIONAL, "rate_gain", "command_delay"}
+    unknown = set(params) - {*CHECKED, *OPTIONAL, "command_delay"}
     missing = set(CHECKED) - set(params)
     if unknown or missing:
         legal = [*CHECKED, *OPTIONAL]
@@ -196,7 +165,8 @@ def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: i
     p[:, physics.RATE_DOWN] = 1 / rows("tau_down", 1)[:, 0]
     p[:, physics.ARM_X : physics.ARM_Y + 1] = rows("arm", 2)
     for name, first in (("drag", physics.DRAG_X), ("motor_gain", physics.GAIN0), ("wind_w", physics.WIND_X),
-                        ("force_w", physics.FORCE_X), ("torque_b", physics.TORQUE_X)):
+                        ("force_w", physics.FORCE_X), ("torque_b", physics.TORQUE_X),
+                        ("rate_gain", physics.RATE_GAIN_X)):
         size = len(OPTIONAL[name])
         p[:, first : first + size] = rows(name, size)
     if not np.isfinite(p).all():
@@ -206,7 +176,7 @@ def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: i
 
 def robot_params(robot: RobotSpec) -> dict[str, tuple[float, ...]]:
     """Nominal parameters of ``robot`` by name, as :func:`pack_params` takes them."""
-    return {name: robot.parameters[name].nominal for name in (*CHECKED, "drag", "motor_gain")}
+    return {name: robot.parameters[name].nominal for name in (*CHECKED, "drag", "motor_gain", "rate_gain")}
 
 
 def to_blocks(rows: Array) -> Array:
@@ -223,15 +193,15 @@ def from_blocks(blocks: Array, worlds: int) -> Array:
     return np.ascontiguousarray(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1])[..., :worlds, :])
 
 
-def _check(commands: Array, params: Array, dt: float) -> tuple[int, int]:
+def check(commands: Array, params: Array, dt: float) -> tuple[int, int]:
     if commands.ndim != 3 or commands.shape[2] != 4 or 0 in commands.shape:
         raise ValueError(f"commands have shape {commands.shape}, expected [T, N, 4]")
-    _expect("params", params, (commands.shape[1], PARAM_SIZE))
+    expect("params", params, (commands.shape[1], PARAM_SIZE))
     if not 0.0 < dt <= 0.1:
         raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
     return commands.shape[0], commands.shape[1]
 
 
-def _expect(name: str, value: Array, shape: tuple[int, ...]) -> None:
+def expect(name: str, value: Array, shape: tuple[int, ...]) -> None:
     if value.shape != shape:
         raise ValueError(f"{name} has shape {value.shape}, expected {shape}")

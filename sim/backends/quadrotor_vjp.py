@@ -7,7 +7,8 @@ differentiation. Same rules: scalars and tuples, constants are module names (:mo
 compile it with the compiled physics functions as replacements.
 
 Where the physics has a corner (limits of command and rotor speed, the switch between the two motor time constants) the
-derivative is that of the side the value is on, and at a limit itself that of the inside.
+derivative is that of the side the value is on, and at a limit itself that of the inside; of several that are the
+largest (or the least) it is the first's.
 """
 
 from __future__ import annotations
@@ -37,11 +38,24 @@ from sim.backends.quadrotor_physics import (
     N1,
     N2,
     N3,
+    NOM_ARM_X,
+    NOM_ARM_Y,
+    NOM_C0,
+    NOM_C1,
+    NOM_C2,
+    NOM_JX,
+    NOM_JY,
+    NOM_JZ,
+    NOM_REACTION,
+    PZ,
     QW,
     QX,
     QY,
     QZ,
     RATE_DOWN,
+    RATE_GAIN_X,
+    RATE_GAIN_Y,
+    RATE_GAIN_Z,
     RATE_UP,
     REACTION,
     VX,
@@ -56,7 +70,14 @@ from sim.backends.quadrotor_physics import (
     advance,
     clamp,
     derivative,
+    larger,
+    mixer,
+    motor_step,
+    on_ground,
+    rate_loop,
     rk4,
+    select,
+    smaller,
     wrench,
 )
 
@@ -64,6 +85,7 @@ ZERO = 0.0
 ONE = 1.0
 TWO = 2.0
 HALF = 0.5
+QUARTER = 0.25
 THIRD = 1.0 / 3.0
 SIXTH = 1.0 / 6.0
 FOUR = 4.0
@@ -78,6 +100,13 @@ SCALAR_FUNCTIONS = (
     "rk4_vjp",
     "tidy_vjp",
     "motor_step_vjp",
+    "shared",
+    "thrust_to_speed_vjp",
+    "mixer_vjp",
+    "rate_loop_vjp",
+    "on_ground_vjp",
+    "rates_step",
+    "rates_step_vjp",
 )
 
 
@@ -238,4 +267,114 @@ def motor_step_vjp(s, u0, u1, u2, u3, p, dt, dragged, g):
         d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9], d[10], d[11], d[12], d[13], d[14], d[15], d[16],
         d[17] * inside(u0, ZERO, ONE), d[18] * inside(u1, ZERO, ONE),
         d[19] * inside(u2, ZERO, ONE), d[20] * inside(u3, ZERO, ONE),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- collective thrust and body rates, and the ground
+
+
+def shared(g, a, b, c, d, chosen):
+    """The cotangent ``g`` of ``chosen``, the largest or the least of four numbers, to the first that it is."""
+    ga = select(a == chosen, g, ZERO)
+    gb = select(b == chosen, g - ga, ZERO)
+    gc = select(c == chosen, g - ga - gb, ZERO)
+    return ga, gb, gc, g - ga - gb - gc
+
+
+def thrust_to_speed_vjp(t, nominal, g):
+    """Cotangent of the thrust from that of :func:`thrust_to_speed`; zero where the curve has no root."""
+    c1, c2 = nominal[NOM_C1], nominal[NOM_C2]
+    square = c1 * c1 + FOUR * c2 * (t - nominal[NOM_C0])
+    root = math.sqrt(select(square > ZERO, square, ONE))
+    speed = (root - c1) / (TWO * c2)
+    return select(square > ZERO, g * inside(speed, ZERO, ONE) / root, ZERO)
+
+
+def mixer_vjp(thrust, tx, ty, tz, nominal, g0, g1, g2, g3):
+    """Cotangents of collective thrust and torques from those of the rotors' thrusts (:func:`mixer`)."""
+    full = nominal[NOM_C0] + nominal[NOM_C1] + nominal[NOM_C2]
+    lift = QUARTER * clamp(thrust, ZERO, FOUR * full)
+    roll = QUARTER * tx / nominal[NOM_ARM_Y]
+    pitch = QUARTER * ty / nominal[NOM_ARM_X]
+    yaw = QUARTER * tz / nominal[NOM_REACTION]
+    a0 = lift - roll - pitch
+    a1 = lift - roll + pitch
+    a2 = lift + roll + pitch
+    a3 = lift + roll - pitch
+    most = larger(larger(a0, a1), larger(a2, a3))
+    excess = larger(most - full, ZERO)
+    b0, b1, b2, b3 = a0 - excess, a1 - excess, a2 - excess, a3 - excess
+    c0, c1, c2, c3 = clamp(b0, ZERO, full), clamp(b1, ZERO, full), clamp(b2, ZERO, full), clamp(b3, ZERO, full)
+    e0, e1, e2, e3 = full - c0, full - c1, full - c2, full - c3
+    up = smaller(smaller(e1, e3), smaller(c0, c2))
+    down = smaller(smaller(e0, e2), smaller(c1, c3))
+
+    g_yaw = (g1 + g3) - (g0 + g2)
+    u1, u3, u0, u2 = shared(select(yaw > up, g_yaw, ZERO), e1, e3, c0, c2, up)
+    d0, d2, d1, d3 = shared(select(yaw < -down, -g_yaw, ZERO), e0, e2, c1, c3, down)
+    h0 = (g0 + u0 - d0) * inside(b0, ZERO, full)
+    h1 = (g1 - u1 + d1) * inside(b1, ZERO, full)
+    h2 = (g2 + u2 - d2) * inside(b2, ZERO, full)
+    h3 = (g3 - u3 + d3) * inside(b3, ZERO, full)
+    over = select(most > full, (h0 + h1) + (h2 + h3), ZERO)
+    m0, m1, m2, m3 = shared(over, a0, a1, a2, a3, most)
+    h0, h1, h2, h3 = h0 - m0, h1 - m1, h2 - m2, h3 - m3
+    return (
+        QUARTER * inside(thrust, ZERO, FOUR * full) * ((h0 + h1) + (h2 + h3)),
+        QUARTER / nominal[NOM_ARM_Y] * ((h2 + h3) - (h0 + h1)),
+        QUARTER / nominal[NOM_ARM_X] * ((h1 + h2) - (h0 + h3)),
+        QUARTER / nominal[NOM_REACTION] * g_yaw * inside(yaw, -down, up),
+    )
+
+
+def rate_loop_vjp(s, thrust, rate_x, rate_y, rate_z, p, nominal, g0, g1, g2, g3):
+    """Cotangents of the body rates of the state (3) and of the command (4) from those of :func:`rate_loop`."""
+    wx, wy, wz = s[WX], s[WY], s[WZ]
+    jx, jy, jz = nominal[NOM_JX], nominal[NOM_JY], nominal[NOM_JZ]
+    kx, ky, kz = jx * p[RATE_GAIN_X], jy * p[RATE_GAIN_Y], jz * p[RATE_GAIN_Z]
+    tx = kx * (rate_x - wx) + (jz - jy) * (wy * wz)
+    ty = ky * (rate_y - wy) + (jx - jz) * (wz * wx)
+    tz = kz * (rate_z - wz) + (jy - jx) * (wx * wy)
+    t0, t1, t2, t3 = mixer(thrust, tx, ty, tz, nominal)
+    g_thrust, gx, gy, gz = mixer_vjp(
+        thrust, tx, ty, tz, nominal, thrust_to_speed_vjp(t0, nominal, g0), thrust_to_speed_vjp(t1, nominal, g1),
+        thrust_to_speed_vjp(t2, nominal, g2), thrust_to_speed_vjp(t3, nominal, g3),
+    )  # fmt: skip
+    return (
+        (jx - jz) * (wz * gy) + (jy - jx) * (wy * gz) - kx * gx,
+        (jz - jy) * (wz * gx) + (jy - jx) * (wx * gz) - ky * gy,
+        (jz - jy) * (wy * gx) + (jx - jz) * (wx * gy) - kz * gz,
+        g_thrust,
+        kx * gx,
+        ky * gy,
+        kz * gz,
+    )
+
+
+def on_ground_vjp(s, g):
+    """Cotangent of the state before :func:`on_ground` from that after it."""
+    held = (s[PZ] <= ZERO) & (s[VZ] <= ZERO)
+    return (
+        g[0], g[1], select(s[PZ] >= ZERO, g[2], ZERO), g[3], g[4], g[5], g[6],
+        select(held, ZERO, g[7]), select(held, ZERO, g[8]), select(held, ZERO, g[9]),
+        select(held, ZERO, g[10]), select(held, ZERO, g[11]), select(held, ZERO, g[12]),
+        g[13], g[14], g[15], g[16],
+    )  # fmt: skip
+
+
+def rates_step(s, thrust, rate_x, rate_y, rate_z, p, nominal, dt):
+    """One physics step of ``dt`` [s] with the rate loop in front and the ground below."""
+    u0, u1, u2, u3 = rate_loop(s, thrust, rate_x, rate_y, rate_z, p, nominal)
+    return on_ground(motor_step(s, u0, u1, u2, u3, p, dt, True))
+
+
+def rates_step_vjp(s, thrust, rate_x, rate_y, rate_z, p, nominal, dt, g):
+    """Cotangents of state and command (17 + 4) from that of :func:`rates_step`, at the state ``s`` before it."""
+    u0, u1, u2, u3 = rate_loop(s, thrust, rate_x, rate_y, rate_z, p, nominal)
+    landed = on_ground_vjp(motor_step(s, u0, u1, u2, u3, p, dt, True), g)
+    d = motor_step_vjp(s, u0, u1, u2, u3, p, dt, True, landed)
+    r = rate_loop_vjp(s, thrust, rate_x, rate_y, rate_z, p, nominal, d[17], d[18], d[19], d[20])
+    return (
+        d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9], d[10] + r[0], d[11] + r[1], d[12] + r[2],
+        d[13], d[14], d[15], d[16], r[3], r[4], r[5], r[6],
     )  # fmt: skip

@@ -9,9 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robots.crazyflie.spec import GRAVITY, ROTOR_SIGN_X, ROTOR_SIGN_Y, ROTOR_SIGN_YAW
+from robots.crazyflie.spec import GRAVITY
 from robots.spec import RobotSpec, load_robot
-from sim.backends.quadrotor_adjoint import pack_params, robot_params, torch_step
+from sim.backends.quadrotor import controller_params, hover_speed
+from sim.backends.quadrotor_adjoint import pack_params, robot_params
+from sim.backends.quadrotor_rates_adjoint import torch_rollout
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
 from sim.system import OnDevices, Signals, System, between, inside, settings
@@ -28,22 +30,17 @@ SIGNALS = (("base_pos_w", 3), ("base_quat_w", 4), ("base_vel_w", 3), ("base_ang_
 class Model:
     """The physics of the backend ``quadrotor`` with the rate loop in front: its state [B, 17].
 
-    Physics steps and their derivatives are compiled (:mod:`sim.backends.quadrotor_adjoint`): float32, on the CPU.
+    Plans and their derivatives are compiled (:mod:`sim.backends.quadrotor_rates_adjoint`): float32, on the CPU.
     """
 
     action_dim = 4
 
     def __init__(self, robot: RobotSpec, act: AffineAction) -> None:
-        p = {name: torch.tensor(parameter.nominal) for name, parameter in robot.parameters.items()}
-        self.center, self.scale, self.inertia = act.center, act.scale, p["inertia"]
-        self.low, self.high = act.low, act.high
-        self.gain, self.curve = p["rate_gain"], p["thrust_curve"]
-        self.lever = torch.stack([p["arm"][1], p["arm"][0], p["torque_per_thrust"][0]])
-        self.full = float(p["thrust_curve"].sum())
+        self.center, self.scale, self.low, self.high = act.center, act.scale, act.low, act.high
         self.params = torch.from_numpy(pack_params(robot_params(robot), 1))
-        self.hover = float(self.speed(p["mass"] * GRAVITY / 4))
-        # thrusts of the rotors per share of each torque
-        self.mix = torch.tensor([ROTOR_SIGN_Y, [-x for x in ROTOR_SIGN_X], ROTOR_SIGN_YAW])
+        self.nominal = torch.from_numpy(controller_params(robot))
+        nominal = {name: torch.tensor([robot.parameters[name].nominal]) for name in ("thrust_curve", "motor_gain")}
+        self.hover = float(hover_speed({**nominal, "mass": torch.tensor(robot.parameters["mass"].nominal)})[0, 0])
 
     def state(self, signals: Signals) -> Tensor:
         """States of the signals; at rest, rotors at hover speed, where velocities or ``rotor_speed`` are not there."""
@@ -52,41 +49,18 @@ class Model:
 
     def step(self, state: Tensor, action: Tensor) -> Tensor:
         """Four physics steps with the rate loop at each."""
-        command = torch.minimum(torch.maximum(self.center + self.scale * action.clamp(-1.0, 1.0), self.low), self.high)
+        return self.rollout(state, action[:, None])[0]
+
+    def rollout(self, state: Tensor, actions: Tensor) -> Tensor:
+        """The states [T, B, 17] after each of ``actions`` [B, T, 4]."""
+        commands = torch.minimum(torch.maximum(self.center + self.scale * actions.clamp(-1.0, 1.0), self.low), self.high)
         params = self.params.expand(len(state), -1)
-        for _ in range(SUBSTEPS):
-            state = on_ground(torch_step(state, self.rotors(state, command), params, CONTROL_DT / SUBSTEPS))
-        return state
-
-    def rotors(self, state: Tensor, command: Tensor) -> Tensor:
-        """Rotor speed setpoints [B, 4]: the rate loop and mixer of sim/backends/quadrotor_physics.py."""
-        rates = state[:, 10:13]
-        spin = torch.linalg.cross(rates, self.inertia * rates)
-        torque = self.inertia * self.gain * (command[:, 1:] - rates) + spin
-        roll, pitch, yaw = (0.25 * torque / self.lever).split(1, -1)
-        thrust = 0.25 * command[:, :1].clamp(0.0, 4 * self.full) + roll * self.mix[0] + pitch * self.mix[1]
-        thrust = (thrust - (thrust.amax(-1, keepdim=True) - self.full).clamp(min=0.0)).clamp(0.0, self.full)
-        room = torch.where(self.mix[2] > 0, self.full - thrust, thrust).amin(-1, keepdim=True)
-        back = torch.where(self.mix[2] > 0, thrust, self.full - thrust).amin(-1, keepdim=True)
-        return self.speed(thrust + torch.minimum(torch.maximum(yaw, -back), room) * self.mix[2])
-
-    def speed(self, thrust: Tensor) -> Tensor:
-        """Rotor speeds in [0, 1] that give ``thrust`` N each."""
-        c0, c1, c2 = self.curve
-        return (((c1 * c1 + 4 * c2 * (thrust - c0)).clamp(min=0.0).sqrt() - c1) / (2 * c2)).clamp(0.0, 1.0)
+        return torch_rollout(state, commands.transpose(0, 1), params, self.nominal, CONTROL_DT / SUBSTEPS, SUBSTEPS)[1:]
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:
         """All signals of the robot, and the rotors' speeds."""
         parts = state.split([size for _, size in SIGNALS], -1)
         return {**{name: part for (name, _), part in zip(SIGNALS, parts)}, "height": state[:, 2]}
-
-
-def on_ground(state: Tensor) -> Tensor:
-    """The plane z = 0, which holds whatever touches it."""
-    flies = (state[:, 2:3] > 0) | (state[:, 9:10] > 0)
-    zero = torch.zeros_like(state[:, 7:13])
-    return torch.cat([state[:, :2], state[:, 2:3].clamp(min=0.0), state[:, 3:7],
-                      torch.where(flies, state[:, 7:13], zero), state[:, 13:]], -1)
 
 
 def observe(signals: Signals) -> Tensor:

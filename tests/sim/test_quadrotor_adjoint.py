@@ -147,23 +147,6 @@ def test_rollout_adjoint_equals_composed_step_adjoints() -> None:
     np.testing.assert_allclose(d_commands, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_torch_step_backpropagates_through_many_steps() -> None:
-    n, steps = 3, 8
-    s, u = states(n), commands(steps, n)
-    packed = torch.from_numpy(adjoint.pack_params(PARAMS, n))
-    command = torch.from_numpy(u).requires_grad_()
-    x = torch.from_numpy(s)
-    for t in range(steps):
-        x = adjoint.torch_step(x, command[t], packed, DT)
-    x.square().sum().backward()
-    reference = torch.tensor(u, dtype=torch.float64, requires_grad=True)
-    y = torch.tensor(s, dtype=torch.float64)
-    for t in range(steps):
-        y = torch_physics(y, reference[t], PARAMS)
-    y.square().sum().backward()
-    np.testing.assert_allclose(command.grad.numpy(), reference.grad.numpy(), rtol=1e-3, atol=1e-3)
-
-
 def test_free_fall_has_the_textbook_sensitivity() -> None:
     """Without thrust and drag, p(T) = p0 + v0 T + ...: dp/dp0 = 1 and dp/dv0 = T."""
     params = adjoint.pack_params(dict(L2F_PARAMETERS) | {"thrust_curve": (0.0, 0.0, 0.0)}, 1)
