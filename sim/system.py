@@ -47,7 +47,7 @@ class Model(Protocol):
 
 
 def rollout(model: Model, state: Tensor, actions: Tensor) -> Tensor:
-    """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D] on: at once where the model can."""
+    """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D]: at once where the model can."""
     at_once: Callable[[Tensor, Tensor], Tensor] | None = getattr(model, "rollout", None)
     if at_once is not None:
         return at_once(state, actions)

@@ -152,14 +152,16 @@ def _torch_function() -> Any:
         def forward(
             ctx: Any, start: Tensor, commands: Tensor, params: Tensor, nominal: Tensor, dt: float, substeps: int
         ) -> Tensor:
-            states = torch.from_numpy(rollout(*(_array(x) for x in (start, commands, params, nominal)), dt, substeps))
+            found = rollout(_array(start), _array(commands), _array(params), _array(nominal), dt, substeps)
+            states = torch.from_numpy(found)
             ctx.save_for_backward(states, commands, params, nominal)
             ctx.of = dt, substeps
             return states.to(start)
 
         @staticmethod
         def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor | None, ...]:
-            found = rollout_vjp(*(_array(x) for x in ctx.saved_tensors), *ctx.of, _array(d_states))
+            states, commands, params, nominal = (_array(x) for x in ctx.saved_tensors)
+            found = rollout_vjp(states, commands, params, nominal, *ctx.of, _array(d_states))
             d_start, d_commands = (torch.from_numpy(x).to(d_states) for x in found)
             return d_start, d_commands, None, None, None, None
 

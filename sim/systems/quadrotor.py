@@ -53,7 +53,8 @@ class Model:
 
     def rollout(self, state: Tensor, actions: Tensor) -> Tensor:
         """The states [T, B, 17] after each of ``actions`` [B, T, 4]."""
-        commands = torch.minimum(torch.maximum(self.center + self.scale * actions.clamp(-1.0, 1.0), self.low), self.high)
+        commands = self.center + self.scale * actions.clamp(-1.0, 1.0)
+        commands = torch.minimum(torch.maximum(commands, self.low), self.high)
         params = self.params.expand(len(state), -1)
         return torch_rollout(state, commands.transpose(0, 1), params, self.nominal, CONTROL_DT / SUBSTEPS, SUBSTEPS)[1:]
 

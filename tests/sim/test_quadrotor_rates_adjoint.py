@@ -15,8 +15,8 @@ from sim.backends import quadrotor_rates_adjoint as rates
 DT, SUBSTEPS = 0.005, 4
 ROBOT = load_robot("crazyflie")
 NOMINAL = quadrotor.controller_params(ROBOT)
-PARAMS = adjoint.pack_params(adjoint.robot_params(ROBOT) | {"wind_w": (1.0, -2.0, 0.5), "motor_gain": (1, 0.9, 1.1, 1)},
-                             1)
+DISTURBED = {"wind_w": (1.0, -2.0, 0.5), "motor_gain": (1.0, 0.99, 1.01, 1.0)}
+PARAMS = adjoint.pack_params(adjoint.robot_params(ROBOT) | DISTURBED, 1)
 FULL = float(NOMINAL[3:6].sum())  # N, of one rotor
 FIELDS = {"base_pos_w": 3, "base_quat_w": 4, "base_vel_w": 3, "base_ang_vel_b": 3, "rotor_speed": 4}
 
@@ -95,9 +95,9 @@ def test_a_plan_flies_as_the_backend_does_onto_the_ground() -> None:
     n, steps = 21, 60
     s, u = starts(n), commands(steps, n)
     u[:, ::3, 0] = 0.0  # these fall
-    s[1::3, 3:13], u[:, 1::3] = (1, *[0] * 9), (0.5, 0, 0, 0)  # these rise
+    s[1::3, 3:], u[:, 1::3] = (1, *[0] * 9, *[0.8] * 4), (0.5, 0, 0, 0)  # these rise
     backend = quadrotor.make(ROBOT, n, "ctbr_cmd", dt=DT, threads=1)
-    named = {"wind_w": (1.0, -2.0, 0.5), "motor_gain": (1.0, 0.9, 1.1, 1.0), "command_delay": (0.0,)}
+    named = DISTURBED | {"command_delay": (0.0,)}
     backend.set_params(torch.arange(n), {k: torch.tensor(v).expand(n, -1).squeeze(-1) for k, v in named.items()})
     ends = np.cumsum([0, *FIELDS.values()])
     backend.reset(torch.arange(n), {k: torch.from_numpy(s[:, a:b]) for k, a, b in zip(FIELDS, ends, ends[1:])})

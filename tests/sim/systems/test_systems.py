@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from robots.registry import names, resolve
-from sim.system import flat
+from sim.system import flat, rollout
 
 SYSTEMS = tuple(names("sim.systems"))
 TOLERANCE = {"linear": 1e-5, "unicycle": 1e-5, "quadrotor": 1e-4, "franka": 5e-3}
@@ -202,6 +202,29 @@ def test_a_model_has_gradients_that_are_those_of_differences(modelled):
             slope = (end(action + way) - end(action - way)) / (2 * size)
         assert float(action.grad[:, axis].sum()) == pytest.approx(float(slope), abs=2e-3 + 0.02 * abs(float(slope)))
     assert action.grad.abs().max() > 1e-3
+
+
+def test_a_model_goes_many_steps_as_it_goes_one(modelled):
+    """With the gradient of all of them."""
+    system = modelled
+    plan = actions(system, 3).permute(1, 0, 2)
+    first = system.model.state({k: v.clone() for k, v in simulated(system, 3).signals().items()})
+    found = {}
+    for name, model in (("at once", system.model), ("one by one", StepByStep(system.model))):
+        start, moves = first.clone().requires_grad_(), plan.clone().requires_grad_()
+        states = rollout(model, start, moves)
+        states.square().mean().backward()
+        found[name] = states.detach(), start.grad, moves.grad
+    assert found["at once"][0].shape == (STEPS[system.name], 3, first.shape[1])
+    for a, b in zip(*found.values()):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+class StepByStep:
+    """A model that says of itself only how one step goes."""
+
+    def __init__(self, model):
+        self.step = model.step
 
 
 def test_a_model_keeps_the_batch_and_the_type():
