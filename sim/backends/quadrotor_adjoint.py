@@ -1,19 +1,22 @@
-"""The differentiable quadrotor: steps forward, and their adjoint backward, over blocks of 16 worlds.
+"""The differentiable quadrotor: whole plans forward, their adjoint backward, over blocks of 16 worlds.
 
-    states = rollout(start, commands, params, dt)                     # [T + 1, N, 17]
-    d_start, d_commands = rollout_vjp(states, commands, params, dt, d_states)
+    states = rollout(start, commands, params, nominal, dt, substeps)                       # [T + 1, N, 17]
+    d_start, d_commands = rollout_vjp(states, commands, params, nominal, dt, substeps, d_states)
 
-The same physics function as the backend ``quadrotor`` (:mod:`sim.backends.quadrotor_physics`), in free flight: the
-ground plane and the command delay of the backend are not part of it. Only the states are kept going forward; the four
-Runge-Kutta stages are computed again going backward. Rows are numpy float32, one per world: a state is
-``physics.STATE_SIZE`` numbers, a packed parameter set ``physics.PARAM_SIZE`` (:func:`pack_params`), a command four
-rotor speed setpoints in [0, 1]. With the rate loop in front and for ``torch.autograd``:
-:mod:`sim.backends.quadrotor_rates_adjoint`.
+What the backend ``quadrotor`` does with the command ``ctbr_cmd``, without its delay: at each of ``substeps`` physics
+steps of ``dt`` s the rate loop and the mixer give the rotors' setpoints (with ``nominal``, what the controller on the
+robot believes), the body moves, and the plane z = 0 stops what falls on it (:mod:`sim.backends.quadrotor_physics`,
+:mod:`sim.backends.quadrotor_vjp`). Only the states at the control steps are kept; those between them, and the four
+Runge-Kutta stages of each, are computed again going backward. Rows are numpy float32, one per world: a state is
+``physics.STATE_SIZE`` numbers, a packed parameter set ``physics.PARAM_SIZE`` (:func:`pack_params`), a command thrust
+[N] and body rates [rad/s]. :func:`torch_rollout` is all of it for ``torch.autograd``. What moves by rotor speeds and
+has a policy's observation in the loop is :mod:`sim.backends.quadrotor_flight`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +26,11 @@ from sim import compile as compiling
 from sim.backends import quadrotor_physics as physics
 from sim.backends import quadrotor_vjp
 from sim.backends.quadrotor_kernels import LANES, OPTIONS, load_params, load_state, store_state
-from sim.backends.quadrotor_physics import PARAM_SIZE, STATE_SIZE
+from sim.backends.quadrotor_physics import NOMINAL_SIZE, PARAM_SIZE, RATE_GAIN_X, RATE_GAIN_Z, STATE_SIZE
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from robots.spec import RobotSpec
 
 Array = np.ndarray
@@ -37,57 +42,86 @@ OPTIONAL = {
 """Parameters that may be left out, with what they are then."""
 
 _inline = njit(forceinline=True, **OPTIONS)
-_physics = compiling.instantiate(physics, _inline, np.float32)
-scalar = compiling.instantiate(quadrotor_vjp, _inline, np.float32, **vars(_physics))
+forward = compiling.instantiate(physics, _inline, np.float32)
+scalar = compiling.instantiate(quadrotor_vjp, _inline, np.float32, **vars(forward))
 DIGEST = compiling.fingerprint(physics, quadrotor_vjp)
-_motor_step, _motor_step_vjp = _physics.motor_step, scalar.motor_step_vjp
+_step, _step_vjp = scalar.rates_step, scalar.rates_step_vjp
+ZERO = np.float32(0.0)
+
+
+@njit(forceinline=True, **OPTIONS)
+def _believed(a):
+    """The nominal parameters as a tuple."""
+    return a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]
 
 
 def _kernels(digest: str) -> tuple[Any, Any]:
     """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
 
+    @njit(forceinline=True, **OPTIONS)
+    def move(x, commands, ctrl, params, b, nominal, dt):
+        """One physics step of the block ``b`` in place: ``x`` [17, 16] flat.
+
+        A position is not finite from where a command is not, as in the backend: the mixer's limits would hide it.
+        """
+        for k in range(16):
+            j = ctrl + k
+            p = load_params(params, b * 560 + k, 16)
+            s = _step(
+                load_state(x, k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48], p, nominal, dt
+            )  # fmt: skip
+            store_state(x, k, s)
+            hidden = ZERO * commands[j] + ZERO * commands[j + 16] + ZERO * commands[j + 32] + ZERO * commands[j + 48]
+            x[k] = s[0] + hidden
+
     @njit(cache=True, **OPTIONS)
-    def roll(states, commands, params, dt, steps, blocks):
+    def roll(states, commands, params, nominal, dt, substeps, steps, blocks):
         """Fill ``states`` [T + 1, blocks, 17, 16] from its first entry; ``commands`` [T, blocks, 4, 16]; all flat."""
         _ = digest
+        believed = _believed(nominal)
         for t in range(steps):
             for b in range(blocks):
                 at, ctrl = (t * blocks + b) * 272, (t * blocks + b) * 64
-                # in place, because two places in one array at an unknown distance would not vectorize
                 x = states[at + blocks * 272 : at + blocks * 272 + 272]
                 x[:] = states[at : at + 272]
-                for k in range(16):
-                    j = ctrl + k
-                    p = load_params(params, b * 560 + k, 16)
-                    s = _motor_step(
-                        load_state(x, k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48], p, dt, True
-                    )  # fmt: skip
-                    store_state(x, k, s)
+                for _step_of in range(substeps):
+                    move(x, commands, ctrl, params, b, believed, dt)
 
     @njit(cache=True, **OPTIONS)
-    def roll_vjp(states, commands, params, dt, steps, blocks, grads, command_grads):
+    def roll_vjp(states, commands, params, nominal, dt, substeps, steps, blocks, grads, command_grads):
         """``grads`` [T + 1, ...] enter as partial cotangents of each state and leave as total ones; all flat."""
         _ = digest
+        believed = _believed(nominal)
+        between = np.empty(272 * substeps, np.float32)  # the states at the physics steps of one control step
         tile = np.empty(336, np.float32)  # cotangents of state and command: one array to write, so that it vectorizes
         for t in range(steps - 1, -1, -1):
             for b in range(blocks):
                 at, ctrl = (t * blocks + b) * 272, (t * blocks + b) * 64
+                between[:272] = states[at : at + 272]
+                for i in range(1, substeps):
+                    x = between[272 * i : 272 * i + 272]
+                    x[:] = between[272 * i - 272 : 272 * i]
+                    move(x, commands, ctrl, params, b, believed, dt)
                 tile[:272] = grads[at + blocks * 272 : at + blocks * 272 + 272]
-                for k in range(16):
-                    j = ctrl + k
-                    p = load_params(params, b * 560 + k, 16)
-                    d = _motor_step_vjp(
-                        load_state(states, at + k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48],
-                        p, dt, True, load_state(tile, k),
-                    )  # fmt: skip
-                    store_state(tile, k, d)
-                    tile[k + 272] = d[17]
-                    tile[k + 288] = d[18]
-                    tile[k + 304] = d[19]
-                    tile[k + 320] = d[20]
-                for i in range(272):
-                    grads[at + i] += tile[i]
-                command_grads[ctrl : ctrl + 64] = tile[272:]
+                command_grads[ctrl : ctrl + 64] = np.float32(0.0)
+                for i in range(substeps - 1, -1, -1):
+                    x = between[272 * i : 272 * i + 272]
+                    for k in range(16):
+                        j = ctrl + k
+                        p = load_params(params, b * 560 + k, 16)
+                        d = _step_vjp(
+                            load_state(x, k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48], p,
+                            believed, dt, load_state(tile, k),
+                        )  # fmt: skip
+                        store_state(tile, k, d)
+                        tile[k + 272] = d[17]
+                        tile[k + 288] = d[18]
+                        tile[k + 304] = d[19]
+                        tile[k + 320] = d[20]
+                    for k in range(64):
+                        command_grads[ctrl + k] += tile[272 + k]
+                for k in range(272):
+                    grads[at + k] += tile[k]
 
     return roll, roll_vjp
 
@@ -95,52 +129,78 @@ def _kernels(digest: str) -> tuple[Any, Any]:
 _roll, _roll_vjp = _kernels(DIGEST)
 
 
-def rollout(start: Array, commands: Array, params: Array, dt: float) -> Array:
-    """States [T + 1, N, 17] from ``start`` [N, 17] under ``commands`` [T, N, 4]; ``params`` [N, 35]; ``dt`` in s."""
-    steps, worlds = check(commands, params, dt)
-    expect("start", start, (worlds, STATE_SIZE))
+def rollout(start: Array, commands: Array, params: Array, nominal: Array, dt: float, substeps: int) -> Array:
+    """States [T + 1, N, 17] at the control steps, from ``start`` [N, 17] under ``commands`` [T, N, 4].
+
+    ``params`` [N, 35]; ``nominal`` [9] (:func:`sim.backends.quadrotor.controller_params`); ``dt`` in s, of one of the
+    ``substeps`` physics steps of a control step.
+    """
+    steps, worlds = _checked(commands, params, nominal, dt, substeps)
+    _expect("start", start, (worlds, STATE_SIZE))
     blocks = -(-worlds // LANES)
     states = np.empty((steps + 1, blocks, STATE_SIZE, LANES), np.float32)
     states[0] = to_blocks(start)
-    _roll(
-        states.reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), np.float32(dt), steps,
-        blocks)
+    _roll(states.reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), nominal, np.float32(dt),
+          substeps, steps, blocks)
     return from_blocks(states, worlds)
 
 
 def rollout_vjp(
-    states: Array, commands: Array, params: Array, dt: float, d_states: Array
+    states: Array, commands: Array, params: Array, nominal: Array, dt: float, substeps: int, d_states: Array
 ) -> tuple[Array, Array]:
     """Cotangents of ``start`` [N, 17] and ``commands`` [T, N, 4] from those of all ``states`` [T + 1, N, 17]."""
-    steps, worlds = check(commands, params, dt)
-    expect("states", states, (steps + 1, worlds, STATE_SIZE))
-    expect("d_states", d_states, (steps + 1, worlds, STATE_SIZE))
+    steps, worlds = _checked(commands, params, nominal, dt, substeps)
+    _expect("states", states, (steps + 1, worlds, STATE_SIZE))
+    _expect("d_states", d_states, (steps + 1, worlds, STATE_SIZE))
     grads = to_blocks(d_states)
     command_grads = np.empty((steps, grads.shape[1], 4, LANES), np.float32)
-    _roll_vjp(
-        to_blocks(states).reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), np.float32(dt),
-        steps, grads.shape[1], grads.reshape(-1), command_grads.reshape(-1),
-    )  # fmt: skip
+    _roll_vjp(to_blocks(states).reshape(-1), to_blocks(commands).reshape(-1), to_blocks(params).reshape(-1), nominal,
+              np.float32(dt), substeps, steps, grads.shape[1], grads.reshape(-1), command_grads.reshape(-1))
     return from_blocks(grads[0], worlds), from_blocks(command_grads, worlds)
 
 
-def step(state: Array, command: Array, params: Array, dt: float) -> Array:
-    """The state [N, 17] after one step of ``dt`` [s] under ``command`` [N, 4]; ``params`` [N, 35]."""
-    return rollout(state, command[None], params, dt)[1]
+def torch_rollout(
+    start: Tensor, commands: Tensor, params: Tensor, nominal: Tensor, dt: float, substeps: int
+) -> Tensor:
+    """:func:`rollout` computed on the CPU, differentiable in ``start`` and ``commands``."""
+    out: Tensor = _torch_function().apply(start, commands, params, nominal, dt, substeps)
+    return out
 
 
-def step_vjp(state: Array, command: Array, params: Array, dt: float, d_next: Array) -> tuple[Array, Array]:
-    """Cotangents of ``state`` [N, 17] and ``command`` [N, 4] from that of the next state ``d_next`` [N, 17]."""
-    pair = np.stack([state, state])  # the adjoint reads only the state before the step
-    d_state, d_command = rollout_vjp(pair, command[None], params, dt, np.stack([np.zeros_like(d_next), d_next]))
-    return d_state, d_command[0]
+@cache
+def _torch_function() -> Any:
+    """The autograd function, made when first asked for: the rest of this module does not need torch."""
+    import torch
+
+    class Rollout(torch.autograd.Function):
+        @staticmethod
+        def forward(
+            ctx: Any, start: Tensor, commands: Tensor, params: Tensor, nominal: Tensor, dt: float, substeps: int
+        ) -> Tensor:
+            found = rollout(_array(start), _array(commands), _array(params), _array(nominal), dt, substeps)
+            states = torch.from_numpy(found)
+            ctx.save_for_backward(states, commands, params, nominal)
+            ctx.of = dt, substeps
+            return states.to(start)
+
+        @staticmethod
+        def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor | None, ...]:
+            states, commands, params, nominal = (_array(x) for x in ctx.saved_tensors)
+            found = rollout_vjp(states, commands, params, nominal, *ctx.of, _array(d_states))
+            d_start, d_commands = (torch.from_numpy(x).to(d_states) for x in found)
+            return d_start, d_commands, None, None, None, None
+
+    def _array(x: Tensor) -> Array:
+        return x.detach().cpu().numpy().astype(np.float32, copy=False)
+
+    return Rollout
 
 
 def pack_params(params: Mapping[str, Array | Sequence[float] | float], worlds: int) -> Array:
     """Physical parameters by name (one set, or one per world) packed for the kernels: [N, 35] float32.
 
-    Names and units as in ``robot.parameters`` and the disturbances of the backend. ``rate_gain`` has an effect where
-    the rate loop is in front; ``command_delay`` is accepted and has none.
+    Names and units as in ``robot.parameters`` and the disturbances of the backend. ``command_delay`` is
+    accepted and without effect.
     """
     unknown = set(params) - {*CHECKED, *OPTIONAL, "command_delay"}
     missing = set(CHECKED) - set(params)
@@ -193,15 +253,21 @@ def from_blocks(blocks: Array, worlds: int) -> Array:
     return np.ascontiguousarray(rows.reshape(*rows.shape[:-3], -1, rows.shape[-1])[..., :worlds, :])
 
 
-def check(commands: Array, params: Array, dt: float) -> tuple[int, int]:
+def _checked(commands: Array, params: Array, nominal: Array, dt: float, substeps: int) -> tuple[int, int]:
+    """Control steps and worlds of arrays that fit each other."""
     if commands.ndim != 3 or commands.shape[2] != 4 or 0 in commands.shape:
         raise ValueError(f"commands have shape {commands.shape}, expected [T, N, 4]")
-    expect("params", params, (commands.shape[1], PARAM_SIZE))
+    _expect("params", params, (commands.shape[1], PARAM_SIZE))
+    _expect("nominal", nominal, (NOMINAL_SIZE,))
+    if not (params[:, RATE_GAIN_X : RATE_GAIN_Z + 1] > 0).all():
+        raise ValueError("params: rate_gain must be > 0, there is no control of the body rates without it")
     if not 0.0 < dt <= 0.1:
         raise ValueError(f"dt is {dt} s; it must lie in (0, 0.1]")
+    if substeps < 1:
+        raise ValueError(f"substeps is {substeps}; a control step has at least one")
     return commands.shape[0], commands.shape[1]
 
 
-def expect(name: str, value: Array, shape: tuple[int, ...]) -> None:
+def _expect(name: str, value: Array, shape: tuple[int, ...]) -> None:
     if value.shape != shape:
         raise ValueError(f"{name} has shape {value.shape}, expected {shape}")

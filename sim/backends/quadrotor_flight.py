@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sim.backends.quadrotor_adjoint import DIGEST, scalar
-from sim.backends.quadrotor_adjoint import _motor_step as motor_step
+from sim.backends.quadrotor_adjoint import DIGEST, forward, scalar
 from sim.backends.quadrotor_kernels import OPTIONS, load_params, load_state, store_state
 from sim.backends.quadrotor_physics import FORCE_X, N0, QW, QX, QY, QZ, TORQUE_X, VX, WX
 
@@ -35,7 +34,8 @@ HIDDEN = 10  # rotor speeds, force and torque in a feature row
 POSITION, ATTITUDE, VELOCITY, RATE, ACTION, HOVER, CEILING, FENCE, CYCLIC, FORCE_SCALE, TORQUE_SCALE = range(11)
 OBJECTIVE_SIZE = 11
 
-_motor_step_vjp, _rotation, _rotation_vjp = scalar.motor_step_vjp, scalar.rotation, scalar.rotation_vjp
+motor_step, _motor_step_vjp = forward.motor_step, scalar.motor_step_vjp
+_rotation, _rotation_vjp = scalar.rotation, scalar.rotation_vjp
 HALF = np.float32(0.5)
 ONE = np.float32(1.0)
 TWO = np.float32(2.0)
@@ -186,7 +186,7 @@ def _kernels(digest: str) -> tuple[Any, ...]:
         """
         _ = digest
         after, now = states[t + 1], states[t]
-        tile = np.empty(336, np.float32)  # as in the adjoint of a plain step
+        tile = np.empty(336, np.float32)  # cotangents of state and command: one array to write, so that it vectorizes
         first = d_obs.shape[1] - 4 * history
         if history > 0:
             for w in range(len(steps)):

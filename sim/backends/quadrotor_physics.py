@@ -214,10 +214,13 @@ def motor_step(s, u0, u1, u2, u3, p, dt, dragged):
 
 
 def on_ground(s):
-    """The plane z = 0: no penetration, an inelastic stop, and friction that holds whatever touches it."""
+    """The plane z = 0: no penetration, an inelastic stop, and friction that holds whatever touches it.
+
+    A height that is no number stays none.
+    """
     held = (s[PZ] <= ZERO) & (s[VZ] <= ZERO)
     return (
-        s[PX], s[PY], larger(s[PZ], ZERO), s[QW], s[QX], s[QY], s[QZ],
+        s[PX], s[PY], larger(ZERO, s[PZ]), s[QW], s[QX], s[QY], s[QZ],
         select(held, ZERO, s[VX]), select(held, ZERO, s[VY]), select(held, ZERO, s[VZ]),
         select(held, ZERO, s[WX]), select(held, ZERO, s[WY]), select(held, ZERO, s[WZ]),
         s[N0], s[N1], s[N2], s[N3],

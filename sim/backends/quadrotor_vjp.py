@@ -2,9 +2,9 @@
 
 A *cotangent* is the derivative of a scalar objective with respect to a function's result; each ``*_vjp`` takes the
 cotangent of the result and gives those of the arguments. Derived by hand from ``sim/backends/quadrotor_physics.py``,
-term by term in the same order; ``tests/sim/test_quadrotor_adjoint.py`` holds it against automatic and numerical
-differentiation. Same rules: scalars and tuples, constants are module names (:mod:`sim.compile`);
-compile it with the compiled physics functions as replacements.
+term by term in the same order; ``tests/sim/test_quadrotor_adjoint.py`` and ``test_quadrotor_rollout.py`` hold it
+against automatic and numerical differentiation. Same rules: scalars and tuples, constants are module names
+(:mod:`sim.compile`); compile it with the compiled physics functions as replacements.
 
 Where the physics has a corner (limits of command and rotor speed, the switch between the two motor time constants) the
 derivative is that of the side the value is on, and at a limit itself that of the inside; of several that are the

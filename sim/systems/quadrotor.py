@@ -12,8 +12,7 @@ from torch import Tensor
 from robots.crazyflie.spec import GRAVITY
 from robots.spec import RobotSpec, load_robot
 from sim.backends.quadrotor import controller_params, hover_speed
-from sim.backends.quadrotor_adjoint import pack_params, robot_params
-from sim.backends.quadrotor_rates_adjoint import torch_rollout
+from sim.backends.quadrotor_adjoint import pack_params, robot_params, torch_rollout
 from sim.maps import AffineAction, rotation
 from sim.scene import Scene
 from sim.system import OnDevices, Signals, System, between, inside, settings
@@ -30,7 +29,7 @@ SIGNALS = (("base_pos_w", 3), ("base_quat_w", 4), ("base_vel_w", 3), ("base_ang_
 class Model:
     """The physics of the backend ``quadrotor`` with the rate loop in front: its state [B, 17].
 
-    Plans and their derivatives are compiled (:mod:`sim.backends.quadrotor_rates_adjoint`): float32, on the CPU.
+    Plans and their derivatives are compiled (:mod:`sim.backends.quadrotor_adjoint`): float32, on the CPU.
     """
 
     action_dim = 4

@@ -10,7 +10,6 @@ from robots.spec import load_robot
 from sim.backends import quadrotor, quadrotor_vjp
 from sim.backends import quadrotor_adjoint as adjoint
 from sim.backends import quadrotor_physics as physics
-from sim.backends import quadrotor_rates_adjoint as rates
 
 DT, SUBSTEPS = 0.005, 4
 ROBOT = load_robot("crazyflie")
@@ -101,7 +100,7 @@ def test_a_plan_flies_as_the_backend_does_onto_the_ground() -> None:
     backend.set_params(torch.arange(n), {k: torch.tensor(v).expand(n, -1).squeeze(-1) for k, v in named.items()})
     ends = np.cumsum([0, *FIELDS.values()])
     backend.reset(torch.arange(n), {k: torch.from_numpy(s[:, a:b]) for k, a, b in zip(FIELDS, ends, ends[1:])})
-    trace = rates.rollout(s, u, many(n), NOMINAL, DT, SUBSTEPS)
+    trace = adjoint.rollout(s, u, many(n), NOMINAL, DT, SUBSTEPS)
     for t in range(steps):
         backend.step(torch.from_numpy(u[t]), SUBSTEPS)
         row = np.concatenate([backend.signals()[k].numpy() for k in FIELDS], 1)
@@ -113,9 +112,9 @@ def test_a_plan_s_adjoint_is_that_of_its_steps() -> None:
     """Over whole control steps, with cotangents at each: the scalar adjoint in float64, step after step."""
     n, steps = 3, 4
     s, u = starts(n), commands(steps, n)
-    trace = rates.rollout(s, u, many(n), NOMINAL, DT, SUBSTEPS)
+    trace = adjoint.rollout(s, u, many(n), NOMINAL, DT, SUBSTEPS)
     g = np.random.default_rng(4).standard_normal(trace.shape).astype(np.float32)
-    d_start, d_commands = rates.rollout_vjp(trace, u, many(n), NOMINAL, DT, SUBSTEPS, g)
+    d_start, d_commands = adjoint.rollout_vjp(trace, u, many(n), NOMINAL, DT, SUBSTEPS, g)
     p, nominal = tuple(map(float, PARAMS[0])), tuple(map(float, NOMINAL))
     for w in range(n):
         total = g[-1, w].astype(float)
@@ -132,12 +131,37 @@ def test_a_plan_s_adjoint_is_that_of_its_steps() -> None:
         np.testing.assert_allclose(d_start[w], total, rtol=1e-3, atol=1e-3)
 
 
+def test_free_fall_has_the_textbook_sensitivity() -> None:
+    """Without thrust and drag, p(T) = p0 + v0 T + ...: dp/dp0 = 1 and dp/dv0 = T."""
+    still = adjoint.robot_params(ROBOT) | {"thrust_curve": (0.0, 0.0, 0.0), "drag": (0.0, 0.0, 0.0)}
+    start, steps = np.zeros((1, physics.STATE_SIZE), np.float32), 25
+    start[0, physics.PZ], start[0, physics.QW] = 10.0, 1.0
+    given = np.zeros((steps, 1, 4), np.float32), adjoint.pack_params(still, 1), NOMINAL, DT, SUBSTEPS
+    trace = adjoint.rollout(start, *given)
+    g = np.zeros_like(trace)
+    g[-1, 0, physics.PZ] = 1
+    d_start, _ = adjoint.rollout_vjp(trace, *given, g)
+    time = steps * SUBSTEPS * DT
+    assert d_start[0, physics.PZ] == pytest.approx(1)
+    assert d_start[0, physics.VZ] == pytest.approx(time, rel=1e-5)
+    assert trace[-1, 0, physics.PZ] == pytest.approx(10.0 - 0.5 * 9.81 * time**2, rel=1e-4)
+
+
+def test_a_place_is_no_number_from_where_a_command_is_none_and_a_height_that_is_none_stays_none() -> None:
+    n, steps = 3, 6
+    s, u = starts(n), commands(steps, n)
+    s[2, physics.PZ], u[3, 1, 2] = np.nan, np.nan
+    trace = adjoint.rollout(s, u, many(n), NOMINAL, DT, SUBSTEPS)
+    assert np.isfinite(trace[:, 0]).all() and np.isfinite(trace[:4, 1]).all()
+    assert np.isnan(trace[4:, 1, physics.PX]).all() and np.isnan(trace[:, 2, physics.PZ]).all()
+
+
 def test_torch_has_the_gradient_of_start_and_commands() -> None:
     n, steps = 5, 6
-    trace = rates.rollout(starts(n), commands(steps, n), many(n), NOMINAL, DT, SUBSTEPS)
-    d_start, d_commands = rates.rollout_vjp(trace, commands(steps, n), many(n), NOMINAL, DT, SUBSTEPS, 2 * trace)
+    trace = adjoint.rollout(starts(n), commands(steps, n), many(n), NOMINAL, DT, SUBSTEPS)
+    d_start, d_commands = adjoint.rollout_vjp(trace, commands(steps, n), many(n), NOMINAL, DT, SUBSTEPS, 2 * trace)
     start, command = (torch.from_numpy(x).requires_grad_() for x in (starts(n), commands(steps, n)))
-    states = rates.torch_rollout(start, command, torch.from_numpy(many(n)), torch.from_numpy(NOMINAL), DT, SUBSTEPS)
+    states = adjoint.torch_rollout(start, command, torch.from_numpy(many(n)), torch.from_numpy(NOMINAL), DT, SUBSTEPS)
     states.square().sum().backward()
     assert torch.equal(states.detach(), torch.from_numpy(trace))
     np.testing.assert_allclose(start.grad, d_start, rtol=1e-5)
@@ -150,10 +174,11 @@ def test_torch_has_the_gradient_of_start_and_commands() -> None:
     ({"nominal": NOMINAL[:8]}, r"nominal has shape \(8,\), expected \(9,\)"),
     ({"start": starts(3)}, r"start has shape \(3, 17\), expected \(2, 17\)"),
     ({"commands": commands(4, 2)[0]}, r"commands have shape \(2, 4\), expected \[T, N, 4\]"),
+    ({"params": np.where(np.arange(physics.PARAM_SIZE) == physics.RATE_GAIN_Y, 0, many(2))}, "rate_gain must be > 0"),
     ({"params": PARAMS}, r"params has shape \(1, 35\), expected \(2, 35\)"),
 ])  # fmt: skip
 def test_bad_input_is_named(changed: dict, told: str) -> None:
     good = {"start": starts(2), "commands": commands(4, 2), "params": many(2), "nominal": NOMINAL, "dt": DT,
             "substeps": SUBSTEPS}
     with pytest.raises(ValueError, match=told):
-        rates.rollout(**{**good, **changed})
+        adjoint.rollout(**{**good, **changed})
