@@ -64,6 +64,8 @@ class OnDevices:
 
     def __init__(self, model: Model) -> None:
         self.action_dim, self.copies = model.action_dim, {torch.device("cpu"): copy.deepcopy(model)}
+        if hasattr(model, "rollout"):
+            self.rollout = self._rollout
 
     def at(self, place: Tensor) -> Model:
         """The copy on the device of ``place``."""
@@ -79,8 +81,8 @@ class OnDevices:
         """States [B, D] one control step later."""
         return self.at(state).step(state, action)
 
-    def rollout(self, state: Tensor, actions: Tensor) -> Tensor:
-        """The states [T, B, D] after each of ``actions`` [B, T, A]."""
+    def _rollout(self, state: Tensor, actions: Tensor) -> Tensor:
+        """The states [T, B, D] after each of ``actions`` [B, T, A], of a model that has them at once."""
         return rollout(self.at(state), state, actions)
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:

@@ -41,6 +41,8 @@ from sim.stl.syntax import Formula
 if TYPE_CHECKING:
     from sim.system import Model
 
+IN_CACHE = 512  # sequences at once of a model that has all steps in one call: more of them wait for the memory
+
 
 @dataclass(frozen=True)
 class CEMConfig:
@@ -56,7 +58,7 @@ class CEMConfig:
     smoothing: float = 0.1  # share of the old mean and deviation that stays in a round
     kept: int = 4  # best sequences so far that compete again in a round
     enough: float | None = 0.05  # robustness at which a robot's search ends, in its unit; null: all rounds
-    rows: int = 65536  # sequences rolled out at once: bounds the memory
+    rows: int = 65536  # sequences rolled out at once, at most: bounds the memory
     replan: int = 0  # control steps between plans where the plan is followed; 0: once
 
     def __post_init__(self) -> None:
@@ -158,6 +160,8 @@ def improve(
 
 def values(asked: Problem, worlds: Tensor, knots: Tensor, spline: Tensor, rows: int) -> Tensor:
     """Exact robustness [W, P] of the sequences with ``knots`` [W, P, K, A] of the robots ``worlds`` [W]."""
+    if hasattr(asked.model, "rollout"):
+        rows = min(rows, IN_CACHE)
     flat = knots.flatten(0, 1)
     owner = worlds.repeat_interleave(knots.shape[1])
     parts = []
