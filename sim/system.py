@@ -3,7 +3,7 @@
     system = resolve("sim.systems", "linear").make()         # sim/systems/<name>.py
     system.observe(signals)                                  # [N, size], to learn from
     system.model.step(state, action)                         # what planners look ahead with
-    rollout(system.model, state, actions)                    # the same over many steps
+    states_after(system.model, state, actions)               # the same over many steps
 
 N worlds, K of them, A action, B states of a model, D numbers each.
 """
@@ -31,7 +31,7 @@ Signals = Mapping[str, Tensor]
 class Model(Protocol):
     """A differentiable prediction of one control step, without a simulator; of any batch and floating type.
 
-    A model that computes many steps faster than one by one also has ``rollout(state, actions)`` (:func:`rollout`).
+    A model that computes many steps faster than one by one also has ``rollout(state, actions)`` (:func:`states_after`).
     """
 
     action_dim: int
@@ -46,7 +46,7 @@ class Model(Protocol):
         """The signals [B, ...] that formulas of the system read."""
 
 
-def rollout(model: Model, state: Tensor, actions: Tensor) -> Tensor:
+def states_after(model: Model, state: Tensor, actions: Tensor) -> Tensor:
     """The states [T, B, D] after each of ``actions`` [B, T, A], from ``state`` [B, D]: at once where the model can."""
     at_once: Callable[[Tensor, Tensor], Tensor] | None = getattr(model, "rollout", None)
     if at_once is not None:
@@ -83,7 +83,7 @@ class OnDevices:
 
     def _rollout(self, state: Tensor, actions: Tensor) -> Tensor:
         """The states [T, B, D] after each of ``actions`` [B, T, A], of a model that has them at once."""
-        return rollout(self.at(state), state, actions)
+        return states_after(self.at(state), state, actions)
 
     def signals(self, state: Tensor) -> dict[str, Tensor]:
         """The signals [B, ...] of ``state``."""

@@ -25,7 +25,7 @@ from robots.signals import SignalError
 from sim.stl.robustness import robustness
 from sim.stl.smooth import Method, smooth_robustness
 from sim.stl.syntax import Formula, horizon, signals_in, to_text
-from sim.system import rollout as states_after
+from sim.system import states_after
 
 if TYPE_CHECKING:
     from sim.system import Model

@@ -27,6 +27,7 @@ from robots.registry import resolve
 from robots.signals import SignalError, SignalSpec
 from sim.stl.parse import parse
 from sim.stl.robustness import robustness
+from sim.system import states_after
 
 HERE = Path(__file__).parent
 SPEC = importlib.util.spec_from_file_location("plan_models", HERE / "plan_models.py")
@@ -93,6 +94,24 @@ def test_cem_repeats_itself_and_rows_change_nothing() -> None:
     first, again, other, parts = found(0), found(0), found(1), found(0, rows=7)
     assert torch.equal(first.actions, again.actions) and torch.equal(first.actions, parts.actions)
     assert not torch.equal(first.actions, other.actions)
+
+
+def test_cem_rolls_a_model_that_has_a_plan_in_one_call_out_in_parts_that_change_nothing() -> None:
+    class AtOnce(models.Point):
+        """Says how many it was asked for."""
+
+        asked: list[int] = []
+
+        def rollout(self, state, actions):
+            self.asked.append(len(state))
+            return states_after(models.Point(DT), state, actions)
+
+    def found(model):
+        config = CEMConfig(population=400, elites=4, iterations=2, enough=None)
+        return cem.plan(model, formula(REACH), DT, starts(None, 3), 16, config, torch.Generator().manual_seed(0))
+
+    assert torch.equal(found(AtOnce(DT)).actions, found(models.Point(DT)).actions)
+    assert max(AtOnce.asked) == cem.IN_CACHE
 
 
 def test_cem_is_never_worse_than_its_start_and_leaves_a_good_one() -> None:

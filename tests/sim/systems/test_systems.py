@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from robots.registry import names, resolve
-from sim.system import flat, rollout
+from sim.system import flat, states_after
 
 SYSTEMS = tuple(names("sim.systems"))
 TOLERANCE = {"linear": 1e-5, "unicycle": 1e-5, "quadrotor": 1e-4, "franka": 5e-3}
@@ -212,7 +212,7 @@ def test_a_model_that_goes_many_steps_at_once_goes_as_by_one():
     found = {}
     for name, model in (("at once", system.model), ("one by one", StepByStep(system.model))):
         start, moves = first.clone().requires_grad_(), plan.clone().requires_grad_()
-        states = rollout(model, start, moves)
+        states = states_after(model, start, moves)
         states.square().mean().backward()
         found[name] = states.detach(), start.grad, moves.grad
     assert found["at once"][0].shape == (STEPS[system.name], 3, first.shape[1])
