@@ -55,6 +55,16 @@ def _believed(a):
     return a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8]
 
 
+@njit(forceinline=True, **OPTIONS)
+def store_cotangents(tile, k, d):
+    """Write the cotangents ``d`` of a state and a command (17 + 4) into lane ``k`` of ``tile`` [21, 16] flat."""
+    store_state(tile, k, d)
+    tile[k + 272] = d[17]
+    tile[k + 288] = d[18]
+    tile[k + 304] = d[19]
+    tile[k + 320] = d[20]
+
+
 def _kernels(digest: str) -> tuple[Any, Any]:
     """The kernels; ``digest`` puts the source of what they call into the key of numba's cache."""
 
@@ -113,11 +123,7 @@ def _kernels(digest: str) -> tuple[Any, Any]:
                             load_state(x, k), commands[j], commands[j + 16], commands[j + 32], commands[j + 48], p,
                             believed, dt, load_state(tile, k),
                         )  # fmt: skip
-                        store_state(tile, k, d)
-                        tile[k + 272] = d[17]
-                        tile[k + 288] = d[18]
-                        tile[k + 304] = d[19]
-                        tile[k + 320] = d[20]
+                        store_cotangents(tile, k, d)
                     for k in range(64):
                         command_grads[ctrl + k] += tile[272 + k]
                 for k in range(272):

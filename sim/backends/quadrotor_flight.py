@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sim.backends.quadrotor_adjoint import DIGEST, forward, scalar
+from sim.backends.quadrotor_adjoint import DIGEST, forward, scalar, store_cotangents
 from sim.backends.quadrotor_kernels import OPTIONS, load_params, load_state, store_state
 from sim.backends.quadrotor_physics import FORCE_X, N0, QW, QX, QY, QZ, TORQUE_X, VX, WX
 
@@ -216,11 +216,7 @@ def _kernels(digest: str) -> tuple[Any, ...]:
                     load_state(now, b * 272 + k), HALF + HALF * action[t, w, 0], HALF + HALF * action[t, w, 1],
                     HALF + HALF * action[t, w, 2], HALF + HALF * action[t, w, 3], p, dt, True, load_state(tile, k),
                 )  # fmt: skip
-                store_state(tile, k, d)
-                tile[k + 272] = d[17]
-                tile[k + 288] = d[18]
-                tile[k + 304] = d[19]
-                tile[k + 320] = d[20]
+                store_cotangents(tile, k, d)
             grads[b * 272 : b * 272 + 272] = tile[:272]
             for k in range(16):
                 for i in range(4):

@@ -68,6 +68,7 @@ SCALAR_FUNCTIONS = (
     "motor_step",
     "on_ground",
     "thrust_to_speed",
+    "shares",
     "mixer",
     "rate_loop",
     "blend",
@@ -234,21 +235,23 @@ def thrust_to_speed(t, nominal):
     return clamp((root - c1) / (TWO * c2), ZERO, ONE)
 
 
+def shares(thrust, tx, ty, tz, nominal):
+    """Full thrust of a rotor [N], the four's thrusts without yaw, before any limit but the collective's, and yaw's."""
+    full = nominal[NOM_C0] + nominal[NOM_C1] + nominal[NOM_C2]
+    lift = QUARTER * clamp(thrust, ZERO, FOUR * full)
+    roll = QUARTER * tx / nominal[NOM_ARM_Y]
+    pitch = QUARTER * ty / nominal[NOM_ARM_X]
+    yaw = QUARTER * tz / nominal[NOM_REACTION]
+    return full, lift - roll - pitch, lift - roll + pitch, lift + roll + pitch, lift + roll - pitch, yaw
+
+
 def mixer(thrust, tx, ty, tz, nominal):
     """Rotor thrusts [N] for a collective ``thrust`` [N] and body torques [N m] on the nominal robot.
 
     Where they do not fit between zero and full thrust, yaw gives way first, then collective thrust (lowered until
     the strongest rotor fits), then roll and pitch (clipped at zero thrust).
     """
-    full = nominal[NOM_C0] + nominal[NOM_C1] + nominal[NOM_C2]
-    lift = QUARTER * clamp(thrust, ZERO, FOUR * full)
-    roll = QUARTER * tx / nominal[NOM_ARM_Y]
-    pitch = QUARTER * ty / nominal[NOM_ARM_X]
-    yaw = QUARTER * tz / nominal[NOM_REACTION]
-    t0 = lift - roll - pitch
-    t1 = lift - roll + pitch
-    t2 = lift + roll + pitch
-    t3 = lift + roll - pitch
+    full, t0, t1, t2, t3, yaw = shares(thrust, tx, ty, tz, nominal)
     excess = larger(larger(larger(t0, t1), larger(t2, t3)) - full, ZERO)
     t0 = clamp(t0 - excess, ZERO, full)
     t1 = clamp(t1 - excess, ZERO, full)

@@ -77,6 +77,7 @@ from sim.backends.quadrotor_physics import (
     rate_loop,
     rk4,
     select,
+    shares,
     smaller,
     wrench,
 )
@@ -292,15 +293,7 @@ def thrust_to_speed_vjp(t, nominal, g):
 
 def mixer_vjp(thrust, tx, ty, tz, nominal, g0, g1, g2, g3):
     """Cotangents of collective thrust and torques from those of the rotors' thrusts (:func:`mixer`)."""
-    full = nominal[NOM_C0] + nominal[NOM_C1] + nominal[NOM_C2]
-    lift = QUARTER * clamp(thrust, ZERO, FOUR * full)
-    roll = QUARTER * tx / nominal[NOM_ARM_Y]
-    pitch = QUARTER * ty / nominal[NOM_ARM_X]
-    yaw = QUARTER * tz / nominal[NOM_REACTION]
-    a0 = lift - roll - pitch
-    a1 = lift - roll + pitch
-    a2 = lift + roll + pitch
-    a3 = lift + roll - pitch
+    full, a0, a1, a2, a3, yaw = shares(thrust, tx, ty, tz, nominal)
     most = larger(larger(a0, a1), larger(a2, a3))
     excess = larger(most - full, ZERO)
     b0, b1, b2, b3 = a0 - excess, a1 - excess, a2 - excess, a3 - excess
