@@ -35,7 +35,9 @@ Order = Mapping[str, Any]
 policy already: what its training said of itself."""
 
 CURVE, PATHS, SAMPLES, GRID = 60, 6, 60, 24  # points of a curve, drawn episodes, their points, side of the heat map
-BATCH = {"cem": 50, "npc": 250, "milp": 1}  # starts planned at once, between looks at the clock
+BATCH = {"cem": (50, 20), "npc": (250, 250), "milp": (1, 1)}
+"""Starts planned at once, between looks at the clock: of plans that are followed to the end, and of plans made anew on
+the way, which cost many times as much."""
 
 
 class NotRun(Exception):
@@ -242,7 +244,7 @@ def planned(
     from policies.cli import runs
     from policies.evaluate.rollout import rollout
 
-    size = min(BATCH[settings["algo"]["name"]], order["episodes"])
+    size = min(BATCH[settings["algo"]["name"]][config.replan > 0], order["episodes"])
     env = runs.make_env(settings, task=task, num_worlds=size, seed=evaluation_seed(order))
     system: Any = task.observe.system  # type: ignore[attr-defined]
     generator = torch.Generator().manual_seed(order["seed"])
